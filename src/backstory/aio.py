@@ -1,0 +1,159 @@
+"""The same face for async callers, over threads.
+
+Each method here is the synchronous one, run in a thread and awaited: `lift` says so once, with
+its types, so there is no second implementation to keep in step. Cancelling a call waits until
+its thread is done: when CancelledError arrives, an append has happened or it never will.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from functools import partial
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+
+from backstory import store as sync
+from backstory.agent import Agent
+from backstory.store import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def in_thread(call: Callable[[], R]) -> R:
+    """Run a call in a thread; when cancelled, see it through before the cancellation goes on."""
+    work = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        while not work.done():
+            try:
+                await asyncio.wait([work])
+            except asyncio.CancelledError:
+                continue  # cancelled again: the thread still cannot be left half known
+        work.exception()  # so that an error nobody can receive any more is not reported as lost
+        raise
+
+
+def lift(
+    method: Callable[Concatenate[Any, P], R],
+) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, R]]:
+    """A method of the synchronous face, to be awaited."""
+
+    async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await in_thread(partial(method, self.sync, *args, **kwargs))
+
+    lifted.__name__ = method.__name__
+    lifted.__doc__ = method.__doc__
+    return lifted
+
+
+def lift_agent(
+    method: Callable[Concatenate[Any, P], Agent],
+) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, "AsyncAgent"]]:
+    """The same for a method that returns an agent."""
+    plain = lift(method)
+
+    async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> "AsyncAgent":
+        return AsyncAgent(await plain(self, *args, **kwargs))
+
+    lifted.__name__ = method.__name__
+    lifted.__doc__ = method.__doc__
+    return lifted
+
+
+class AsyncAgent:
+    """One branch of a session, for async callers; `sync` is the agent underneath."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.sync = agent
+
+    def __repr__(self) -> str:
+        return f"<AsyncAgent {self.name!r} {self.id}>"
+
+    id: str = property(lambda self: self.sync.id)  # type: ignore[assignment]
+    name: str = property(lambda self: self.sync.name)  # type: ignore[assignment]
+    session: str = property(lambda self: self.sync.session)  # type: ignore[assignment]
+    parent: str | None = property(lambda self: self.sync.parent)  # type: ignore[assignment]
+    fork_seq: int = property(lambda self: self.sync.fork_seq)  # type: ignore[assignment]
+    born_seq: int = property(lambda self: self.sync.born_seq)  # type: ignore[assignment]
+    spawned: bool = property(lambda self: self.sync.spawned)  # type: ignore[assignment]
+    created_at: datetime = property(lambda self: self.sync.created_at)  # type: ignore[assignment]
+
+    @property
+    def head(self) -> Awaitable[int]:
+        """The newest position: `await agent.head`."""
+        return in_thread(lambda: self.sync.head)
+
+    append = lift(Agent.append)
+    extend = lift(Agent.extend)
+    system = lift(Agent.system)
+    user = lift(Agent.user)
+    assistant = lift(Agent.assistant)
+    tool_call = lift(Agent.tool_call)
+    tool_result = lift(Agent.tool_result)
+    mark = lift(Agent.mark)
+    clear = lift(Agent.clear)
+    rewind = lift(Agent.rewind)
+    jump = lift(Agent.jump)
+    undo = lift(Agent.undo)
+    fork = lift_agent(Agent.fork)
+    spawn = lift_agent(Agent.spawn)
+    rename = lift(Agent.rename)
+    context = lift(Agent.context)
+    marks = lift(Agent.marks)
+    events = lift(Agent.events)
+    explain = lift(Agent.explain)
+
+
+class AsyncStore:
+    """One database with any number of sessions, for async callers; `sync` is the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.sync = store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncStore {self.url!r}>"
+
+    url: str = property(lambda self: self.sync.url)  # type: ignore[assignment]
+
+    start = lift_agent(Store.start)
+    agent = lift_agent(Store.agent)
+    sessions = lift(Store.sessions)
+    verify = lift(Store.verify)
+    close = lift(Store.close)
+
+    async def agents(self, *, session: str | None = None) -> list[AsyncAgent]:
+        """All agents, or those of one session, in the order of their birth."""
+        return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, session=session))]
+
+
+class _Opening:
+    """`await open(url)`, or `async with open(url) as store`."""
+
+    def __init__(self, url: str | os.PathLike[str]) -> None:
+        self._url = url
+
+    def __await__(self) -> Any:
+        return self._open().__await__()
+
+    async def _open(self) -> AsyncStore:
+        return AsyncStore(await in_thread(partial(sync.open, self._url)))
+
+    async def __aenter__(self) -> AsyncStore:
+        self._store = await self._open()
+        return self._store
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._store.close()
+
+
+def open(url: str | os.PathLike[str]) -> _Opening:
+    """Open a store: `store = await open(url)`, or `async with open(url) as store:`."""
+    return _Opening(url)

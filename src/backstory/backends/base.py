@@ -1,0 +1,135 @@
+"""What a database has to do for backstory: keep rows, and answer range reads.
+
+A backend knows positions, bases and marks. It does not know what a conversation is, and it
+decides nothing: which base an event has is settled before it is asked to write.
+"""
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
+
+from backstory.errors import Corrupt
+from backstory.events import Draft
+
+
+class AgentRecord(NamedTuple):
+    """One agent as a backend lists it; head and times are those of the moment it was read."""
+
+    key: Any  # what the backend calls the agent; only the backend looks into it
+    id: str
+    session: str
+    name: str
+    parent: str | None
+    fork_seq: int  # the last position it inherits; 0 for a root and for a spawned agent
+    born_seq: int  # where in its parent it was born; the fork position, for a fork
+    spawned: bool
+    created_us: int
+    head: int
+    updated_us: int
+
+
+class NewAgent(NamedTuple):
+    """An agent about to be made. A root has no parent, and its session is its own id."""
+
+    id: str
+    session: str
+    name: str
+    parent_key: Any = None
+    fork_seq: int = 0
+    born_seq: int = 0
+    spawned: bool = False
+
+
+Settled = Sequence[tuple[Draft, int | None]]  # events that passed the door, each with its base
+
+
+class Piece(NamedTuple):
+    """A run of positions that one agent owns, both ends included.
+
+    In a walk, `base` is what the event at `low` continues if that event is a clear, rewind or
+    jump, and None where the piece begins with the agent's first own event.
+    """
+
+    key: Any
+    low: int
+    high: int
+    base: int | None = None
+
+
+class Walk(NamedTuple):
+    """The live pieces at a position, oldest first, and the agent's head."""
+
+    head: int
+    pieces: list[Piece]
+
+
+class Backend(Protocol):
+    """A store of agents and events. All methods may be called from any thread."""
+
+    url: str
+
+    def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
+        """Write a new agent and its first events, or nothing. Raises NameTaken."""
+
+    def rename(self, agent: AgentRecord, name: str) -> None:
+        """Give an agent another name. Raises NameTaken."""
+
+    def agents(
+        self, *, prefix: str = "", session: str | None = None, name: str | None = None
+    ) -> list[AgentRecord]:
+        """Agents in the order of their birth: all of them, or those whose id begins like this,
+        that are of this session, that have this name."""
+
+    def head(self, agent: AgentRecord) -> int:
+        """The agent's newest position."""
+
+    def append(
+        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
+    ) -> list[tuple[Any, ...]]:
+        """Write events behind the head, durably, all or none, and return their rows.
+        Raises Conflict where `expected` is given and is not the head."""
+
+    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
+        """The live pieces at a position (None: the head). Raises Corrupt."""
+
+    def lineage(self, agent: AgentRecord) -> list[Piece]:
+        """All that the agent sees, dead or alive, oldest first: one piece, perhaps an empty one,
+        for each agent of its ancestry that it inherits from, and its own. Raises Corrupt."""
+
+    def position_at(self, agent: AgentRecord, moment: int) -> int:
+        """The newest position written at or before a time, in microseconds."""
+
+    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        """The rows in these pieces, in order."""
+
+    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        """The rows of kind mark in these pieces, in order."""
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+        """Some rows that an agent owns, raw and wherever they are, for `verify`."""
+
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong with its tables, for `verify`."""
+
+    def close(self) -> None:
+        """Let go of files and connections."""
+
+
+Step = tuple[Any, int, int, int | None, int]  # key, low, high, base, the position to go on from
+
+
+def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
+    """The pieces, oldest first, of the steps that a recursive query took in any order.
+    A whole history goes on down to position 0."""
+    rest = min((step[4] for step in steps), default=-1)
+    if rest != 0:
+        raise Corrupt(
+            f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a "
+            "parent is missing or the ancestry runs in a circle; run verify() to see what is wrong"
+        )
+    return sorted((Piece(*step[:4]) for step in steps), key=attrgetter("low", "high"))
+
+
+def live(pieces: Sequence[Piece]) -> list[Piece]:
+    """Without the pieces that hold nothing: a walk passes through agents it takes nothing from."""
+    return [piece for piece in pieces if piece.low <= piece.high]

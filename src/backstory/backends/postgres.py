@@ -1,0 +1,481 @@
+"""The server backend: PostgreSQL 14 or newer, through psycopg and its pool.
+
+Every table's key begins with the session, and every statement that a conversation runs on
+names one session, so that the tables can be spread over many servers by it (see Citus below).
+An append is one statement. Not here: any meaning of an event beyond its base and whether it is
+a mark.
+"""
+
+import os
+import select
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from backstory.backends.base import (
+    AgentRecord,
+    NewAgent,
+    Piece,
+    Settled,
+    Walk,
+    live,
+    pieces_of,
+)
+from backstory.errors import (
+    Busy,
+    CannotOpen,
+    Conflict,
+    Corrupt,
+    NameTaken,
+    NewerVersion,
+    ReadOnly,
+    StorageError,
+)
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SCHEMA = "backstory"
+OLDEST_SERVER = 14
+MOST_CONNECTIONS = 32
+PATIENCE = 30.0  # seconds to wait for the server or for a free connection
+BATCH = 5_000  # events in one statement; a larger append is several, in one transaction
+
+# MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty but in the test that
+# shows which statements stay within one partition.
+MIGRATIONS: tuple[LiteralString, ...] = (
+    """
+    CREATE TABLE agents (
+        session uuid NOT NULL,
+        no integer NOT NULL,
+        id uuid NOT NULL,
+        name text NOT NULL,
+        parent integer,
+        fork_seq integer NOT NULL,
+        born_seq integer NOT NULL,
+        spawned boolean NOT NULL,
+        created_at bigint NOT NULL,
+        head integer NOT NULL,
+        updated_at bigint NOT NULL,
+        PRIMARY KEY (session, no),
+        UNIQUE (session, name),
+        FOREIGN KEY (session, parent) REFERENCES agents (session, no)
+    ) {partition};
+    CREATE INDEX agents_id ON agents (id);
+    CREATE TABLE events (
+        session uuid NOT NULL,
+        created_at bigint NOT NULL,
+        agent integer NOT NULL,
+        seq integer NOT NULL,
+        base integer,
+        kind text NOT NULL,
+        content text,
+        data text,
+        PRIMARY KEY (session, agent, seq)
+    ) {partition};
+    CREATE INDEX events_jumps ON events (session, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
+    CREATE INDEX events_marks ON events (session, agent, seq) WHERE kind = 'mark';
+    """,
+)
+META = "CREATE TABLE meta (version integer NOT NULL); INSERT INTO meta VALUES (0)"
+DISTRIBUTE = """
+    SELECT create_reference_table('meta');
+    SELECT create_distributed_table('agents', 'session');
+    SELECT create_distributed_table('events', 'session', colocate_with => 'agents')"""
+HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
+
+AGENTS = """
+    SELECT a.session, a.no, a.id, a.session, a.name, p.id, a.fork_seq, a.born_seq, a.spawned,
+        a.created_at, a.head, a.updated_at
+    FROM agents a LEFT JOIN agents p ON p.session = a.session AND p.no = a.parent
+    WHERE (%(low)s::uuid IS NULL OR a.id BETWEEN %(low)s::uuid AND %(high)s::uuid)
+        AND (%(session)s::uuid IS NULL OR a.session = %(session)s::uuid)
+        AND (%(name)s::text IS NULL OR a.name = %(name)s::text)
+    ORDER BY a.created_at, a.id"""
+
+INSERT_AGENT = """
+    INSERT INTO agents
+    SELECT %(session)s::uuid, coalesce(max(no), 0) + 1, %(id)s::uuid, %(name)s, %(parent)s,
+        %(fork_seq)s::int, %(born_seq)s, %(spawned)s, since.at, %(fork_seq)s::int, since.at
+    FROM (SELECT greatest(%(now)s::bigint, (
+            SELECT created_at FROM events
+            WHERE session = %(session)s::uuid AND agent = %(parent)s::int
+                AND seq = %(fork_seq)s::int)) AS at) since
+    LEFT JOIN agents ON session = %(session)s::uuid
+    GROUP BY since.at
+    RETURNING no"""
+
+RENAME = "UPDATE agents SET name = %(name)s WHERE session = %(session)s::uuid AND no = %(no)s"
+HEAD = "SELECT head FROM agents WHERE session = %(session)s::uuid AND no = %(no)s"
+
+# The row of the agent is the lock: writers queue at the UPDATE, and each sees the head that the
+# one before it left.
+APPEND = """
+    WITH moved AS (
+        UPDATE agents SET head = head + cardinality(%(kinds)s::text[]),
+            updated_at = greatest(updated_at, %(now)s)
+        WHERE session = %(session)s::uuid AND no = %(no)s
+            AND (%(expected)s::int IS NULL OR head = %(expected)s::int)
+        RETURNING head - cardinality(%(kinds)s::text[]) AS before, updated_at),
+    written AS (
+        INSERT INTO events (session, agent, seq, kind, content, data, base, created_at)
+        SELECT %(session)s::uuid, %(no)s, moved.before + new.nth, new.kind, new.content, new.data,
+            new.base, moved.updated_at
+        FROM moved, unnest(%(kinds)s::text[], %(contents)s::text[], %(datas)s::text[], %(bases)s::int[])
+            WITH ORDINALITY AS new (kind, content, data, base, nth))
+    SELECT before, updated_at FROM moved"""
+
+# From each step go to the newest event with a base at or below `next`: what lies between is
+# live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
+# a step that was taken before, so a damaged store ends the walk instead of running for ever.
+WALK = """
+    WITH RECURSIVE
+    here AS (SELECT head FROM agents WHERE session = %(session)s::uuid AND no = %(no)s),
+    walk (no, low, high, base, next_no, next) AS (
+        SELECT NULL::int, 1, 0, NULL::int, %(no)s::int, coalesce(%(at)s::int, head) FROM here
+        UNION
+        SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+            CASE WHEN j.seq IS NULL THEN a.parent ELSE a.no END,
+            CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END
+        FROM walk
+        JOIN agents a ON a.session = %(session)s::uuid AND a.no = walk.next_no
+        LEFT JOIN LATERAL (
+            SELECT e.seq, e.base FROM events e
+            WHERE e.session = %(session)s::uuid AND e.agent = a.no AND e.base IS NOT NULL
+                AND e.seq > a.fork_seq AND e.seq <= walk.next
+            ORDER BY e.seq DESC LIMIT 1) j ON true
+        WHERE walk.next > 0)
+    SELECT here.head, walk.no, low, high, base, next FROM here, walk"""
+
+LINEAGE = """
+    WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
+        SELECT no, fork_seq + 1, head, parent, fork_seq FROM agents
+        WHERE session = %(session)s::uuid AND no = %(no)s
+        UNION
+        SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
+        FROM line JOIN agents a ON a.session = %(session)s::uuid AND a.no = line.parent
+        WHERE line.fork_seq > 0)
+    SELECT no, low, high, NULL, fork_seq FROM line"""
+
+# Times never run backwards in a lineage: find the agent that wrote at that time, then halve.
+POSITION_AT = """
+    WITH RECURSIVE
+    line (no, parent, fork_seq, high, created_at) AS (
+        SELECT no, parent, fork_seq, head, created_at FROM agents
+        WHERE session = %(session)s::uuid AND no = %(no)s
+        UNION
+        SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+        FROM line JOIN agents a ON a.session = %(session)s::uuid AND a.no = line.parent
+        WHERE line.fork_seq > 0 AND line.created_at > %(moment)s),
+    halves (no, low, high) AS (
+        SELECT no, fork_seq, high FROM line WHERE created_at <= %(moment)s
+        UNION
+        SELECT h.no,
+            CASE WHEN e.created_at <= %(moment)s THEN (h.low + h.high + 1) / 2 ELSE h.low END,
+            CASE WHEN e.created_at <= %(moment)s THEN h.high ELSE (h.low + h.high + 1) / 2 - 1 END
+        FROM halves h
+        LEFT JOIN events e ON e.session = %(session)s::uuid AND e.agent = h.no
+            AND e.seq = (h.low + h.high + 1) / 2
+        WHERE h.low < h.high)
+    SELECT low FROM halves WHERE low = high"""
+
+# OFFSET 0 makes each piece a range read of its own: the planner knows nothing of the ranges,
+# and would otherwise take it upon itself to read the dead events too.
+READ = """
+    SELECT e.* FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
+    CROSS JOIN LATERAL (
+        SELECT seq, kind, content, data, created_at, base FROM events
+        WHERE session = %(session)s::uuid AND agent = p.no AND seq BETWEEN p.low AND p.high
+        OFFSET 0) e"""
+MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
+
+STORED = """
+    SELECT seq, kind, content, data, created_at, base FROM events
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"""
+STRAYS = """
+    SELECT count(*), min(e.session::text || ' agent ' || e.agent) FROM events e
+    WHERE NOT EXISTS (SELECT 1 FROM agents a WHERE a.session = e.session AND a.no = e.agent)"""
+
+
+class PostgresBackend:
+    """A store in the schema `backstory` of a PostgreSQL database. Its keys are (session, number)."""
+
+    def __init__(self, url: str) -> None:
+        self.url = _without_password(url)
+        self._conninfo = _conninfo(url)
+        self._pool = self._opened_pool()
+        self._pid = os.getpid()
+
+    def _opened_pool(self) -> "ConnectionPool[Connection]":
+        with self._translated(CannotOpen):
+            # A connection of our own first: the pool would say only that time ran out.
+            with psycopg.connect(self._conninfo, autocommit=True) as db:
+                _migrate(db, self.url)
+            return ConnectionPool(
+                self._conninfo,
+                min_size=1,
+                max_size=MOST_CONNECTIONS,
+                kwargs={"autocommit": True},
+                timeout=PATIENCE,
+                check=_check_if_silent,
+                open=True,
+            )
+
+    def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
+        parent_no = new.parent_key and new.parent_key[1]
+        while True:
+            try:
+                with self._connection() as db, db.transaction():
+                    bindings = {**new._asdict(), "parent": parent_no, "now": now}
+                    [(no,)] = db.execute(INSERT_AGENT, bindings).fetchall()
+                    if events:
+                        _append(db, (new.session, no), events, None, now)
+            except psycopg.errors.UniqueViolation as error:
+                if error.diag.constraint_name == "agents_session_name_key":
+                    raise NameTaken.of(new.name) from error
+                continue  # somebody made an agent in this session at the same time: next number
+            [record] = self.agents(prefix=new.id)
+            return record
+
+    def rename(self, agent: AgentRecord, name: str) -> None:
+        try:
+            self._query(RENAME, {**_of(agent), "name": name})
+        except psycopg.errors.UniqueViolation as error:
+            raise NameTaken.of(name) from error
+
+    def agents(
+        self, *, prefix: str = "", session: str | None = None, name: str | None = None
+    ) -> list[AgentRecord]:
+        low, high = _id_range(prefix)
+        if (prefix and low is None) or not _is_uuid(session):
+            return []
+        rows = self._query(AGENTS, {"low": low, "high": high, "session": session, "name": name})
+        return [
+            AgentRecord(
+                (str(row[0]), row[1]), str(row[2]), str(row[3]), row[4], row[5] and str(row[5]), *row[6:]
+            )
+            for row in rows
+        ]
+
+    def head(self, agent: AgentRecord) -> int:
+        return _head(self._query(HEAD, _of(agent)), agent)
+
+    def append(
+        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
+    ) -> list[tuple[Any, ...]]:
+        with self._connection() as db:
+            if len(events) <= BATCH:
+                placed = _append(db, agent.key, events, expected, now)
+            else:
+                with db.transaction():
+                    placed = _append(db, agent.key, events[:BATCH], expected, now)
+                    for start in range(BATCH, len(events) if placed else 0, BATCH):
+                        _append(db, agent.key, events[start : start + BATCH], None, now)
+            if placed is None:
+                head = _head(db.execute(HEAD, _of(agent)).fetchall(), agent)
+                raise Conflict.at(agent.name, expected or 0, head)
+            before, at = placed
+        return [(seq, *draft, at, base) for seq, (draft, base) in enumerate(events, before + 1)]
+
+    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
+        steps = self._query(WALK, {**_of(agent), "at": at})
+        pieces = pieces_of([(_key(agent, no), *rest) for _, no, *rest in steps], agent)
+        return Walk(steps[0][0], live(pieces))
+
+    def lineage(self, agent: AgentRecord) -> list[Piece]:
+        steps = self._query(LINEAGE, _of(agent))
+        return pieces_of([(_key(agent, no), *rest) for no, *rest in steps], agent)
+
+    def position_at(self, agent: AgentRecord, moment: int) -> int:
+        found = self._query(POSITION_AT, {**_of(agent), "moment": moment})
+        return found[0][0] if found else 0
+
+    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        return self._ranges(READ, pieces)
+
+    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        return self._ranges(MARKS, pieces)
+
+    def _ranges(self, sql: str, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        if not pieces:
+            return []
+        keys, lows, highs, _ = zip(*pieces, strict=True)
+        bindings = {
+            "session": keys[0][0],
+            "nos": [no for _, no in keys],
+            "lows": list(lows),
+            "highs": list(highs),
+        }
+        # Sorted here, where it costs one pass over a list that is nearly always in order.
+        return sorted(self._query(sql, bindings), key=itemgetter(0))
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+        return self._query(STORED, {**_of(agent), "after": after, "limit": limit})
+
+    def damage(self) -> list[str]:
+        [(strays, where)] = self._query(STRAYS, {})
+        return [f"{strays} events belong to no agent, the first of them to session {where}"] if strays else []
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def _query(self, sql: str, bindings: dict[str, Any]) -> list[tuple[Any, ...]]:
+        with self._connection() as db:
+            cursor = db.execute(sql, bindings, binary=True)
+            return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        if self._pool.closed:
+            raise StorageError(f"the store {self.url!r} is closed: open it again")
+        if self._pid != os.getpid():  # connections must not be shared with a parent process
+            self._pid, self._pool = os.getpid(), self._opened_pool()
+        with self._translated(StorageError), self._pool.connection() as db:
+            yield db
+
+    @contextmanager
+    def _translated(self, otherwise: type[StorageError]) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.errors.UniqueViolation:
+            raise  # a name or number that is taken: the method knows what it means
+        except (psycopg.Error, PoolTimeout) as error:
+            raise _translation(error, self.url, otherwise) from error
+
+
+def _conninfo(url: str) -> str:
+    known = conninfo_to_dict(url)
+    options = f"{known.get('options') or ''} -c search_path={SCHEMA}".strip()
+    known.setdefault("connect_timeout", 10)
+    known.setdefault("application_name", "backstory")
+    return make_conninfo("", **{**known, "options": options})
+
+
+def _without_password(url: str) -> str:
+    try:
+        known = conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise CannotOpen(
+            f"this is no PostgreSQL address ({str(error).strip()}): write postgresql://user:password@host:port/database"
+        ) from error
+    known.pop("password", None)
+    return make_conninfo("", **known)
+
+
+def _migrate(db: Connection, url: str) -> None:
+    if db.info.server_version < OLDEST_SERVER * 10_000:
+        raise CannotOpen(
+            f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}: "
+            f"backstory needs {OLDEST_SERVER} or newer"
+        )
+    if db.info.parameter_status("server_encoding") != "UTF8":
+        raise CannotOpen(f"the database at {url!r} is not in UTF-8: create one with ENCODING 'UTF8'")
+    if _version(db, url) == len(MIGRATIONS):
+        return
+    with db.transaction():
+        db.execute("SELECT pg_advisory_xact_lock(4849321)")  # one process migrates, others wait
+        db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        version = _version(db, url)
+        if version is None:
+            db.execute(META)
+        for step in MIGRATIONS[version or 0 :]:
+            db.execute(step.format(partition=""))
+        db.execute("UPDATE meta SET version = %s", (len(MIGRATIONS),))
+        if version is None and db.execute(HAS_CITUS).fetchone():
+            for statement in DISTRIBUTE.split(";"):
+                db.execute(statement)
+
+
+def _version(db: Connection, url: str) -> int | None:
+    """The store's version; None where there is no store yet."""
+    if db.execute("SELECT to_regclass('meta')").fetchall() == [(None,)]:
+        return None
+    [(version,)] = db.execute("SELECT version FROM meta").fetchall()
+    if version > len(MIGRATIONS):
+        raise NewerVersion(
+            f"the store at {url!r} has version {version} of the store format, this backstory knows "
+            f"up to {len(MIGRATIONS)}: upgrade backstory"
+        )
+    return int(version)
+
+
+def _check_if_silent(db: Connection) -> None:
+    """An idle connection has nothing to say: if there is something to read, the server has most
+    likely closed it, and only then is it worth a round trip to find out."""
+    readable, _, _ = select.select([db.fileno()], [], [], 0)
+    if readable:
+        ConnectionPool.check_connection(db)
+
+
+def _append(
+    db: Connection, key: tuple[str, int], events: Settled, expected: int | None, now: int
+) -> tuple[int, int] | None:
+    """The head before and the time written, or None where the head is not the expected one."""
+    drafts = [draft for draft, _ in events]
+    found = db.execute(
+        APPEND,
+        {
+            "session": key[0],
+            "no": key[1],
+            "kinds": [draft.kind for draft in drafts],
+            "contents": [draft.content for draft in drafts],
+            "datas": [draft.data_json for draft in drafts],
+            "bases": [base for _, base in events],
+            "expected": expected,
+            "now": now,
+        },
+    ).fetchone()
+    return found and (found[0], found[1])
+
+
+def _of(agent: AgentRecord) -> dict[str, Any]:
+    return {"session": agent.key[0], "no": agent.key[1]}
+
+
+def _key(agent: AgentRecord, no: int) -> tuple[str, int]:
+    return agent.key[0], no
+
+
+def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:
+    if not found:
+        raise Corrupt(f"agent {agent.name!r} ({agent.id}) is no longer in the store: run verify()")
+    return int(found[0][0])
+
+
+def _id_range(prefix: str) -> tuple[str | None, str | None]:
+    """The first and last id that begin like this; None where no id can."""
+    digits = prefix.replace("-", "")
+    low = digits.ljust(32, "0")
+    if not prefix or not _is_uuid(low) or not _dashed(low).startswith(prefix):
+        return None, None
+    return low, digits.ljust(32, "f")
+
+
+def _dashed(digits: str) -> str:
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _is_uuid(text: str | None) -> bool:
+    """Whether PostgreSQL would take this as a uuid (or as none at all)."""
+    digits = "0" if text is None else text.replace("-", "")
+    return set(digits) <= set("0123456789abcdef") and len(digits) in (1, 32)
+
+
+def _translation(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
+    said = str(error).strip()
+    match error:
+        case PoolTimeout():
+            return Busy(f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said}): is the server up?")
+        case psycopg.errors.ReadOnlySqlTransaction():
+            return ReadOnly(f"{url!r} cannot be written ({said}): connect to the primary server")
+        case psycopg.errors.InsufficientPrivilege():
+            return ReadOnly(f"{url!r}: {said}: ask the database's owner for the right")
+    if otherwise is CannotOpen:
+        return CannotOpen(f"cannot open {url!r} ({said}): check that the server is up, and user and password")
+    if isinstance(error, psycopg.OperationalError):
+        said += "; what was under way may or may not be written, repeat it with expected="
+    return otherwise(f"{url!r}: {said}")

@@ -1,0 +1,431 @@
+"""The embedded backend: one SQLite file, through apsw.
+
+The rows of one agent lie together: an event's key packs the agent's number and the position
+into one integer, and the table is clustered by it. Not here: any meaning of an event beyond
+its base and whether it is a mark.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import apsw
+
+from backstory.backends.base import (
+    AgentRecord,
+    NewAgent,
+    Piece,
+    Settled,
+    Walk,
+    live,
+    pieces_of,
+)
+from backstory.errors import (
+    Busy,
+    CannotOpen,
+    Conflict,
+    Corrupt,
+    NameTaken,
+    NewerVersion,
+    ReadOnly,
+    StorageError,
+)
+
+T = TypeVar("T")
+
+APPLICATION_ID = 0x42535459  # "BSTY": tells our files from other SQLite databases
+PAGE_SIZE = 8192
+PATIENCE = 60.0  # seconds to wait for other writers
+SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
+
+# MIGRATIONS[n] takes a store from version n to n + 1.
+MIGRATIONS = (
+    """
+    CREATE TABLE agents (
+        no INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        session INTEGER NOT NULL REFERENCES agents (no),
+        name TEXT NOT NULL,
+        parent INTEGER REFERENCES agents (no),
+        fork_seq INTEGER NOT NULL,
+        born_seq INTEGER NOT NULL,
+        spawned INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        UNIQUE (session, name)
+    ) STRICT;
+    CREATE TABLE events (
+        id INTEGER PRIMARY KEY,
+        agent INTEGER NOT NULL AS (id >> 32) REFERENCES agents (no),
+        seq INTEGER NOT NULL AS (id & 4294967295),
+        kind TEXT NOT NULL,
+        content TEXT,
+        data TEXT,
+        created_at INTEGER NOT NULL,
+        base INTEGER
+    ) STRICT;
+    CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
+    CREATE INDEX marks ON events (id) WHERE kind = 'mark';
+    """,
+)
+
+COLUMNS = "e.seq, e.kind, e.content, e.data, e.created_at, e.base"
+
+HEAD = """max(a.fork_seq, coalesce(
+    (SELECT max(e.id) & 4294967295 FROM events e
+     WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295), 0))"""
+
+AGENTS = f"""
+    SELECT a.no, a.id, s.id, a.name, p.id, a.fork_seq, a.born_seq, a.spawned, a.created_at, {HEAD},
+        coalesce((SELECT e.created_at FROM events e
+                  WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
+                  ORDER BY e.id DESC LIMIT 1), a.created_at)
+    FROM agents a LEFT JOIN agents s ON s.no = a.session LEFT JOIN agents p ON p.no = a.parent
+    WHERE a.id BETWEEN :prefix AND :prefix || '~'
+        AND (:session IS NULL OR s.id = :session) AND (:name IS NULL OR a.name = :name)
+    ORDER BY a.no"""
+
+INSERT_AGENT = """
+    INSERT INTO agents (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at)
+    SELECT n.no, :id, coalesce((SELECT no FROM agents WHERE id = :session), n.no), :name, :parent_key,
+        :fork_seq, :born_seq, :spawned, max(:now, coalesce(
+            (SELECT created_at FROM events WHERE id = (:parent_key << 32) + :fork_seq), 0))
+    FROM (SELECT coalesce(max(no), 0) + 1 AS no FROM agents) n"""
+
+RENAME = "UPDATE agents SET name = ? WHERE no = ?"
+
+NEWEST = """
+    SELECT id & 4294967295, created_at FROM events WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+    ORDER BY id DESC LIMIT 1"""
+NEWEST_INHERITED = "SELECT fork_seq, created_at FROM agents WHERE no = :no"
+INSERT_EVENT = "INSERT INTO events (id, kind, content, data, created_at, base) VALUES (?, ?, ?, ?, ?, ?)"
+
+# From each step go to the newest event with a base at or below `next`: what lies between is
+# live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
+# a step that was taken before, so a damaged store ends the walk instead of running for ever.
+WALK = f"""
+    WITH RECURSIVE
+    here (head) AS (SELECT {HEAD} FROM agents a WHERE a.no = :no),
+    walk (no, low, high, base, next_no, next) AS (
+        SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
+        UNION
+        SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+            iif(j.id IS NULL, a.parent, a.no),
+            iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base)
+        FROM walk
+        JOIN agents a ON a.no = walk.next_no
+        LEFT JOIN events j ON j.id = (
+            SELECT e.id FROM events e INDEXED BY jumps
+            WHERE e.base IS NOT NULL
+                AND e.id BETWEEN (a.no << 32) + a.fork_seq + 1 AND (a.no << 32) + walk.next
+            ORDER BY e.id DESC LIMIT 1)
+        WHERE walk.next > 0)
+    SELECT here.head, no, low, high, base, next FROM here, walk"""
+
+LINEAGE = f"""
+    WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
+        SELECT a.no, a.fork_seq + 1, {HEAD}, a.parent, a.fork_seq FROM agents a WHERE a.no = :no
+        UNION
+        SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
+        FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
+    SELECT no, low, high, NULL, fork_seq FROM line"""
+
+# Times never run backwards in a lineage: find the agent that wrote at that time, then halve.
+POSITION_AT = f"""
+    WITH RECURSIVE
+    line (no, parent, fork_seq, high, created_at) AS (
+        SELECT a.no, a.parent, a.fork_seq, {HEAD}, a.created_at FROM agents a WHERE a.no = :no
+        UNION
+        SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+        FROM line JOIN agents a ON a.no = line.parent
+        WHERE line.fork_seq > 0 AND line.created_at > :moment),
+    halves (no, low, high) AS (
+        SELECT no, fork_seq, high FROM line WHERE created_at <= :moment
+        UNION
+        SELECT h.no,
+            iif(e.created_at <= :moment, (h.low + h.high + 1) / 2, h.low),
+            iif(e.created_at <= :moment, h.high, (h.low + h.high + 1) / 2 - 1)
+        FROM halves h LEFT JOIN events e ON e.id = (h.no << 32) + (h.low + h.high + 1) / 2
+        WHERE h.low < h.high)
+    SELECT low FROM halves WHERE low = high"""
+
+# CROSS JOIN keeps the order of the pieces.
+READ = f"""
+    SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
+    WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
+
+STORED = f"SELECT {COLUMNS} FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
+STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
+
+
+class SqliteBackend:
+    """A store in one SQLite file. Its keys are the agents' numbers.
+
+    Threads borrow connections from a small pool; writers of one process queue at a lock, those
+    of several processes at SQLite's own.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.url = path
+        self._writing = threading.Lock()
+        self._free: list[apsw.Connection] = []
+        self._left_to_parent: list[apsw.Connection] = []
+        self._pid = os.getpid()
+        self._closed = False
+        with self._translated():
+            self._free.append(_prepared(path))
+
+    def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
+        with self._write() as db:
+            try:
+                db.execute(INSERT_AGENT, {**new._asdict(), "now": now})
+            except apsw.ConstraintError as error:
+                if "agents.name" in str(error):
+                    raise NameTaken.of(new.name) from error
+                raise
+            [record] = _agents(db, prefix=new.id)
+            written = _append(db, record, events, None, now)
+            return record._replace(head=record.head + len(written))
+
+    def rename(self, agent: AgentRecord, name: str) -> None:
+        with self._write() as db:
+            try:
+                db.execute(RENAME, (name, agent.key))
+            except apsw.ConstraintError as error:
+                raise NameTaken.of(name) from error
+
+    def agents(
+        self, *, prefix: str = "", session: str | None = None, name: str | None = None
+    ) -> list[AgentRecord]:
+        with self._connection() as db:
+            return _agents(db, prefix=prefix, session=session, name=name)
+
+    def head(self, agent: AgentRecord) -> int:
+        with self._connection() as db:
+            head, _ = _newest(db, agent)
+            return head
+
+    def append(
+        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
+    ) -> list[tuple[Any, ...]]:
+        with self._write() as db:
+            return _append(db, agent, events, expected, now)
+
+    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
+        steps = self._query(WALK, {"no": agent.key, "at": at})
+        pieces = pieces_of([step[1:] for step in steps], agent)
+        return Walk(steps[0][0], live(pieces))
+
+    def lineage(self, agent: AgentRecord) -> list[Piece]:
+        return pieces_of(self._query(LINEAGE, {"no": agent.key}), agent)
+
+    def position_at(self, agent: AgentRecord, moment: int) -> int:
+        found = self._query(POSITION_AT, {"no": agent.key, "moment": moment})
+        return found[0][0] if found else 0
+
+    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        return self._query(READ, (_ids(pieces),))
+
+    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+        return self._query(MARKS, (_ids(pieces),))
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+        first = (agent.key << 32) + after + 1
+        return self._query(STORED, (first, (agent.key << 32) + SEQ, limit))
+
+    def damage(self) -> list[str]:
+        found = [text for (text,) in self._query("PRAGMA integrity_check", ()) if text != "ok"]
+        [(strays, agent)] = self._query(STRAYS, ())
+        if strays:
+            found.append(f"{strays} events belong to no agent, the first of them to number {agent}")
+        return found
+
+    def close(self) -> None:
+        self._closed = True
+        while self._free:
+            self._free.pop().close()
+
+    def _query(self, sql: str, bindings: Any) -> list[Any]:
+        with self._connection() as db:
+            return _all(db, sql, bindings)
+
+    @contextmanager
+    def _write(self) -> Iterator[apsw.Connection]:
+        """A write transaction: all of the block, durably, or nothing."""
+        with self._writing, self._connection() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connection(self) -> Iterator[apsw.Connection]:
+        """A connection for this thread, for as long as the block runs."""
+        if self._closed:
+            raise StorageError(f"the store {self.url!r} is closed: open it again")
+        if self._pid != os.getpid():
+            self._start_again_after_fork()
+        with self._translated():
+            try:
+                db = self._free.pop()
+            except IndexError:
+                db = _connected(self.url)
+            try:
+                yield db
+            finally:
+                if self._closed or db.in_transaction:
+                    db.close()
+                else:
+                    self._free.append(db)
+
+    def _start_again_after_fork(self) -> None:
+        """SQLite's connections must not cross a fork, not even to be closed: keep the parent's
+        where they are, and open new ones."""
+        self._pid = os.getpid()
+        self._left_to_parent += self._free
+        self._free = []
+        self._writing = threading.Lock()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise _translation(error, self.url) from error
+
+
+def _connected(path: str) -> apsw.Connection:
+    db = apsw.Connection(path)
+    db.set_busy_timeout(int(PATIENCE * 1000))
+    db.execute("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON")
+    return db
+
+
+def _prepared(path: str) -> apsw.Connection:
+    """A connection to a file that is ours, in WAL mode and of this version."""
+    if os.path.isdir(path):
+        raise CannotOpen(f"{path!r} is a directory: give the path of a file in it, as {path}/history.db")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
+    db = _connected(path)
+    try:
+        if db.readonly("main"):
+            raise ReadOnly(f"{path!r} cannot be written: give yourself the right to write it, or copy it")
+        _patiently(lambda: _migrate(db, path))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _migrate(db: apsw.Connection, path: str) -> None:
+    version = _version(db, path)
+    if version == 0:
+        db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
+    db.execute("PRAGMA journal_mode = WAL")
+    if version == len(MIGRATIONS):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for step in MIGRATIONS[_version(db, path) :]:
+            db.execute(step)
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: apsw.Connection, path: str) -> int:
+    """The store's version; 0 for an empty file. Raises for what we must not touch."""
+    [(owner, version, tables)] = _all(
+        db,
+        "SELECT (SELECT application_id FROM pragma_application_id), "
+        "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)",
+    )
+    if owner != APPLICATION_ID and tables:
+        raise CannotOpen(f"{path!r} is an SQLite database of another program: give another path")
+    if version > len(MIGRATIONS):
+        raise NewerVersion(
+            f"{path!r} has version {version} of the store format, this backstory knows up to "
+            f"{len(MIGRATIONS)}: upgrade backstory"
+        )
+    return int(version)
+
+
+def _patiently(attempt: Callable[[], T]) -> T:
+    """Switching a new file to WAL answers busy at once, without waiting: wait here."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return attempt()
+        except apsw.BusyError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _all(db: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
+    return db.execute(sql, bindings).fetchall()
+
+
+def _agents(
+    db: apsw.Connection, *, prefix: str = "", session: str | None = None, name: str | None = None
+) -> list[AgentRecord]:
+    rows = _all(db, AGENTS, {"prefix": prefix, "session": session, "name": name})
+    return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in rows]
+
+
+def _newest(db: apsw.Connection, agent: AgentRecord) -> tuple[int, int]:
+    """The agent's head and the time that new events must not be before."""
+    for sql in (NEWEST, NEWEST_INHERITED):
+        for head, created_at in _all(db, sql, {"no": agent.key}):
+            return head, created_at
+    raise Corrupt(f"agent {agent.name!r} ({agent.id}) is no longer in the store: run verify()")
+
+
+def _append(
+    db: apsw.Connection, agent: AgentRecord, events: Settled, expected: int | None, now: int
+) -> list[tuple[Any, ...]]:
+    head, newest = _newest(db, agent)
+    if expected is not None and expected != head:
+        raise Conflict.at(agent.name, expected, head)
+    now = max(now, newest)
+    rows = [(seq, *draft, now, base) for seq, (draft, base) in enumerate(events, head + 1)]
+    start = agent.key << 32
+    db.executemany(INSERT_EVENT, ((start + row[0], *row[1:]) for row in rows))
+    return rows
+
+
+def _ids(pieces: Sequence[Piece]) -> str:
+    """The ranges of event ids in these pieces, as JSON."""
+    ranges = (f"[{(key << 32) + low},{(key << 32) + high}]" for key, low, high, _ in pieces)
+    return f"[{','.join(ranges)}]"
+
+
+def _translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
+    match error:
+        case apsw.BusyError() | apsw.LockedError():
+            return Busy(
+                f"{path!r}: {error}: somebody else has been writing for {PATIENCE:.0f} seconds; try again"
+            )
+        case apsw.NotADBError():
+            return CannotOpen(f"{path!r} is no SQLite database ({error}): give another path")
+        case apsw.CantOpenError():
+            return CannotOpen(f"cannot open {path!r} ({error}): check the path and your rights to it")
+        case apsw.ReadOnlyError():
+            return ReadOnly(f"{path!r} cannot be written ({error}): give yourself the right, or copy it")
+        case apsw.CorruptError():
+            return Corrupt(f"{path!r} is damaged ({error}): restore a backup, or try sqlite3's .recover")
+        case apsw.FullError():
+            return StorageError(f"{path!r}: {error}: free some space; nothing of this was written")
+    return StorageError(f"{path!r}: {error}")

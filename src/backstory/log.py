@@ -1,0 +1,231 @@
+"""The log over a backend: the one door that every event enters by, and the reads.
+
+This is where the clock is, where a base is decided before an event is written, and where
+positions, labels and times become positions. What a position means is `replay`'s business;
+how it is kept is the backend's.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from backstory.backends.base import AgentRecord, Backend, Piece, Settled, Walk
+from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound
+from backstory.events import (
+    KINDS,
+    MOVES,
+    Base,
+    Draft,
+    Event,
+    from_draft,
+    from_rows,
+    to_microseconds,
+)
+from backstory.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
+
+At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
+
+LAST_POSITION = 2**31 - 1
+
+
+class Log:
+    """Reads and writes of every agent in one store."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self._told: set[tuple[str, int]] = set()
+
+    # --- writing ---
+
+    def write(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None = None) -> list[Event]:
+        """Append events, all or none, and return them. With `expected`, only behind that head:
+        a repeat of what is there already returns it, anything else raises Conflict."""
+        _check_expected(expected)
+        while True:
+            try:
+                return self.write_at(agent, drafts, expected)
+            except Conflict:
+                if expected is not None:
+                    return self._repeated(agent, drafts, expected)
+
+    def write_at(self, agent: AgentRecord, drafts: Sequence[Draft], head: int | None) -> list[Event]:
+        """Append events behind this head (None: wherever it is), or raise Conflict.
+
+        An event that goes back, a rewind or a jump, is judged against the head that was seen, so
+        it may also clash where no head was asked for.
+        """
+        if not drafts:
+            return []
+        inert: list[tuple[int, str]] = []
+        if MOVES.isdisjoint(draft.kind for draft in drafts):
+            settled = settle(drafts)
+        else:
+            seen = self.backend.head(agent)
+            if head not in (None, seen):
+                raise Conflict.at(agent.name, head or 0, seen)
+            head, settled = seen, self._judged(agent, drafts, seen, inert)
+        rows = self.backend.append(agent, settled, head, now())
+        for seq, problem in inert:
+            self._tell_inert(agent, seq, problem)
+        return from_rows(rows)
+
+    def _judged(
+        self, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
+    ) -> Settled:
+        """The drafts with the bases that the law gives them behind this head."""
+        fold = Fold(
+            after=head,
+            is_on_stack_below=partial(self._is_on_stack, agent),
+            tell=lambda seq, problem: inert.append((seq, problem)),
+        )
+        placed = enumerate(drafts, head + 1)
+        return [(draft, fold.feed(from_draft(seq, draft)).base) for seq, draft in placed]
+
+    def _is_on_stack(self, agent: AgentRecord, at: int, mark: int) -> bool:
+        pieces = self.backend.walk(agent, at).pieces
+        owner = [Piece(p.key, mark, mark) for p in pieces if p.low <= mark <= p.high]
+        return bool(self.backend.marks(owner))
+
+    def _repeated(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int) -> list[Event]:
+        """The events of an append whose answer was lost: there already, just as they are asked
+        for. Raises Conflict if others are there."""
+        head = self.backend.head(agent)
+        wanted = Piece(agent.key, expected + 1, expected + len(drafts))
+        there = self.backend.read([wanted]) if wanted.high <= head else []
+        if [row[1:4] for row in there] != list(map(tuple, drafts)):
+            raise Conflict.at(agent.name, expected, head)
+        return from_rows(there)
+
+    def _tell_inert(self, agent: AgentRecord, seq: int, problem: str) -> None:
+        """One log line for each inert event, however often it is met."""
+        if (agent.id, seq) not in self._told:
+            self._told.add((agent.id, seq))
+            log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
+
+    # --- reading ---
+
+    def walk(self, agent: AgentRecord, at: At = None) -> Walk:
+        """The live pieces at a position, label or moment."""
+        position = self.position(agent, at)
+        walk = self.backend.walk(agent, position)
+        if position is not None:
+            _check_position(agent, position, walk.head)
+        return walk
+
+    def context(self, agent: AgentRecord, at: At = None) -> Context:
+        """What is live at a position, label or moment."""
+        position = self.position(agent, at)
+        walk = self.walk(agent, position)
+        events = self._read(agent, walk.pieces)
+        messages = shown(events)
+        if len(messages) != len(events):
+            self._tell_skipped(agent, events)
+        return Context(messages, walk.head if position is None else position)
+
+    def _tell_skipped(self, agent: AgentRecord, events: list[Event]) -> None:
+        for event in events:
+            if event.kind != "clear" and not is_shown(event):
+                problem = "unknown kind" if event.kind not in KINDS else "malformed or invalid"
+                self._tell_inert(agent, event.seq, f"{problem} {event.kind!r}")
+
+    def marks_in(self, walk: Walk) -> list[Event]:
+        """The mark stack, oldest first, without reading the messages around it."""
+        return from_rows(self.backend.marks(walk.pieces))
+
+    def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
+        """The lineage, dead events included, behind `after` and up to `until`."""
+        pieces = self.backend.lineage(agent)
+        head = pieces[-1].high
+        low, high = self.position(agent, after), self.position(agent, until)
+        for position in (low, high):
+            _check_position(agent, position or 0, head)
+        return self._read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
+
+    def event(self, agent: AgentRecord, seq: int) -> Event:
+        """One event of the lineage, dead or alive."""
+        _check_position(agent, seq, self.backend.head(agent), first=1)
+        [event] = self.events(agent, seq - 1, seq)
+        return event
+
+    def explain(self, agent: AgentRecord, seq: int, at: At = None) -> Explanation:
+        """Why an event is or is not in the context."""
+        event = self.event(agent, seq)
+        position = self.position(agent, at)
+        walk = self.walk(agent, position)
+        if position is not None and seq > position:
+            raise PositionNotFound(f"position {seq} comes after position {position}: ask for a later `at`")
+        gap = gap_at(seq, [(piece.low, piece.high) for piece in walk.pieces])
+        return explain(event, None if gap is None else self.event(agent, gap))
+
+    def owner(self, agent: AgentRecord, position: int) -> Piece:
+        """The part of the lineage that a position is in; position 0 is in the first."""
+        pieces = self.backend.lineage(agent)
+        _check_position(agent, position, pieces[-1].high)
+        return next(p for p in pieces if position <= p.high or p is pieces[-1])
+
+    def position(self, agent: AgentRecord, at: At) -> int | None:
+        """The position that a label or a moment stands for; None stays None, the head."""
+        match at:
+            case None:
+                return None
+            case datetime():
+                if at.tzinfo is None:
+                    raise Invalid(f"{at.isoformat()} has no time zone: pass an aware datetime")
+                return self.backend.position_at(agent, to_microseconds(at))
+            case str():
+                return newest_mark(self.marks_in(self.walk(agent)), at, agent).seq
+            case int() if not isinstance(at, bool):
+                if not 0 <= at <= LAST_POSITION:
+                    _check_position(agent, at, self.backend.head(agent))
+                return at
+        raise Invalid(f"{at!r} is no position: pass a whole number, a mark's label or an aware datetime")
+
+    def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        events = from_rows(self.backend.read(pieces))
+        if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
+            raise Corrupt(
+                f"events are missing from the log of agent {agent.name!r} ({agent.id}): "
+                "run verify() to see which"
+            )
+        return events
+
+
+def settle(drafts: Sequence[Draft]) -> Settled:
+    """The drafts with their bases, where none of them goes back."""
+    return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+
+
+def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
+    """What of some pieces lies between two positions."""
+    cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
+    return [piece for piece in cut if piece.low <= piece.high]
+
+
+def newest_mark(marks: Sequence[Event], which: int | str | None, agent: AgentRecord) -> Event:
+    """Of the mark stack: the mark at a position, the newest with a label, or just the newest."""
+    for mark in reversed(marks):
+        if which is None or which == (mark.label if isinstance(which, str) else mark.seq):
+            return mark
+    known = ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
+    what = "no mark" if which is None else f"no mark {which!r}"
+    hint = f"there are {known}" if known else "set one with mark()"
+    raise MarkNotFound(f"{what} on the mark stack of agent {agent.name!r}: {hint}")
+
+
+def now() -> int:
+    """The time in microseconds: the only clock of the engine."""
+    return time.time_ns() // 1000
+
+
+def _check_expected(expected: object) -> None:
+    if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
+        return
+    raise Invalid(f"expected={expected!r} is no position: pass the agent's head as you know it")
+
+
+def _check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
+    if not first <= position <= head:
+        raise PositionNotFound(
+            f"agent {agent.name!r} has no position {position}: its lineage goes from {first} to {head}"
+        )

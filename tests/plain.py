@@ -1,0 +1,35 @@
+"""The law once more, as plainly as it can be written: every context a whole list of its own.
+
+Quadratic and independent of `backstory.replay`, which is tested against it.
+"""
+
+MESSAGES = {"system", "user", "assistant", "tool_call", "tool_result"}
+
+
+def contexts(events):
+    """context(n) for every position n of a lineage, as lists of events."""
+    found = {0: []}
+    for event in events:
+        n = event.seq
+        before = found[n - 1]
+        target = (event.data or {}).get("target_message_id")
+        whole = isinstance(target, int) and not isinstance(target, bool)
+        if event.kind in MESSAGES or event.kind == "mark":
+            found[n] = [*before, event]
+        elif event.kind == "clear":
+            found[n] = []
+        elif _goes_back(event, before, target if whole else -1):
+            found[n] = [*found[target], event]
+        else:
+            found[n] = before
+    return found
+
+
+def _goes_back(event, before, target):
+    if event.kind == "rewind":
+        return any(e.seq == target and e.kind == "mark" for e in before)
+    return event.kind == "jump" and 0 <= target < event.seq
+
+
+def positions(events):
+    return [event.seq for event in events]

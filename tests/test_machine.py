@@ -1,0 +1,216 @@
+"""Every operation, in any order, over several agents, on every backend, against the plain law.
+
+The model is nothing but the lists of events that each agent should see. After each step one
+agent is compared with it, at its head and as of earlier positions and times.
+"""
+
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+import backstory
+from tests import plain
+from tests.conftest import postgres_server
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
+LABELS = st.sampled_from(["x", "y", "z"])
+
+
+class Machine(RuleBasedStateMachine):
+    """Several agents of one session, and what each of them should see."""
+
+    agents = Bundle("agents")
+
+    def open_store(self):
+        raise NotImplementedError
+
+    @initialize(target=agents)
+    def start(self):
+        self.store = self.open_store()
+        self.lineages = {}
+        self.touched = self.store.start("root")
+        self.lineages[self.touched.id] = []
+        return self.touched
+
+    def teardown(self):
+        if hasattr(self, "store"):
+            assert self.store.verify() == []
+            self.store.close()
+
+    def wrote(self, agent, *events):
+        lineage = self.lineages[agent.id]
+        for event in events:
+            assert event.seq == len(lineage) + 1
+            lineage.append(event)
+        self.touched = agent
+
+    def contexts(self, agent):
+        return plain.contexts(self.lineages[agent.id])
+
+    @rule(agent=agents, kind=st.sampled_from(["user", "assistant", "system"]), text=TEXT)
+    def say(self, agent, kind, text):
+        event = agent.append(kind, text)
+        assert (event.kind, event.content, event.data) == (kind, text, None)
+        self.wrote(agent, event)
+
+    @rule(agent=agents, label=LABELS | st.none())
+    def mark(self, agent, label):
+        self.wrote(agent, agent.mark(label))
+
+    @rule(agent=agents)
+    def clear(self, agent):
+        self.wrote(agent, agent.clear())
+
+    @rule(agent=agents, label=LABELS | st.none())
+    def rewind(self, agent, label):
+        stack = [e for e in self.contexts(agent)[len(self.lineages[agent.id])] if e.kind == "mark"]
+        fits = [mark for mark in stack if label is None or mark.label == label]
+        if not fits:
+            with pytest.raises(backstory.MarkNotFound):
+                agent.rewind(label)
+            return
+        event = agent.rewind(label)
+        assert event.data == {"target_message_id": fits[-1].seq}
+        self.wrote(agent, event)
+
+    @rule(agent=agents, data=st.data())
+    def jump(self, agent, data):
+        target = data.draw(st.integers(0, len(self.lineages[agent.id])))
+        self.wrote(agent, agent.jump(target))
+
+    @rule(agent=agents)
+    def undo(self, agent):
+        lineage = self.lineages[agent.id]
+        contexts = plain.contexts(lineage)
+        # The last one that counts: an inert rewind or jump leaves the context as it was.
+        moves = [
+            e.seq
+            for e in lineage
+            if e.kind == "clear" or (e in contexts[e.seq] and e.kind in ("rewind", "jump"))
+        ]
+        if not moves:
+            with pytest.raises(backstory.NotFound, match="nothing to undo"):
+                agent.undo()
+            return
+        event = agent.undo()
+        assert event.data == {"target_message_id": moves[-1] - 1}
+        self.wrote(agent, event)
+        assert agent.context().messages == [*contexts[moves[-1] - 1], event]
+
+    @rule(agent=agents, data=st.data())
+    def anything_goes_to_append(self, agent, data):
+        head = len(self.lineages[agent.id])
+        target = data.draw(st.integers(-1, head + 2) | st.none() | st.booleans() | st.just("1"))
+        kind = data.draw(st.sampled_from(["rewind", "jump"]))
+        self.wrote(agent, agent.append(kind, None, {"target_message_id": target}))
+
+    @rule(agent=agents, data=st.data())
+    def a_batch(self, agent, data):
+        head = len(self.lineages[agent.id])
+        batch = []
+        for nth in range(data.draw(st.integers(0, 6))):
+            kind = data.draw(st.sampled_from(["user", "mark", "clear", "rewind", "jump"]))
+            moves = kind in ("rewind", "jump")
+            target = {"target_message_id": data.draw(st.integers(0, head + nth))} if moves else None
+            batch.append((kind, "batch", target))
+        self.wrote(agent, *agent.extend(batch, expected=head))
+        assert agent.extend(batch, expected=head) == self.lineages[agent.id][head:]
+
+    @rule(agent=agents, behind=st.integers(1, 3))
+    def an_append_behind_the_head_is_a_conflict(self, agent, behind):
+        head = len(self.lineages[agent.id])
+        with pytest.raises(backstory.Conflict) as conflict:
+            agent.append("user", "never written", expected=head + behind)
+        assert conflict.value.head == head
+
+    @rule(target=agents, agent=agents, data=st.data())
+    def fork(self, agent, data):
+        at = data.draw(st.integers(0, len(self.lineages[agent.id])))
+        child = agent.fork(at=at)
+        self.lineages[child.id] = self.lineages[agent.id][:at]
+        self.touched = child
+        return child
+
+    @rule(target=agents, agent=agents)
+    def spawn(self, agent):
+        child = agent.spawn()
+        self.lineages[child.id] = []
+        return child
+
+    @rule(agent=agents, data=st.data())
+    def look_back(self, agent, data):
+        at = data.draw(st.integers(0, len(self.lineages[agent.id])))
+        assert agent.context(at=at) == (self.contexts(agent)[at], at)
+
+    @rule(agent=agents, data=st.data())
+    def look_back_in_time(self, agent, data):
+        lineage = self.lineages[agent.id]
+        if lineage:
+            event = data.draw(st.sampled_from(lineage))
+            moment = event.created_at + timedelta(microseconds=data.draw(st.sampled_from([-1, 0, 1])))
+            at = sum(e.created_at <= moment for e in lineage)
+            assert agent.context(at=moment) == (self.contexts(agent)[at], at)
+
+    @rule(agent=agents, data=st.data())
+    def explain(self, agent, data):
+        lineage = self.lineages[agent.id]
+        if lineage:
+            seq = data.draw(st.integers(1, len(lineage)))
+            live = seq in plain.positions(self.contexts(agent)[len(lineage)])
+            assert agent.explain(seq).live is live
+
+    @invariant()
+    def the_agent_that_was_touched_sees_what_it_should(self):
+        if not hasattr(self, "store"):
+            return
+        agent, lineage = self.touched, self.lineages[self.touched.id]
+        context = self.contexts(agent)[len(lineage)]
+        assert agent.head == len(lineage)
+        assert agent.context() == (context, len(lineage))
+        assert agent.marks() == [event for event in context if event.kind == "mark"]
+        assert agent.events() == lineage
+
+
+class MemoryMachine(Machine):
+    def open_store(self):
+        return backstory.open(":memory:")
+
+
+class SqliteMachine(Machine):
+    def open_store(self):
+        self.folder = tempfile.TemporaryDirectory()
+        return backstory.open(Path(self.folder.name) / "history.db")
+
+    def teardown(self):
+        super().teardown()
+        self.folder.cleanup()
+
+
+class PostgresMachine(Machine):
+    """All examples share one database: sessions do not see each other."""
+
+    url = None
+
+    def open_store(self):
+        if PostgresMachine.url is None:
+            with psycopg.connect(postgres_server(), autocommit=True) as db:
+                db.execute("DROP DATABASE IF EXISTS backstory_machine WITH (FORCE)")
+                db.execute("CREATE DATABASE backstory_machine")
+            PostgresMachine.url = postgres_server().replace("/postgres?", "/backstory_machine?")
+        with psycopg.connect(PostgresMachine.url, autocommit=True) as db:
+            db.execute("DROP SCHEMA IF EXISTS backstory CASCADE")
+        return backstory.open(PostgresMachine.url)
+
+
+TestMemory = MemoryMachine.TestCase
+TestMemory.settings = settings(max_examples=150, stateful_step_count=40)
+TestSqlite = SqliteMachine.TestCase
+TestSqlite.settings = settings(max_examples=80, stateful_step_count=40)
+TestPostgres = PostgresMachine.TestCase
+TestPostgres.settings = settings(max_examples=40, stateful_step_count=30)
