@@ -140,10 +140,10 @@ def test_a_malformed_jump_is_stored_and_inert(agent, target):
 
 def test_broken_json_in_an_old_log_is_inert_and_logged(caplog):
     events = [
-        backstory.Event(1, "user", "u1"),
-        backstory.Event(2, "rewind", None, "{broken"),
-        backstory.Event(3, "rewind", None, "[1]"),
-        backstory.Event(4, "telepathy", "?"),
+        backstory.Event.of(1, "user", "u1"),
+        backstory.Event.of(2, "rewind", None, "{broken"),
+        backstory.Event.of(3, "rewind", None, "[1]"),
+        backstory.Event.of(4, "telepathy", "?"),
     ]
     assert backstory.replay(events, agent="old").messages == events[:1]
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [

@@ -12,7 +12,7 @@ from backstory.events import KINDS, draft, from_draft
 
 def test_data_and_time_come_from_the_row():
     at = datetime(2026, 11, 15, 12, 0, 0, 123456, tzinfo=UTC)
-    event = Event(7, "mark", None, {"label": "x"}, at)
+    event = Event.of(7, "mark", None, {"label": "x"}, at)
     assert (event.seq, event.kind, event.content, event.data, event.created_at) == (
         7,
         "mark",
@@ -24,31 +24,31 @@ def test_data_and_time_come_from_the_row():
 
 
 def test_changing_the_data_of_an_event_changes_nothing():
-    event = Event(1, "user", "hi", {"native": {}})
+    event = Event.of(1, "user", "hi", {"native": {}})
     event.data["native"]["x"] = 1
     assert event.data == {"native": {}}
 
 
 def test_an_event_survives_copying_and_pickling():
-    event = Event(1, "user", "hi", {"a": [1]}, datetime(2026, 1, 1, tzinfo=UTC), base=None)
+    event = Event.of(1, "user", "hi", {"a": [1]}, datetime(2026, 1, 1, tzinfo=UTC))
     assert pickle.loads(pickle.dumps(event)) == event
     assert copy.deepcopy(event) == event
     assert type(copy.copy(event)) is Event
 
 
 def test_an_event_shows_what_it_is():
-    assert "kind='user', content='hi', data=None" in repr(Event(1, "user", "hi"))
+    assert "kind='user', content='hi', data=None" in repr(Event.of(1, "user", "hi"))
 
 
 @pytest.mark.parametrize(
     "data", [None, {}, {"label": 3}, {"label": None}, "{broken", '["label"]', "[" * 100_000]
 )
 def test_a_mark_without_a_usable_label_is_a_mark_without_a_label(data):
-    assert Event(1, "mark", None, data).label is None
+    assert Event.of(1, "mark", None, data).label is None
 
 
 def test_only_marks_have_labels():
-    assert Event(1, "user", "hi", {"label": "x"}).label is None
+    assert Event.of(1, "user", "hi", {"label": "x"}).label is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

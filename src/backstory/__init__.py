@@ -1,14 +1,18 @@
-"""backstory: the history that an LLM agent can trust."""
+"""backstory: the history that an LLM agent can trust.
+
+The public names, nothing else. What needs a database or asyncio is imported when it is first
+used: a program that imports backstory should not wait for what it does not use.
+"""
 
 from typing import TYPE_CHECKING, Any
 
-from backstory.agent import Agent
 from backstory.errors import (
     AgentNotFound,
     Ambiguous,
     Busy,
     CannotOpen,
     Conflict,
+    ConnectionLost,
     Corrupt,
     Error,
     Invalid,
@@ -23,11 +27,12 @@ from backstory.errors import (
 )
 from backstory.events import Event
 from backstory.replay import Context, Explanation, replay
-from backstory.store import Session, Store, open
-from backstory.verify import Finding
 
 if TYPE_CHECKING:
     from backstory import aio
+    from backstory.agent import Agent
+    from backstory.store import Session, Store, open
+    from backstory.verify import Finding
 
 __version__ = "0.1.0"
 
@@ -38,6 +43,7 @@ __all__ = [
     "Busy",
     "CannotOpen",
     "Conflict",
+    "ConnectionLost",
     "Context",
     "Corrupt",
     "Error",
@@ -60,11 +66,20 @@ __all__ = [
     "replay",
 ]
 
+_WHERE = {
+    "Agent": "agent",
+    "Finding": "verify",
+    "Session": "store",
+    "Store": "store",
+    "aio": "aio",
+    "open": "store",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """`backstory.aio` is imported when it is first used: asyncio is not cheap to import."""
-    if name == "aio":
-        import importlib
+    if name not in _WHERE:
+        raise AttributeError(f"module 'backstory' has no attribute {name!r}")
+    from importlib import import_module
 
-        return importlib.import_module("backstory.aio")
-    raise AttributeError(f"module 'backstory' has no attribute {name!r}")
+    module = import_module(f"backstory.{_WHERE[name]}")
+    return module if name == "aio" else getattr(module, name)

@@ -13,7 +13,7 @@ from typing import Any
 from backstory.backends.base import AgentRecord, NewAgent, Walk
 from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound, PositionNotFound
 from backstory.events import Draft, Event, draft, to_datetime
-from backstory.log import At, Log, newest_mark, now
+from backstory.log import At, Log, collector_at_rest, newest_mark, now
 from backstory.names import checked_name, new_id
 from backstory.replay import Context, Explanation
 
@@ -100,7 +100,8 @@ class Agent:
 
     def extend(self, events: Iterable[tuple[Any, ...]], *, expected: int | None = None) -> list[Event]:
         """Write events, given as (kind, content, data), all of them or none."""
-        return self._log.write(self._record, _drafts(events), expected)
+        with collector_at_rest():
+            return self._log.write(self._record, _drafts(events), expected)
 
     def system(self, content: str) -> Event:
         """Write a system message."""
@@ -188,10 +189,8 @@ class Agent:
     def fork(self, name: str | None = None, *, at: At = None) -> "Agent":
         """A new agent that goes on from a position (a mark's label, a moment; default: the head).
         Nothing is copied."""
-        position = self._log.position(self._record, at)
-        position = self.head if position is None else position
-        owner = self._log.owner(self._record, position)
-        return self._child(name, "fork", parent_key=owner.key, fork_seq=position, born_seq=position)
+        owner_key, position = self._log.owner(self._record, at)
+        return self._child(name, "fork", parent_key=owner_key, fork_seq=position, born_seq=position)
 
     def spawn(self, name: str | None = None) -> "Agent":
         """A new agent below this one that inherits nothing."""

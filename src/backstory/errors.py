@@ -15,7 +15,8 @@
     └── StorageError        the database said no; its own message is inside
         ├── CannotOpen      mend the address, the rights or the server
         ├── ReadOnly        get the right to write
-        └── Busy            try again: somebody holds the database
+        ├── Busy            try again: somebody holds the database
+        └── ConnectionLost  a write may have happened: repeat it with expected=
 
 Every message names the thing and says what to do. Drivers' errors become these in the
 backends and nowhere else.
@@ -108,3 +109,7 @@ class ReadOnly(StorageError):
 
 class Busy(StorageError):
     """Somebody else held the database for too long."""
+
+
+class ConnectionLost(StorageError):
+    """The server went away in the middle: what was under way may or may not be written."""

@@ -8,8 +8,7 @@ import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from functools import partial
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 from backstory.errors import InvalidEvent
 
@@ -62,37 +61,44 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 class Row(NamedTuple):
-    """An event as the databases keep it: six plain columns."""
+    """An event as the databases keep it: five plain columns."""
 
     seq: int
     kind: str
     content: str | None
     data_json: str | None
     created_us: int
-    base: int | None
 
 
-class Event(Row):
-    """One immutable record of what happened.
+class Event(tuple[int, str, str | None, str | None, int]):
+    """One immutable record of what happened. `Event.of(…)` makes one by hand.
 
-    An event is its row, so ten thousand of them cost little more than the read itself:
-    `data` and `created_at` are made from the row when somebody asks. `data` is a fresh
-    dict each time, so changing it cannot change the event.
+    An event is its row and nothing else, so that ten thousand of them cost little more than the
+    read itself: `data` and `created_at` are made from the row when somebody asks. `data` is a
+    fresh dict each time, so changing it cannot change the event.
     """
 
+    # A subclass of tuple and not of Row: Row(…) would run Python code for every event, while
+    # Event(row) does not. The fields are read by Row's own descriptors.
     __slots__ = ()
+    seq = Row.seq
+    kind = Row.kind
+    content = Row.content
+    data_json = Row.data_json
+    created_us = Row.created_us
 
-    def __new__(
+    @classmethod
+    def of(
         cls,
         seq: int,
         kind: str,
         content: str | None = None,
         data: dict[str, Any] | str | None = None,
         created_at: datetime = EPOCH,
-        base: int | None = None,
     ) -> "Event":
+        """An event from its values; `data` may also be the JSON text itself."""
         text = data if data is None or isinstance(data, str) else to_json(data)
-        return _event((seq, kind, content, text, to_microseconds(created_at), base))
+        return cls((seq, kind, content, text, to_microseconds(created_at)))
 
     @property
     def data(self) -> dict[str, Any] | None:
@@ -116,22 +122,15 @@ class Event(Row):
             f"data={self.data!r}, created_at={self.created_at.isoformat()!r})"
         )
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
-        return _event, (tuple(self),)
-
-
-# tuple.__new__ and not Event(...): the whole step from row to event then runs in C.
-_event = partial(tuple.__new__, Event)
-
 
 def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     """The events of rows in the order of `Row`'s columns."""
-    return list(map(_event, rows))
+    return list(map(Event, rows))
 
 
 def from_draft(seq: int, draft: "Draft") -> Event:
-    """The event that a draft will be at a position, before it has a time and a base."""
-    return _event((seq, *draft, 0, None))
+    """The event that a draft will be at a position, before it has a time."""
+    return Event((seq, *draft, 0))
 
 
 class Draft(NamedTuple):

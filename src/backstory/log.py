@@ -5,10 +5,13 @@ positions, labels and times become positions. What a position means is `replay`'
 how it is kept is the backend's.
 """
 
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from backstory.backends.base import AgentRecord, Backend, Piece, Settled, Walk
 from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound
@@ -19,7 +22,6 @@ from backstory.events import (
     Draft,
     Event,
     from_draft,
-    from_rows,
     to_microseconds,
 )
 from backstory.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
@@ -65,10 +67,10 @@ class Log:
             if head not in (None, seen):
                 raise Conflict.at(agent.name, head or 0, seen)
             head, settled = seen, self._judged(agent, drafts, seen, inert)
-        rows = self.backend.append(agent, settled, head, now())
+        written = self.backend.append(agent, settled, head, now())
         for seq, problem in inert:
             self._tell_inert(agent, seq, problem)
-        return from_rows(rows)
+        return written
 
     def _judged(
         self, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
@@ -93,9 +95,9 @@ class Log:
         head = self.backend.head(agent)
         wanted = Piece(agent.key, expected + 1, expected + len(drafts))
         there = self.backend.read([wanted]) if wanted.high <= head else []
-        if [row[1:4] for row in there] != list(map(tuple, drafts)):
+        if [event[1:4] for event in there] != list(map(tuple, drafts)):
             raise Conflict.at(agent.name, expected, head)
-        return from_rows(there)
+        return there
 
     def _tell_inert(self, agent: AgentRecord, seq: int, problem: str) -> None:
         """One log line for each inert event, however often it is met."""
@@ -118,20 +120,21 @@ class Log:
         position = self.position(agent, at)
         walk = self.walk(agent, position)
         events = self._read(agent, walk.pieces)
-        messages = shown(events)
+        moves = {piece.low for piece in walk.pieces if piece.base is not None}
+        messages = shown(events, moves)
         if len(messages) != len(events):
-            self._tell_skipped(agent, events)
+            self._tell_skipped(agent, events, moves)
         return Context(messages, walk.head if position is None else position)
 
-    def _tell_skipped(self, agent: AgentRecord, events: list[Event]) -> None:
+    def _tell_skipped(self, agent: AgentRecord, events: list[Event], moves: set[int]) -> None:
         for event in events:
-            if event.kind != "clear" and not is_shown(event):
-                problem = "unknown kind" if event.kind not in KINDS else "malformed or invalid"
+            if event.kind != "clear" and not is_shown(event, event.seq in moves):
+                problem = "malformed or invalid" if event.kind in KINDS else "unknown kind"
                 self._tell_inert(agent, event.seq, f"{problem} {event.kind!r}")
 
     def marks_in(self, walk: Walk) -> list[Event]:
         """The mark stack, oldest first, without reading the messages around it."""
-        return from_rows(self.backend.marks(walk.pieces))
+        return self.backend.marks(walk.pieces)
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
@@ -156,13 +159,17 @@ class Log:
         if position is not None and seq > position:
             raise PositionNotFound(f"position {seq} comes after position {position}: ask for a later `at`")
         gap = gap_at(seq, [(piece.low, piece.high) for piece in walk.pieces])
-        return explain(event, None if gap is None else self.event(agent, gap))
+        newest = self.backend.walk(agent, seq).pieces[-1]
+        valid = newest.low == seq and newest.base is not None
+        return explain(event, valid, None if gap is None else self.event(agent, gap))
 
-    def owner(self, agent: AgentRecord, position: int) -> Piece:
-        """The part of the lineage that a position is in; position 0 is in the first."""
+    def owner(self, agent: AgentRecord, at: At) -> tuple[Any, int]:
+        """The key of the agent that owns a position, and the position; 0 is the first agent's."""
+        position = self.position(agent, at)
         pieces = self.backend.lineage(agent)
+        position = pieces[-1].high if position is None else position
         _check_position(agent, position, pieces[-1].high)
-        return next(p for p in pieces if position <= p.high or p is pieces[-1])
+        return next(piece.key for piece in pieces if position <= piece.high), position
 
     def position(self, agent: AgentRecord, at: At) -> int | None:
         """The position that a label or a moment stands for; None stays None, the head."""
@@ -182,7 +189,8 @@ class Log:
         raise Invalid(f"{at!r} is no position: pass a whole number, a mark's label or an aware datetime")
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        events = from_rows(self.backend.read(pieces))
+        with collector_at_rest():
+            events = self.backend.read(pieces)
         if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
             raise Corrupt(
                 f"events are missing from the log of agent {agent.name!r} ({agent.id}): "
@@ -211,6 +219,19 @@ def newest_mark(marks: Sequence[Event], which: int | str | None, agent: AgentRec
     what = "no mark" if which is None else f"no mark {which!r}"
     hint = f"there are {known}" if known else "set one with mark()"
     raise MarkNotFound(f"{what} on the mark stack of agent {agent.name!r}: {hint}")
+
+
+@contextmanager
+def collector_at_rest() -> Iterator[None]:
+    """Keep the garbage collector from looking through thousands of events while they are made:
+    none of them can be garbage yet, and the search would cost as much as the work."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def now() -> int:

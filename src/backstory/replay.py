@@ -7,15 +7,13 @@
 the fold asks it when it replays. Pure: no I/O, no clock; inert events are told to the logger.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import NamedTuple
 
 from backstory.errors import InvalidEvent
-from backstory.events import ALWAYS_SHOWN, KINDS, Base, Event, parse_object
-
-logger = logging.getLogger("backstory")
+from backstory.events import ALWAYS_SHOWN, KINDS, MOVES, Base, Event, parse_object
 
 
 class Context(NamedTuple):
@@ -66,7 +64,7 @@ def judge(
     target = data.get("target_message_id")
     if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
         return Verdict(None, False, f"malformed {kind}: no whole number in target_message_id")
-    if not (0 <= target < seq and is_position(target)):
+    if not (target < seq and is_position(target)):
         return Verdict(None, False, f"invalid {kind}: {target} is no earlier position")
     if kind == "rewind" and not is_on_stack(target):
         return Verdict(None, False, f"invalid rewind: {target} is no mark on the mark stack")
@@ -104,32 +102,37 @@ class Moment:
 class Fold:
     """The law applied event after event; it remembers the context at every position.
 
-    `moment_below` gives the moments of positions that were written before the fold's first
-    event: another fold's, for a fork, or bare anchors, where a store can be asked instead.
-    `is_on_stack_below(anchor, mark)` says whether a mark is on the stack at an anchor.
-    `tell(seq, problem)` hears of every inert event.
+    It starts after a position: 0, or a fork's. What was before comes from the fold it `inherits`
+    from; without one the moments below are bare anchors, and `is_on_stack_below(anchor, mark)` is
+    asked for the marks there. `tell(seq, problem)` hears of every inert event.
     """
 
     def __init__(
         self,
         *,
         after: int = 0,
-        moment_below: Callable[[int], Moment] = Moment,
+        inherits: "Fold | None" = None,
         is_on_stack_below: Callable[[int, int], bool] = lambda anchor, mark: False,
         tell: Callable[[int, str], None] = lambda seq, problem: None,
     ) -> None:
         self.head = after
         self._after = after
-        self._moment_below = moment_below
+        self._inherits = inherits
         self._is_on_stack_below = is_on_stack_below
         self._tell = tell
         self._moments: dict[int, Moment] = {}
 
+    def knows(self, position: int) -> bool:
+        """Whether this is a position of the log so far."""
+        if position > self._after:
+            return position in self._moments
+        return self._inherits.knows(position) if self._inherits else position >= 0
+
     def at(self, position: int) -> Moment:
-        """context(position), for any position up to the head."""
-        if position <= self._after:
-            return self._moment_below(position)
-        return self._moments[position]
+        """context(position), for any position that it knows."""
+        if position > self._after:
+            return self._moments[position]
+        return self._inherits.at(position) if self._inherits else Moment(position)
 
     def feed(self, event: Event) -> Verdict:
         """Take the next event of the log."""
@@ -140,7 +143,7 @@ class Fold:
             event.seq,
             event.kind,
             event.data_json,
-            lambda target: target <= self._after or target in self._moments,
+            self.knows,
             lambda target: self._is_on_stack(now, target),
         )
         if verdict.problem:
@@ -172,23 +175,26 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
     return Context(fold.at(fold.head).events(), fold.head)
 
 
-def shown(events: list[Event]) -> list[Event]:
-    """Of the events in live ranges, those that are part of the context."""
-    if ALWAYS_SHOWN.issuperset({event.kind for event in events}):
+def shown(events: list[Event], moves: Container[int]) -> list[Event]:
+    """Of the events in live ranges, those that are part of the context. `moves` are the positions
+    of the valid rewinds and jumps among them."""
+    if ALWAYS_SHOWN.issuperset(map(itemgetter(1), events)):
         return events
-    return [event for event in events if is_shown(event)]
+    return [event for event in events if is_shown(event, event.seq in moves)]
 
 
-def is_shown(event: Event) -> bool:
-    """Whether a stored event shows where it is live: a rewind or jump does if it is valid,
-    which its base tells."""
-    rule = KINDS.get(event.kind)
-    return rule is not None and rule.shows and (event.kind in ALWAYS_SHOWN or event.base is not None)
+def is_shown(event: Event, valid: bool) -> bool:
+    """Whether an event shows where it is live; a rewind or jump only if it is valid."""
+    return event.kind in ALWAYS_SHOWN or (valid and event.kind in MOVES)
 
 
 def log_inert(agent: str, seq: int, problem: str) -> None:
     """The one log line that an inert event gets."""
-    logger.warning("agent %s, position %d: %s; the event is inert", agent, seq, problem)
+    import logging  # here: most processes never need it, and it would double our import time
+
+    logging.getLogger("backstory").warning(
+        "agent %s, position %d: %s; the event is inert", agent, seq, problem
+    )
 
 
 class Explanation(NamedTuple):
@@ -208,21 +214,18 @@ class Explanation(NamedTuple):
 _LEFT_BY = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
 
 
-def explain(event: Event, left_by: Event | None) -> Explanation:
-    """Why an event is or is not in the context; `left_by` is the live clear, rewind or jump
-    that continues a position before the event, if there is one."""
+def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
+    """Why an event is or is not in the context. `valid` says whether a rewind or jump is;
+    `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
     here = f"event {event.seq} ({event.kind})"
     if event.kind == "clear":
         return Explanation(event.seq, "clear", None, f"{here} empties the context, it never shows")
-    if not is_shown(event):
+    if not is_shown(event, valid):
         inert = f"{here} is malformed, invalid or of an unknown kind: it counts for nothing"
         return Explanation(event.seq, "inert", None, inert)
     if left_by is None:
         return Explanation(event.seq, "live", None, f"{here} is in the context")
-    reason = (
-        f"{here} was left behind by the {left_by.kind} at {left_by.seq}, "
-        f"which goes on from position {left_by.base}"
-    )
+    reason = f"{here} was left behind by the {left_by.kind} at {left_by.seq}"
     return Explanation(event.seq, _LEFT_BY[left_by.kind], left_by.seq, reason)
 
 

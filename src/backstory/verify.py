@@ -68,7 +68,9 @@ def _ancestry(
         yield wrong(f"its parent is of another session, {parent.session}")
     elif parent.id not in folds:
         yield wrong("its ancestry runs in a circle, or has a broken agent in it")
-    elif agent.fork_seq and not parent.fork_seq < agent.fork_seq <= parent.head:
+    elif agent.fork_seq and not (
+        parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)
+    ):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
     elif agent.fork_seq and agent.spawned:
         yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")
@@ -77,7 +79,7 @@ def _ancestry(
 def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted: bool) -> Iterator[Finding]:
     """Check an agent's own events, and leave its fold behind for its children."""
     if rooted and agent.fork_seq and agent.parent:
-        fold = Fold(after=agent.fork_seq, moment_below=folds[agent.parent].at)
+        fold = Fold(after=agent.fork_seq, inherits=folds[agent.parent])
     else:
         fold = Fold(after=agent.fork_seq)
     head, time = agent.fork_seq, agent.created_us
@@ -86,7 +88,7 @@ def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted
         yield from checked.wrong_values(time)
         yield from checked.wrong_place(head)
         if checked.seq > head:
-            verdict = fold.feed(Event(checked.seq, str(checked.kind), None, checked.text_data))
+            verdict = fold.feed(Event.of(checked.seq, str(checked.kind), None, checked.text_data))
             if rooted and verdict.base != checked.base:
                 yield checked.finding(
                     f"its base is {checked.base}, but the log makes it {verdict.base}",

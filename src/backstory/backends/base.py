@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.errors import Corrupt
-from backstory.events import Draft
+from backstory.events import Draft, Event
 
 
 class AgentRecord(NamedTuple):
@@ -83,10 +83,8 @@ class Backend(Protocol):
     def head(self, agent: AgentRecord) -> int:
         """The agent's newest position."""
 
-    def append(
-        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
-    ) -> list[tuple[Any, ...]]:
-        """Write events behind the head, durably, all or none, and return their rows.
+    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
+        """Write events behind the head, durably, all or none, and return them.
         Raises Conflict where `expected` is given and is not the head."""
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
@@ -99,14 +97,14 @@ class Backend(Protocol):
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         """The newest position written at or before a time, in microseconds."""
 
-    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-        """The rows in these pieces, in order."""
+    def read(self, pieces: Sequence[Piece]) -> list[Event]:
+        """The events in these pieces, in order."""
 
-    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-        """The rows of kind mark in these pieces, in order."""
+    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
+        """The events of kind mark in these pieces, in order."""
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Some rows that an agent owns, raw and wherever they are, for `verify`."""
+        """Some rows that an agent owns, raw, an event's columns and its base, for `verify`."""
 
     def damage(self) -> list[str]:
         """What the database itself finds wrong with its tables, for `verify`."""

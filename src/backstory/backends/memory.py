@@ -11,6 +11,7 @@ from typing import Any
 
 from backstory.backends.base import AgentRecord, NewAgent, Piece, Settled, Step, Walk, live, pieces_of
 from backstory.errors import Conflict, NameTaken
+from backstory.events import Event, from_rows
 
 
 class _Agent:
@@ -20,19 +21,20 @@ class _Agent:
         self.new = new
         self.name = new.name
         self.created_us = created_us
-        self.rows: list[tuple[Any, ...]] = []
-        self.jumps: list[int] = []  # the positions of own events that have a base
+        self.events: list[Event] = []
+        self.bases: dict[int, int] = {}  # of those own events that have one
+        self.jumps: list[int] = []  # the positions of those events
 
     @property
     def head(self) -> int:
-        return self.new.fork_seq + len(self.rows)
+        return self.new.fork_seq + len(self.events)
 
     @property
     def updated_us(self) -> int:
-        return self.rows[-1][4] if self.rows else self.created_us
+        return self.events[-1].created_us if self.events else self.created_us
 
-    def row(self, seq: int) -> tuple[Any, ...]:
-        return self.rows[seq - self.new.fork_seq - 1]
+    def event(self, seq: int) -> Event:
+        return self.events[seq - self.new.fork_seq - 1]
 
 
 class MemoryBackend:
@@ -48,7 +50,7 @@ class MemoryBackend:
         with self._lock:
             self._refuse_taken(new.session, new.name)
             if new.fork_seq:
-                now = max(now, self._agents[new.parent_key].row(new.fork_seq)[4])
+                now = max(now, self._agents[new.parent_key].event(new.fork_seq).created_us)
             self._agents[new.id] = _Agent(new, now)
             [record] = self.agents(prefix=new.id)
             written = self.append(record, events, None, now)
@@ -91,19 +93,19 @@ class MemoryBackend:
     def head(self, agent: AgentRecord) -> int:
         return self._agents[agent.key].head
 
-    def append(
-        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
-    ) -> list[tuple[Any, ...]]:
+    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
         with self._lock:
             own = self._agents[agent.key]
             head = own.head
             if expected is not None and expected != head:
                 raise Conflict.at(agent.name, expected, head)
             now = max(now, own.updated_us)
-            rows = [(seq, *draft, now, base) for seq, (draft, base) in enumerate(events, head + 1)]
-            own.rows += rows
-            own.jumps += [row[0] for row in rows if row[5] is not None]
-            return rows
+            placed = [(seq, *settled) for seq, settled in enumerate(events, head + 1)]
+            written = from_rows((seq, *draft, now) for seq, draft, _ in placed)
+            own.events += written
+            own.bases.update((seq, base) for seq, _, base in placed if base is not None)
+            own.jumps += [seq for seq, _, base in placed if base is not None]
+            return written
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         with self._lock:
@@ -115,7 +117,7 @@ class MemoryBackend:
                 jumps_below = bisect_right(own.jumps, high)
                 if jumps_below:
                     low = own.jumps[jumps_below - 1]
-                    base = own.row(low)[5]
+                    base = own.bases[low]
                     steps.append((key, low, high, base, base))
                     high = base
                 else:
@@ -138,24 +140,24 @@ class MemoryBackend:
         with self._lock:
             for piece in self.lineage(agent)[::-1]:
                 if self._agents[piece.key].created_us <= moment:
-                    times: list[int] = [row[4] for row in self.read([piece])]
+                    times = [event.created_us for event in self.read([piece])]
                     return piece.low - 1 + bisect_right(times, moment)
             return 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+    def read(self, pieces: Sequence[Piece]) -> list[Event]:
         found = []
         for key, low, high, _ in pieces:
             own = self._agents[key]
             fork = own.new.fork_seq
-            found += own.rows[max(low - fork - 1, 0) : max(high - fork, 0)]
+            found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
 
-    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-        return [row for row in self.read(pieces) if row[1] == "mark"]
+    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
+        return [event for event in self.read(pieces) if event.kind == "mark"]
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         own = self._agents[agent.key]
-        return [row for row in own.rows if row[0] > after][:limit]
+        return [(*event, own.bases.get(event.seq)) for event in own.events if event.seq > after][:limit]
 
     def damage(self) -> list[str]:
         return []

@@ -30,12 +30,14 @@ from backstory.errors import (
     Busy,
     CannotOpen,
     Conflict,
+    ConnectionLost,
     Corrupt,
     NameTaken,
     NewerVersion,
     ReadOnly,
     StorageError,
 )
+from backstory.events import Event, from_rows
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -188,7 +190,7 @@ POSITION_AT = """
 READ = """
     SELECT e.* FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
     CROSS JOIN LATERAL (
-        SELECT seq, kind, content, data, created_at, base FROM events
+        SELECT seq, kind, content, data, created_at FROM events
         WHERE session = %(session)s::uuid AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
@@ -264,9 +266,7 @@ class PostgresBackend:
     def head(self, agent: AgentRecord) -> int:
         return _head(self._query(HEAD, _of(agent)), agent)
 
-    def append(
-        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
-    ) -> list[tuple[Any, ...]]:
+    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
         with self._connection() as db:
             if len(events) <= BATCH:
                 placed = _append(db, agent.key, events, expected, now)
@@ -279,7 +279,7 @@ class PostgresBackend:
                 head = _head(db.execute(HEAD, _of(agent)).fetchall(), agent)
                 raise Conflict.at(agent.name, expected or 0, head)
             before, at = placed
-        return [(seq, *draft, at, base) for seq, (draft, base) in enumerate(events, before + 1)]
+        return from_rows((seq, *draft, at) for seq, (draft, _) in enumerate(events, before + 1))
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         steps = self._query(WALK, {**_of(agent), "at": at})
@@ -294,13 +294,13 @@ class PostgresBackend:
         found = self._query(POSITION_AT, {**_of(agent), "moment": moment})
         return found[0][0] if found else 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+    def read(self, pieces: Sequence[Piece]) -> list[Event]:
         return self._ranges(READ, pieces)
 
-    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
         return self._ranges(MARKS, pieces)
 
-    def _ranges(self, sql: str, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
+    def _ranges(self, sql: str, pieces: Sequence[Piece]) -> list[Event]:
         if not pieces:
             return []
         keys, lows, highs, _ = zip(*pieces, strict=True)
@@ -311,7 +311,7 @@ class PostgresBackend:
             "highs": list(highs),
         }
         # Sorted here, where it costs one pass over a list that is nearly always in order.
-        return sorted(self._query(sql, bindings), key=itemgetter(0))
+        return sorted(from_rows(self._query(sql, bindings)), key=itemgetter(0))
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         return self._query(STORED, {**_of(agent), "after": after, "limit": limit})
@@ -324,6 +324,13 @@ class PostgresBackend:
         self._pool.close()
 
     def _query(self, sql: str, bindings: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a statement that may be run twice: a server that is restarted is waited for."""
+        try:
+            return self._fetched(sql, bindings)
+        except ConnectionLost:
+            return self._fetched(sql, bindings)
+
+    def _fetched(self, sql: str, bindings: dict[str, Any]) -> list[tuple[Any, ...]]:
         with self._connection() as db:
             cursor = db.execute(sql, bindings, binary=True)
             return cursor.fetchall() if cursor.description else []
@@ -476,6 +483,8 @@ def _translation(error: Exception, url: str, otherwise: type[StorageError]) -> S
             return ReadOnly(f"{url!r}: {said}: ask the database's owner for the right")
     if otherwise is CannotOpen:
         return CannotOpen(f"cannot open {url!r} ({said}): check that the server is up, and user and password")
-    if isinstance(error, psycopg.OperationalError):
-        said += "; what was under way may or may not be written, repeat it with expected="
+    if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+        return ConnectionLost(
+            f"{url!r}: {said}: what was under way may or may not be written; repeat it with expected="
+        )
     return otherwise(f"{url!r}: {said}")

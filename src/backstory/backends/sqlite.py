@@ -33,6 +33,7 @@ from backstory.errors import (
     ReadOnly,
     StorageError,
 )
+from backstory.events import Event, from_rows
 
 T = TypeVar("T")
 
@@ -71,7 +72,7 @@ MIGRATIONS = (
     """,
 )
 
-COLUMNS = "e.seq, e.kind, e.content, e.data, e.created_at, e.base"
+COLUMNS = "e.id & 4294967295, e.kind, e.content, e.data, e.created_at"
 
 HEAD = """max(a.fork_seq, coalesce(
     (SELECT max(e.id) & 4294967295 FROM events e
@@ -157,7 +158,7 @@ READ = f"""
     WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 
-STORED = f"SELECT {COLUMNS} FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
+STORED = f"SELECT {COLUMNS}, e.base FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -187,8 +188,9 @@ class SqliteBackend:
                     raise NameTaken.of(new.name) from error
                 raise
             [record] = _agents(db, prefix=new.id)
-            written = _append(db, record, events, None, now)
-            return record._replace(head=record.head + len(written))
+            if events:
+                _append(db, record, events, None, now)
+            return record._replace(head=record.head + len(events))
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         with self._write() as db:
@@ -208,9 +210,7 @@ class SqliteBackend:
             head, _ = _newest(db, agent)
             return head
 
-    def append(
-        self, agent: AgentRecord, events: Settled, expected: int | None, now: int
-    ) -> list[tuple[Any, ...]]:
+    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
         with self._write() as db:
             return _append(db, agent, events, expected, now)
 
@@ -226,11 +226,16 @@ class SqliteBackend:
         found = self._query(POSITION_AT, {"no": agent.key, "moment": moment})
         return found[0][0] if found else 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-        return self._query(READ, (_ids(pieces),))
+    def read(self, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(READ, pieces)
 
-    def marks(self, pieces: Sequence[Piece]) -> list[tuple[Any, ...]]:
-        return self._query(MARKS, (_ids(pieces),))
+    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(MARKS, pieces)
+
+    def _events(self, sql: str, pieces: Sequence[Piece]) -> list[Event]:
+        with self._connection() as db:
+            # Straight from the cursor: no second list of plain rows beside the events.
+            return from_rows(db.execute(sql, (_ids(pieces),)))
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         first = (agent.key << 32) + after + 1
@@ -395,15 +400,16 @@ def _newest(db: apsw.Connection, agent: AgentRecord) -> tuple[int, int]:
 
 def _append(
     db: apsw.Connection, agent: AgentRecord, events: Settled, expected: int | None, now: int
-) -> list[tuple[Any, ...]]:
+) -> list[Event]:
     head, newest = _newest(db, agent)
     if expected is not None and expected != head:
         raise Conflict.at(agent.name, expected, head)
     now = max(now, newest)
-    rows = [(seq, *draft, now, base) for seq, (draft, base) in enumerate(events, head + 1)]
-    start = agent.key << 32
-    db.executemany(INSERT_EVENT, ((start + row[0], *row[1:]) for row in rows))
-    return rows
+    first_id = (agent.key << 32) + head + 1
+    db.executemany(
+        INSERT_EVENT, ((id, *draft, now, base) for id, (draft, base) in enumerate(events, first_id))
+    )
+    return from_rows((seq, *draft, now) for seq, (draft, _) in enumerate(events, head + 1))
 
 
 def _ids(pieces: Sequence[Piece]) -> str:

@@ -1,0 +1,122 @@
+"""The async face: the same as the synchronous one, and safe to cancel."""
+
+import asyncio
+import inspect
+import threading
+import time
+
+import pytest
+
+import backstory
+from backstory import Agent, Store
+from backstory.aio import AsyncAgent, AsyncStore, in_thread
+
+
+def public(kind):
+    return {name for name in vars(kind) if not name.startswith("_")}
+
+
+def test_the_async_face_has_all_names_of_the_synchronous_one():
+    assert public(AsyncAgent) | {"record"} == public(Agent)
+    assert public(AsyncStore) == public(Store)
+
+
+def test_every_method_is_awaitable_and_documented():
+    for kind in (AsyncAgent, AsyncStore):
+        for name in public(kind):
+            member = vars(kind)[name]
+            if callable(member):
+                assert inspect.iscoroutinefunction(member), name
+                assert member.__doc__, name
+
+
+def test_the_face_with_await(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start("main", system="s")
+            call = await agent.tool_call("glob", {"pattern": "*"})
+            await agent.tool_result(call, "a.py")
+            await agent.mark("x")
+            await agent.user("dead")
+            await agent.rewind("x")
+            child = await agent.fork("child", at=3)
+            await child.assistant("hi")
+            assert await agent.head == 6
+            assert [e.seq for e in (await agent.context()).messages] == [1, 2, 3, 4, 6]
+            assert [e.seq for e in (await child.context()).messages] == [1, 2, 3, 4]
+            assert (child.name, child.parent, child.fork_seq) == ("child", agent.id, 3)
+            assert [a.name for a in await store.agents()] == ["main", "child"]
+            assert (await store.agent("child")).id == child.id
+            assert (await agent.explain(5)).status == "rewound"
+            assert await store.verify() == []
+
+    asyncio.run(main())
+
+
+def test_open_can_be_awaited_too(url):
+    async def main():
+        store = await backstory.aio.open(url)
+        agent = await store.start()
+        await asyncio.gather(*(agent.user(str(n)) for n in range(20)))
+        assert sorted(int(e.content) for e in await agent.events()) == list(range(20))
+        await store.close()
+
+    asyncio.run(main())
+
+
+def test_errors_come_through(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start()
+            with pytest.raises(backstory.Conflict):
+                await agent.append("user", "x", expected=7)
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_call_is_seen_through_before_the_cancellation_arrives():
+    done = threading.Event()
+
+    async def main():
+        task = asyncio.create_task(in_thread(lambda: (time.sleep(0.2), done.set())))
+        await asyncio.sleep(0.05)
+        task.cancel()
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert done.is_set()
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_append_is_either_there_or_never_will_be(durable_url):
+    async def main():
+        async with backstory.aio.open(durable_url) as store:
+            agent = await store.start()
+            for n in range(30):
+                task = asyncio.create_task(agent.user(str(n)))
+                await asyncio.sleep(0.0005 * (n % 4))
+                task.cancel()
+                await asyncio.wait([task])  # cancelled, or quicker than we were
+                head = await agent.head
+                await asyncio.sleep(0.005)
+                assert await agent.head == head
+            assert await store.verify() == []
+
+    asyncio.run(main())
+
+
+def test_an_error_in_a_cancelled_call_is_not_reported_as_lost():
+    async def main():
+        def fails():
+            time.sleep(0.05)
+            raise ValueError("nobody listens")
+
+        task = asyncio.create_task(in_thread(fails))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())

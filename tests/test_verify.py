@@ -1,0 +1,195 @@
+"""verify() finds what is damaged on purpose, says where, and nothing else."""
+
+import apsw
+import psycopg
+import pytest
+
+import backstory
+
+
+class Damage:
+    """A store with a session of some shape, and a way to damage it behind its back."""
+
+    def __init__(self, url):
+        self.store = backstory.open(url)
+        self.url = url
+        self.main = self.store.start("main")
+        self.main.extend([("user", str(n), {"n": n}) for n in range(1, 5)])
+        self.main.mark("x")
+        self.main.user("dead")
+        self.main.rewind("x")
+        self.child = self.main.fork("child", at=5)
+        self.child.extend(
+            [("user", "a", None), ("rewind", None, {"target_message_id": 5}), ("user", "b", None)]
+        )
+        self.grandchild = self.child.fork("grandchild")
+        self.grandchild.jump(2)
+        assert self.store.verify() == []
+
+    def run(self, sql):
+        if self.url.endswith(".db"):
+            db = apsw.Connection(self.url)
+            db.execute("PRAGMA foreign_keys = OFF")
+            db.execute(sql)
+            db.close()
+        else:
+            with psycopg.connect(self.url, autocommit=True, options="-c search_path=backstory") as db:
+                db.execute("SET session_replication_role = replica")
+                db.execute(sql)
+
+    def event(self, agent, seq):
+        """A condition that finds one event on either backend."""
+        no = {"main": 1, "child": 2, "grandchild": 3}[agent]
+        return f"agent = {no} AND seq = {seq}"
+
+
+@pytest.fixture
+def damage(durable_url):
+    damage = Damage(durable_url)
+    yield damage
+    damage.store.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "agent", "position", "severity", "words"),
+    [
+        (
+            "UPDATE events SET base = 1 WHERE {main 7}",
+            "main",
+            7,
+            "error",
+            "its base is 1, but the log makes it 5",
+        ),
+        ("UPDATE events SET base = NULL WHERE {main 7}", "main", 7, "error", "its base is None, but"),
+        (
+            "UPDATE events SET base = 1 WHERE {main 3}",
+            "main",
+            3,
+            "error",
+            "its base is 1, but the log makes it None",
+        ),
+        (
+            "UPDATE events SET base = 4 WHERE {child 7}",
+            "child",
+            7,
+            "error",
+            "its base is 4, but the log makes it 5",
+        ),
+        ("DELETE FROM events WHERE {main 3}", "main", 4, "error", "positions 3 to 3 before it are missing"),
+        (
+            "UPDATE events SET data = '{broken' WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "its data is not a JSON object",
+        ),
+        (
+            "UPDATE events SET data = '[1]' WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "its data is not a JSON object",
+        ),
+        (
+            "UPDATE events SET kind = 'telepathy' WHERE {main 2}",
+            "main",
+            2,
+            "warning",
+            "unknown kind 'telepathy'",
+        ),
+        (
+            "UPDATE events SET kind = 'user' WHERE {main 5}",
+            "main",
+            7,
+            "error",
+            "its base is 5, but the log makes it None",
+        ),
+        (
+            "UPDATE events SET created_at = 5 WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "microseconds before the event before",
+        ),
+        ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
+        ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
+        ("UPDATE agents SET parent = 1 WHERE no = 3", "grandchild", None, "error", "its parent does not own"),
+        (
+            "UPDATE agents SET parent = NULL WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "it has no parent, but inherits",
+        ),
+        (
+            "UPDATE agents SET fork_seq = 6 WHERE no = 2",
+            "child",
+            6,
+            "error",
+            "at or below the fork position 6",
+        ),
+    ],
+)
+def test_damage_is_found_where_it_is(damage, sql, agent, position, severity, words):
+    for place in ("main 2", "main 3", "main 5", "main 7", "child 7"):
+        sql = sql.replace(f"{{{place}}}", damage.event(*place.split()))
+    damage.run(sql)
+    found = damage.store.verify()
+    where = getattr(damage, agent).id
+    fits = [f for f in found if (f.agent, f.position, f.severity) == (where, position, severity)]
+    assert any(words in f.problem for f in fits), found
+    assert all(f.remedy for f in found)
+
+
+def test_the_tail_of_a_log_that_is_gone_is_found(damage):
+    damage.run(f"DELETE FROM events WHERE {damage.event('child', 8)}")
+    found = {(f.agent, f.position) for f in damage.store.verify()}
+    assert (damage.grandchild.id, None) in found or (damage.child.id, 7) in found
+
+
+def test_events_of_nobody_are_found(damage):
+    if damage.url.endswith(".db"):
+        damage.run("INSERT INTO events (id, kind, created_at) VALUES (77 << 32 | 1, 'user', 1)")
+    else:
+        damage.run("INSERT INTO events SELECT session, created_at, 77, seq, base, kind FROM events LIMIT 1")
+    [finding] = damage.store.verify()
+    assert "1 events belong to no agent" in finding.problem
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE agents SET parent = 9 WHERE no = 2",
+        "UPDATE agents SET parent = 3 WHERE no = 2",
+        "UPDATE agents SET parent = 2 WHERE no = 2",
+        "UPDATE events SET base = 7 WHERE {child 7}",
+        "UPDATE events SET base = 9 WHERE {grandchild 9}",
+    ],
+)
+def test_a_missing_parent_or_a_circle_is_corrupt_and_never_an_endless_loop(damage, sql):
+    for place in ("child 7", "grandchild 9"):
+        sql = sql.replace(f"{{{place}}}", damage.event(*place.split()))
+    damage.run(sql)
+    agent = damage.store.agent(damage.grandchild.id)
+    with pytest.raises(backstory.Corrupt, match=rf"'grandchild' \({agent.id}\) breaks off"):
+        agent.context(at=9 if "base = 9" in sql else 8)
+    if "agents" in sql:
+        with pytest.raises(backstory.Corrupt):
+            agent.events()
+
+
+def test_a_context_with_a_hole_is_corrupt(damage):
+    damage.run(f"DELETE FROM events WHERE {damage.event('main', 3)}")
+    with pytest.raises(backstory.Corrupt, match="events are missing from the log of agent 'main'"):
+        damage.main.context()
+
+
+def test_an_old_log_with_broken_and_unknown_events_is_restored_around_them(damage, caplog):
+    damage.run(f"UPDATE events SET kind = 'telepathy' WHERE {damage.event('main', 2)}")
+    damage.run(f"UPDATE events SET data = '{{broken' WHERE {damage.event('main', 3)}")
+    messages = damage.main.context().messages
+    assert [(e.seq, e.data) for e in messages[:2]] == [(1, {"n": 1}), (3, None)]
+    damage.main.context()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert damage.main.id in line
+    assert "position 2: unknown kind 'telepathy'" in line
