@@ -119,7 +119,8 @@ def partitioned(new_database):
         for table in ("agents", "events"):
             for n in range(8):
                 db.execute(
-                    f"CREATE TABLE {table}_{n} PARTITION OF {table} FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
+                    f"CREATE TABLE {table}_{n} PARTITION OF {table} "
+                    f"FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
                 )
         db.execute("UPDATE meta SET version = %s", (len(postgres.MIGRATIONS),))
         with backstory.open(url) as store:
@@ -142,7 +143,15 @@ HOT = {
     "head": (postgres.HEAD, {}),
     "fork": (
         postgres.INSERT_AGENT,
-        {"id": "0" * 32, "name": "n", "parent": 1, "fork_seq": 1, "born_seq": 1, "spawned": False, "now": 1},
+        {
+            "id": "0" * 32,
+            "name": "n",
+            "parent_key": 1,
+            "fork_seq": 1,
+            "born_seq": 1,
+            "spawned": False,
+            "now": 1,
+        },
     ),
 }
 
@@ -153,7 +162,7 @@ def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     sql, bindings = HOT[name]
     agent = store.agents()[-1].record
     plan = db.execute(
-        "EXPLAIN (VERBOSE) " + sql, {"session": agent.key[0], "no": agent.key[1], **bindings}
+        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.key, **bindings}
     ).fetchall()
     text = "\n".join(row[0] for row in plan)
     # Only the qualified names are tables: behind them stand aliases that look the same.

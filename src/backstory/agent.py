@@ -143,7 +143,7 @@ class Agent:
             raise Invalid(f"{to!r} names no mark: pass a label, a position or nothing")
 
         def target(walk: Walk) -> int:
-            return newest_mark(self._log.marks_in(walk), to, self._record).seq
+            return newest_mark(self._log.marks_in(self._record, walk), to, self._record).seq
 
         return self._move("rewind", target)
 
@@ -215,7 +215,7 @@ class Agent:
 
     def marks(self, at: At = None) -> list[Event]:
         """The mark stack, oldest first."""
-        return self._log.marks_in(self._log.walk(self._record, at))
+        return self._log.marks_in(self._record, self._log.walk(self._record, at))
 
     def events(self, *, after: At = 0, until: At = None) -> list[Event]:
         """The whole lineage, dead events included, or the part behind `after` up to `until`."""

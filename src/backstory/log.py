@@ -87,14 +87,14 @@ class Log:
     def _is_on_stack(self, agent: AgentRecord, at: int, mark: int) -> bool:
         pieces = self.backend.walk(agent, at).pieces
         owner = [Piece(p.key, mark, mark) for p in pieces if p.low <= mark <= p.high]
-        return bool(self.backend.marks(owner))
+        return bool(self.backend.marks(agent, owner))
 
     def _repeated(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int) -> list[Event]:
         """The events of an append whose answer was lost: there already, just as they are asked
         for. Raises Conflict if others are there."""
         head = self.backend.head(agent)
         wanted = Piece(agent.key, expected + 1, expected + len(drafts))
-        there = self.backend.read([wanted]) if wanted.high <= head else []
+        there = self.backend.read(agent, [wanted]) if wanted.high <= head else []
         if [event[1:4] for event in there] != list(map(tuple, drafts)):
             raise Conflict.at(agent.name, expected, head)
         return there
@@ -132,9 +132,9 @@ class Log:
                 problem = "malformed or invalid" if event.kind in KINDS else "unknown kind"
                 self._tell_inert(agent, event.seq, f"{problem} {event.kind!r}")
 
-    def marks_in(self, walk: Walk) -> list[Event]:
+    def marks_in(self, agent: AgentRecord, walk: Walk) -> list[Event]:
         """The mark stack, oldest first, without reading the messages around it."""
-        return self.backend.marks(walk.pieces)
+        return self.backend.marks(agent, walk.pieces)
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
@@ -181,7 +181,7 @@ class Log:
                     raise Invalid(f"{at.isoformat()} has no time zone: pass an aware datetime")
                 return self.backend.position_at(agent, to_microseconds(at))
             case str():
-                return newest_mark(self.marks_in(self.walk(agent)), at, agent).seq
+                return newest_mark(self.marks_in(agent, self.walk(agent)), at, agent).seq
             case int() if not isinstance(at, bool):
                 if not 0 <= at <= LAST_POSITION:
                     _check_position(agent, at, self.backend.head(agent))
@@ -190,7 +190,7 @@ class Log:
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with collector_at_rest():
-            events = self.backend.read(pieces)
+            events = self.backend.read(agent, pieces)
         if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
             raise Corrupt(
                 f"events are missing from the log of agent {agent.name!r} ({agent.id}): "

@@ -68,9 +68,7 @@ def _ancestry(
         yield wrong(f"its parent is of another session, {parent.session}")
     elif parent.id not in folds:
         yield wrong("its ancestry runs in a circle, or has a broken agent in it")
-    elif agent.fork_seq and not (
-        parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)
-    ):
+    elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
     elif agent.fork_seq and agent.spawned:
         yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")

@@ -5,7 +5,7 @@ decides nothing: which base an event has is settled before it is asked to write.
 """
 
 from collections.abc import Sequence
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.errors import Corrupt
@@ -97,11 +97,11 @@ class Backend(Protocol):
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         """The newest position written at or before a time, in microseconds."""
 
-    def read(self, pieces: Sequence[Piece]) -> list[Event]:
-        """The events in these pieces, in order."""
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        """The events in these pieces of an agent's lineage, in order."""
 
-    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
-        """The events of kind mark in these pieces, in order."""
+    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        """The events of kind mark in these pieces of an agent's lineage, in order."""
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         """Some rows that an agent owns, raw, an event's columns and its base, for `verify`."""
@@ -125,7 +125,7 @@ def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
             f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a "
             "parent is missing or the ancestry runs in a circle; run verify() to see what is wrong"
         )
-    return sorted((Piece(*step[:4]) for step in steps), key=attrgetter("low", "high"))
+    return sorted((Piece(*step[:4]) for step in steps), key=itemgetter(1, 2))
 
 
 def live(pieces: Sequence[Piece]) -> list[Piece]:

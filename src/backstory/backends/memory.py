@@ -140,11 +140,11 @@ class MemoryBackend:
         with self._lock:
             for piece in self.lineage(agent)[::-1]:
                 if self._agents[piece.key].created_us <= moment:
-                    times = [event.created_us for event in self.read([piece])]
+                    times = [event.created_us for event in self.read(agent, [piece])]
                     return piece.low - 1 + bisect_right(times, moment)
             return 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[Event]:
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         found = []
         for key, low, high, _ in pieces:
             own = self._agents[key]
@@ -152,8 +152,8 @@ class MemoryBackend:
             found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
 
-    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
-        return [event for event in self.read(pieces) if event.kind == "mark"]
+    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        return [event for event in self.read(agent, pieces) if event.kind == "mark"]
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         own = self._agents[agent.key]

@@ -91,7 +91,7 @@ DISTRIBUTE = """
 HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 AGENTS = """
-    SELECT a.session, a.no, a.id, a.session, a.name, p.id, a.fork_seq, a.born_seq, a.spawned,
+    SELECT a.no, a.id, a.session, a.name, p.id::text, a.fork_seq, a.born_seq, a.spawned,
         a.created_at, a.head, a.updated_at
     FROM agents a LEFT JOIN agents p ON p.session = a.session AND p.no = a.parent
     WHERE (%(low)s::uuid IS NULL OR a.id BETWEEN %(low)s::uuid AND %(high)s::uuid)
@@ -101,11 +101,11 @@ AGENTS = """
 
 INSERT_AGENT = """
     INSERT INTO agents
-    SELECT %(session)s::uuid, coalesce(max(no), 0) + 1, %(id)s::uuid, %(name)s, %(parent)s,
+    SELECT %(session)s::uuid, coalesce(max(no), 0) + 1, %(id)s::uuid, %(name)s, %(parent_key)s,
         %(fork_seq)s::int, %(born_seq)s, %(spawned)s, since.at, %(fork_seq)s::int, since.at
     FROM (SELECT greatest(%(now)s::bigint, (
             SELECT created_at FROM events
-            WHERE session = %(session)s::uuid AND agent = %(parent)s::int
+            WHERE session = %(session)s::uuid AND agent = %(parent_key)s::int
                 AND seq = %(fork_seq)s::int)) AS at) since
     LEFT JOIN agents ON session = %(session)s::uuid
     GROUP BY since.at
@@ -134,6 +134,8 @@ APPEND = """
 # From each step go to the newest event with a base at or below `next`: what lies between is
 # live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
 # a step that was taken before, so a damaged store ends the walk instead of running for ever.
+# OFFSET 0, here and below, makes the planner look up one agent or one range at a time by its key:
+# it cannot know how few of a session's rows are wanted, and would rather read them all.
 WALK = """
     WITH RECURSIVE
     here AS (SELECT head FROM agents WHERE session = %(session)s::uuid AND no = %(no)s),
@@ -144,7 +146,9 @@ WALK = """
             CASE WHEN j.seq IS NULL THEN a.parent ELSE a.no END,
             CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END
         FROM walk
-        JOIN agents a ON a.session = %(session)s::uuid AND a.no = walk.next_no
+        CROSS JOIN LATERAL (
+            SELECT no, parent, fork_seq FROM agents
+            WHERE session = %(session)s::uuid AND no = walk.next_no OFFSET 0) a
         LEFT JOIN LATERAL (
             SELECT e.seq, e.base FROM events e
             WHERE e.session = %(session)s::uuid AND e.agent = a.no AND e.base IS NOT NULL
@@ -159,7 +163,10 @@ LINEAGE = """
         WHERE session = %(session)s::uuid AND no = %(no)s
         UNION
         SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
-        FROM line JOIN agents a ON a.session = %(session)s::uuid AND a.no = line.parent
+        FROM line
+        CROSS JOIN LATERAL (
+            SELECT no, parent, fork_seq FROM agents
+            WHERE session = %(session)s::uuid AND no = line.parent OFFSET 0) a
         WHERE line.fork_seq > 0)
     SELECT no, low, high, NULL, fork_seq FROM line"""
 
@@ -171,7 +178,10 @@ POSITION_AT = """
         WHERE session = %(session)s::uuid AND no = %(no)s
         UNION
         SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
-        FROM line JOIN agents a ON a.session = %(session)s::uuid AND a.no = line.parent
+        FROM line
+        CROSS JOIN LATERAL (
+            SELECT no, parent, fork_seq, created_at FROM agents
+            WHERE session = %(session)s::uuid AND no = line.parent OFFSET 0) a
         WHERE line.fork_seq > 0 AND line.created_at > %(moment)s),
     halves (no, low, high) AS (
         SELECT no, fork_seq, high FROM line WHERE created_at <= %(moment)s
@@ -185,8 +195,6 @@ POSITION_AT = """
         WHERE h.low < h.high)
     SELECT low FROM halves WHERE low = high"""
 
-# OFFSET 0 makes each piece a range read of its own: the planner knows nothing of the ranges,
-# and would otherwise take it upon itself to read the dead events too.
 READ = """
     SELECT e.* FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
     CROSS JOIN LATERAL (
@@ -204,7 +212,8 @@ STRAYS = """
 
 
 class PostgresBackend:
-    """A store in the schema `backstory` of a PostgreSQL database. Its keys are (session, number)."""
+    """A store in the schema `backstory` of a PostgreSQL database. Its keys are the agents' numbers
+    in their session."""
 
     def __init__(self, url: str) -> None:
         self.url = _without_password(url)
@@ -228,14 +237,13 @@ class PostgresBackend:
             )
 
     def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
-        parent_no = new.parent_key and new.parent_key[1]
         while True:
             try:
                 with self._connection() as db, db.transaction():
-                    bindings = {**new._asdict(), "parent": parent_no, "now": now}
+                    bindings = {**new._asdict(), "now": now}
                     [(no,)] = db.execute(INSERT_AGENT, bindings).fetchall()
                     if events:
-                        _append(db, (new.session, no), events, None, now)
+                        _append(db, {"session": new.session, "no": no}, events, None, now)
             except psycopg.errors.UniqueViolation as error:
                 if error.diag.constraint_name == "agents_session_name_key":
                     raise NameTaken.of(new.name) from error
@@ -256,12 +264,7 @@ class PostgresBackend:
         if (prefix and low is None) or not _is_uuid(session):
             return []
         rows = self._query(AGENTS, {"low": low, "high": high, "session": session, "name": name})
-        return [
-            AgentRecord(
-                (str(row[0]), row[1]), str(row[2]), str(row[3]), row[4], row[5] and str(row[5]), *row[6:]
-            )
-            for row in rows
-        ]
+        return [AgentRecord(no, str(id), str(session), *rest) for no, id, session, *rest in rows]
 
     def head(self, agent: AgentRecord) -> int:
         return _head(self._query(HEAD, _of(agent)), agent)
@@ -269,12 +272,12 @@ class PostgresBackend:
     def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
         with self._connection() as db:
             if len(events) <= BATCH:
-                placed = _append(db, agent.key, events, expected, now)
+                placed = _append(db, _of(agent), events, expected, now)
             else:
                 with db.transaction():
-                    placed = _append(db, agent.key, events[:BATCH], expected, now)
+                    placed = _append(db, _of(agent), events[:BATCH], expected, now)
                     for start in range(BATCH, len(events) if placed else 0, BATCH):
-                        _append(db, agent.key, events[start : start + BATCH], None, now)
+                        _append(db, _of(agent), events[start : start + BATCH], None, now)
             if placed is None:
                 head = _head(db.execute(HEAD, _of(agent)).fetchall(), agent)
                 raise Conflict.at(agent.name, expected or 0, head)
@@ -283,35 +286,29 @@ class PostgresBackend:
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         steps = self._query(WALK, {**_of(agent), "at": at})
-        pieces = pieces_of([(_key(agent, no), *rest) for _, no, *rest in steps], agent)
+        pieces = pieces_of([step[1:] for step in steps], agent)
         return Walk(steps[0][0], live(pieces))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
-        steps = self._query(LINEAGE, _of(agent))
-        return pieces_of([(_key(agent, no), *rest) for no, *rest in steps], agent)
+        return pieces_of(self._query(LINEAGE, _of(agent)), agent)
 
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         found = self._query(POSITION_AT, {**_of(agent), "moment": moment})
         return found[0][0] if found else 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[Event]:
-        return self._ranges(READ, pieces)
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(READ, agent, pieces)
 
-    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
-        return self._ranges(MARKS, pieces)
+    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(MARKS, agent, pieces)
 
-    def _ranges(self, sql: str, pieces: Sequence[Piece]) -> list[Event]:
+    def _events(self, sql: str, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         if not pieces:
             return []
-        keys, lows, highs, _ = zip(*pieces, strict=True)
-        bindings = {
-            "session": keys[0][0],
-            "nos": [no for _, no in keys],
-            "lows": list(lows),
-            "highs": list(highs),
-        }
+        keys, lows, highs, _ = map(list, zip(*pieces, strict=True))
+        rows = self._query(sql, {"session": agent.session, "nos": keys, "lows": lows, "highs": highs})
         # Sorted here, where it costs one pass over a list that is nearly always in order.
-        return sorted(from_rows(self._query(sql, bindings)), key=itemgetter(0))
+        return sorted(from_rows(rows), key=itemgetter(0))
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
         return self._query(STORED, {**_of(agent), "after": after, "limit": limit})
@@ -419,32 +416,25 @@ def _check_if_silent(db: Connection) -> None:
 
 
 def _append(
-    db: Connection, key: tuple[str, int], events: Settled, expected: int | None, now: int
+    db: Connection, agent: dict[str, Any], events: Settled, expected: int | None, now: int
 ) -> tuple[int, int] | None:
     """The head before and the time written, or None where the head is not the expected one."""
     drafts = [draft for draft, _ in events]
-    found = db.execute(
-        APPEND,
-        {
-            "session": key[0],
-            "no": key[1],
-            "kinds": [draft.kind for draft in drafts],
-            "contents": [draft.content for draft in drafts],
-            "datas": [draft.data_json for draft in drafts],
-            "bases": [base for _, base in events],
-            "expected": expected,
-            "now": now,
-        },
-    ).fetchone()
+    bindings = {
+        **agent,
+        "kinds": [draft.kind for draft in drafts],
+        "contents": [draft.content for draft in drafts],
+        "datas": [draft.data_json for draft in drafts],
+        "bases": [base for _, base in events],
+        "expected": expected,
+        "now": now,
+    }
+    found = db.execute(APPEND, bindings).fetchone()
     return found and (found[0], found[1])
 
 
 def _of(agent: AgentRecord) -> dict[str, Any]:
-    return {"session": agent.key[0], "no": agent.key[1]}
-
-
-def _key(agent: AgentRecord, no: int) -> tuple[str, int]:
-    return agent.key[0], no
+    return {"session": agent.session, "no": agent.key}
 
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:

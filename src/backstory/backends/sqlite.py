@@ -226,10 +226,10 @@ class SqliteBackend:
         found = self._query(POSITION_AT, {"no": agent.key, "moment": moment})
         return found[0][0] if found else 0
 
-    def read(self, pieces: Sequence[Piece]) -> list[Event]:
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, pieces)
 
-    def marks(self, pieces: Sequence[Piece]) -> list[Event]:
+    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, pieces)
 
     def _events(self, sql: str, pieces: Sequence[Piece]) -> list[Event]:

@@ -1,0 +1,57 @@
+"""The documents tell the truth: their code runs, their links lead somewhere, the names are there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+import backstory
+
+ROOT = Path(__file__).parent.parent
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def code_of(page):
+    return "\n".join(body for language, body in FENCE.findall(page.read_text()) if language == "python")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if code_of(p)], ids=lambda p: p.name)
+def test_the_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_public_names_are_there_and_documented():
+    for name in backstory.__all__:
+        assert getattr(backstory, name).__doc__, name
+
+
+def test_the_commands_in_the_readme_are_in_the_makefile():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^\$ make ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+        assert f"\n{command}:" in makefile
+
+
+def test_the_version_is_in_the_changelog():
+    assert f"## {backstory.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_decision_is_short_and_says_what_would_change_our_mind():
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        text = page.read_text()
+        assert len(text.splitlines()) <= 25, page.name
+        for heading in (
+            "**Context.**",
+            "**Choice.**",
+            "**What we give up.**",
+            "**What would change our mind.**",
+        ):
+            assert heading in text, page.name
