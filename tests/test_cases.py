@@ -138,19 +138,31 @@ def test_a_malformed_jump_is_stored_and_inert(agent, target):
     assert context_of(agent) == "u1"
 
 
-def test_broken_json_in_an_old_log_is_inert_and_logged(caplog):
+def test_each_inert_event_of_an_old_log_is_told_with_its_own_reason(caplog):
     events = [
         backstory.Event.of(1, "user", "u1"),
         backstory.Event.of(2, "rewind", None, "{broken"),
         backstory.Event.of(3, "rewind", None, "[1]"),
         backstory.Event.of(4, "telepathy", "?"),
+        backstory.Event.of(5, "jump"),
+        backstory.Event.of(6, "rewind", None, {"target_message_id": "1"}),
+        backstory.Event.of(7, "jump", None, {"target_message_id": 7}),
+        backstory.Event.of(8, "rewind", None, {"target_message_id": 1}),
     ]
     assert backstory.replay(events, agent="old").messages == events[:1]
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
-        "agent old, position 2",
-        "agent old, position 3",
-        "agent old, position 4",
+    assert [record.getMessage() for record in caplog.records] == [
+        f"agent old, position {reason}; the event is inert"
+        for reason in (
+            "2: malformed rewind: data is not a JSON object",
+            "3: malformed rewind: data is not a JSON object",
+            "4: unknown kind 'telepathy'",
+            "5: malformed jump: no data",
+            "6: malformed rewind: no whole number in target_message_id",
+            "7: invalid jump: 7 is no earlier position",
+            "8: invalid rewind: 1 is no mark on the mark stack",
+        )
     ]
+    assert {record.name for record in caplog.records} == {"backstory"}
 
 
 def test_a_child_may_rewind_past_its_fork_without_touching_the_parent(agent):

@@ -11,7 +11,6 @@ import pytest
 
 import backstory
 from backstory.backends import postgres, sqlite
-from tests.conftest import postgres_server
 
 
 @pytest.fixture
@@ -179,7 +178,7 @@ def test_the_store_works_on_partitioned_tables(partitioned):
 
 
 def test_postgres_reads_the_live_rows_and_no_others(new_database):
-    with backstory.open(new_database()) as store, psycopg.connect(postgres_server()) as _:
+    with backstory.open(new_database()) as store:
         agent = store.start()
         agent.mark("x")
         for _ in range(50):
@@ -190,13 +189,8 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         with backend._pool.connection() as db:
             db.execute("VACUUM ANALYZE backstory.events")
         pieces = backend.walk(agent.record, None).pieces
-        keys, lows, highs, _ = zip(*pieces, strict=True)
-        bindings = {
-            "session": keys[0][0],
-            "nos": [k[1] for k in keys],
-            "lows": list(lows),
-            "highs": list(highs),
-        }
+        nos, lows, highs, _ = map(list, zip(*pieces, strict=True))
+        bindings = {"session": agent.session, "nos": nos, "lows": lows, "highs": highs}
         with backend._pool.connection() as db:
             plan = "\n".join(
                 r[0] for r in db.execute("EXPLAIN (ANALYZE, TIMING OFF) " + postgres.READ, bindings)
