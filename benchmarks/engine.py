@@ -26,12 +26,10 @@ class Bench:
 
     def __init__(
         self,
-        name: str,
         store: Callable[[], backstory.Store],
         floor: Callable[[], Floor],
-        size: Callable[[Any], int],
+        size: Callable[[backstory.Store], int],
     ) -> None:
-        self.name = name
         self.store = store
         self.floor = floor
         self.size = size
@@ -45,7 +43,7 @@ class Bench:
             self.chain_of_forks(),
             self.append(),
             self.extend(),
-            self.disk(),
+            *self.disk(),
         ]
 
     def context(self) -> Row:
@@ -109,15 +107,18 @@ class Bench:
         ours, bare_time = by_turns(lambda: agent.extend(events), lambda: floor.insert_many(messages), 3)
         return Row("extend() with 100,000 events", "bare executemany", ours, bare_time, 2.5)
 
-    def disk(self) -> Row:
-        store = self.store()
-        empty = self.size(store)
+    def disk(self) -> list[Row]:
+        store, floor = self.store(), self.floor()
+        empty, empty_floor = self.size(store), floor.size()
         events = batch(20_000)
         store.start().extend(events)
+        floor.insert_many(bare(20_000))
         raw = sum(len(content.encode()) for _, content, _ in events)
-        return Row(
-            "database size, 500-byte messages", "bytes of content", self.size(store) - empty, raw, 1.2, "B"
-        )
+        ours, bare_size = self.size(store) - empty, floor.size() - empty_floor
+        return [
+            Row("database size, 500-byte messages", "bytes of content", ours / 1e6, raw / 1e6, 1.2, "MB"),
+            Row("database size, 500-byte messages", "a bare table", ours / 1e6, bare_size / 1e6, None, "MB"),
+        ]
 
 
 def import_time() -> Row:
@@ -130,14 +131,14 @@ def import_time() -> Row:
     return Row("import backstory", "import sqlite3, json", ours, floor, 2.0)
 
 
-WORDS = "the agent reads a file and finds that nothing of it was ever what it seemed to be in the log".split()
+WORDS = "the agent reads a file and finds that nothing of it was ever what it seemed in the log"
 
 
 def text_of(random: random.Random, length: int) -> str:
     """Some text of a length, not too even."""
-    words = ""
+    words, choices = "", WORDS.split()
     while len(words) < length:
-        words += random.choice(WORDS) + str(random.randrange(1000)) + " "
+        words += random.choice(choices) + str(random.randrange(1000)) + " "
     return words[:length]
 
 

@@ -21,6 +21,10 @@ class Row(NamedTuple):
     def ratio(self) -> float:
         return self.ours / self.floor
 
+    def numbers(self) -> dict[str, str | float | None]:
+        """The row for machines."""
+        return {**self._asdict(), "ratio": self.ratio}
+
 
 def by_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: int) -> tuple[float, float]:
     """The medians, in milliseconds, of two pieces of work done by turns."""
