@@ -19,7 +19,7 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "backstory needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[postgres,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[postgres,tokens,dev]'
 	@touch $(READY)
 
 test: $(READY)

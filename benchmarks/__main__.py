@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import places
 from benchmarks.engine import import_time
 from benchmarks.measure import Row, table
+from benchmarks.wire import wire_table
 
 
 def sqlite(folder: str) -> list[Row]:
@@ -20,7 +21,7 @@ def postgres(folder: str) -> list[Row]:
     return places.postgres(folder).table()
 
 
-TABLES = {"sqlite": sqlite, "postgres": postgres}
+TABLES = {"sqlite": sqlite, "postgres": postgres, "wire": wire_table}
 
 
 def main() -> None:

@@ -12,20 +12,24 @@ SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 # From left to right; what stands together on a line may import one another.
 LINE = [
     {"errors"},
+    {"collector"},
+    {"messages"},
     {"events"},
     {"replay"},
-    {"messages"},
     {"wire"},
     {"conversation"},
+    {"words", "compare"},
     {"names"},
     {"backends"},
     {"log"},
     {"agent"},
     {"verify"},
+    {"references", "search", "stats", "transfer"},
     {"store"},
     {"aio"},
+    {"cli"},
 ]
-PURE = {"errors", "events", "replay", "messages", "wire", "conversation"}
+PURE = {"errors", "collector", "events", "replay", "messages", "wire", "conversation", "words", "compare"}
 IMPURE_MODULES = {
     "os",
     "io",
@@ -52,7 +56,7 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             if node.module == "backstory":
-                yield from (f"backstory.{name.name}" for name in node.names)
+                yield from (f"backstory.{name.name}" for name in node.names if name.name != "__version__")
             else:
                 yield node.module
 

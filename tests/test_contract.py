@@ -70,7 +70,20 @@ def test_a_tool_result_may_name_the_call_by_its_id_and_say_that_it_failed(agent)
     assert agent.events()[0].data["arguments"] == "{broken"
 
 
+def test_messages_may_carry_data(agent):
+    for write in (agent.system, agent.user, agent.assistant):
+        assert write("x", data={"model": "m"}).data == {"model": "m"}
+
+
+def test_the_events_of_one_log_may_be_written_to_another(store, agent):
+    agent.extend([("user", "a", {"x": 1}), ("mark", None, {"label": "m"})])
+    other = store.start("other")
+    assert [event[1:4] for event in other.extend(agent.events())] == [event[1:4] for event in agent.events()]
+
+
 def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
+    with pytest.raises(backstory.InvalidEvent, match="None is no tool call"):
+        agent.tool_result(None, "x")
     with pytest.raises(backstory.InvalidEvent, match=r"event 1 \(user\) is no tool call"):
         agent.tool_result(agent.user("hi"), "x")
     assert agent.head == 1
@@ -79,8 +92,9 @@ def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
 def test_a_batch_is_all_or_nothing(agent):
     with pytest.raises(backstory.InvalidEvent, match="event 2 of the batch: unknown kind 'telepathy'"):
         agent.extend([("user", "a", None), ("user", "b"), ("telepathy", "c", None)])
-    with pytest.raises(backstory.InvalidEvent, match=r"event 0 of the batch: .*\(kind, content, data\)"):
-        agent.extend([("user", "a", None, "surplus")])
+    for odd in (("user", "a", None, "surplus"), (), {"kind": "user"}, "user", None):
+        with pytest.raises(backstory.InvalidEvent, match=r"event 0 of the batch: .*\(kind, content, data\)"):
+            agent.extend([odd])
     assert agent.events() == []
     assert agent.extend([]) == []
 
@@ -260,6 +274,17 @@ def test_something_that_is_no_position(agent, position):
         agent.rewind(position)
 
 
+def test_a_jump_needs_somewhere_to_go_and_a_single_event_its_position(agent):
+    assert agent.user("a") == agent.event(1)
+    with pytest.raises(backstory.Invalid, match="jump needs somewhere to go"):
+        agent.jump(None)
+    for odd in ("m", True, None):
+        with pytest.raises(backstory.Invalid, match="is no position: pass a whole number"):
+            agent.explain(odd)
+    with pytest.raises(backstory.PositionNotFound):
+        agent.event(2)
+
+
 def test_explain_zero_and_the_future_are_not_there(agent):
     agent.user("a")
     agent.user("b")
@@ -292,7 +317,7 @@ def test_explain_names_what_took_an_event_away(agent):
 
 def test_a_mark_that_is_not_on_the_stack_is_named_with_those_that_are(agent):
     with pytest.raises(
-        backstory.MarkNotFound, match=r"no mark on the mark stack of agent 'main': set one with mark\(\)"
+        backstory.MarkNotFound, match=r"no mark on the mark stack .*: there is none, mark\(\) sets"
     ):
         agent.rewind()
     agent.mark("here")
@@ -305,6 +330,18 @@ def test_a_mark_that_is_not_on_the_stack_is_named_with_those_that_are(agent):
         agent.context(at="there")
     assert agent.head == 2
     assert agent.rewind(1).data == {"target_message_id": 1}
+
+
+def test_a_mark_that_was_left_behind_is_said_to_be_there(agent):
+    agent.mark("here")
+    agent.clear()
+    for which in ("here", 1):
+        with pytest.raises(
+            backstory.MarkNotFound, match=r"position 1 is one, but it was left behind: jump\(1\)"
+        ):
+            agent.rewind(which)
+    agent.jump(1)
+    assert agent.marks()[0].label == "here"
 
 
 def test_a_label_that_is_no_string_is_refused(agent):
@@ -348,6 +385,8 @@ def test_an_agent_is_found_by_id_prefix_name_and_session(store):
     assert store.agent(one.id) == store.agent("one") == store.agent(one.id[:-2]) == one
     assert store.agent("one/try").session == store.agent(f"{one.id}/try").session == one.id
     assert store.agent(two.id.upper()) == two
+    two.fork(one.id)
+    assert store.agent(one.id) == one
     with pytest.raises(backstory.Ambiguous, match="'try' fits 2 agents, say which") as error:
         store.agent("try")
     assert error.value.matches == (f"{one.id}/try", f"{two.id}/try")
@@ -378,7 +417,9 @@ def test_sessions_and_agents_are_listed_with_what_people_want_to_know(store):
     assert [agent.name for agent in store.agents()] == ["main", "child", "other"]
     [main_, child_] = store.agents(session=main.id)
     assert (main_.record.head, child_.record.head, child_.parent) == (1, 2, main.id)
-    assert store.agents(session="nobody") == []
+    assert store.agents(session="main") == store.agents(session="child") == [main, child]
+    with pytest.raises(backstory.AgentNotFound):
+        store.agents(session="nobody")
 
 
 def test_ids_are_time_ordered(store):

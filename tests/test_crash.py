@@ -91,6 +91,8 @@ def test_a_killed_server_loses_nothing_that_was_acknowledged(tmp_path):
             for n, path in enumerate(outputs):
                 with path.open("w") as out:
                     writers.append(start_writer(server.get_uri(), agent, n, out=out))
+            while not all(path.read_text().startswith("ready") for path in outputs):
+                time.sleep(0.05)
             for _ in range(5):
                 time.sleep(1)
                 kill_and_restart(server)

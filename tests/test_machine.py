@@ -16,7 +16,6 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 import backstory
 from tests import plain
-from tests.conftest import postgres_server
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 LABELS = st.sampled_from(["x", "y", "z"])
@@ -146,7 +145,7 @@ class Machine(RuleBasedStateMachine):
     @rule(agent=agents, data=st.data())
     def look_back(self, agent, data):
         at = data.draw(st.integers(0, len(self.lineages[agent.id])))
-        assert agent.context(at=at) == (self.contexts(agent)[at], at)
+        assert agent.context(at=at) == backstory.Context(self.contexts(agent)[at], at)
 
     @rule(agent=agents, data=st.data())
     def look_back_in_time(self, agent, data):
@@ -155,7 +154,7 @@ class Machine(RuleBasedStateMachine):
             event = data.draw(st.sampled_from(lineage))
             moment = event.created_at + timedelta(microseconds=data.draw(st.sampled_from([-1, 0, 1])))
             at = sum(e.created_at <= moment for e in lineage)
-            assert agent.context(at=moment) == (self.contexts(agent)[at], at)
+            assert agent.context(at=moment) == backstory.Context(self.contexts(agent)[at], at)
 
     @rule(agent=agents, data=st.data())
     def explain(self, agent, data):
@@ -172,7 +171,7 @@ class Machine(RuleBasedStateMachine):
         agent, lineage = self.touched, self.lineages[self.touched.id]
         context = self.contexts(agent)[len(lineage)]
         assert agent.head == len(lineage)
-        assert agent.context() == (context, len(lineage))
+        assert agent.context() == backstory.Context(context, len(lineage))
         assert agent.marks() == [event for event in context if event.kind == "mark"]
         assert agent.events() == lineage
 
@@ -193,19 +192,20 @@ class SqliteMachine(Machine):
 
 
 class PostgresMachine(Machine):
-    """All examples share one database: sessions do not see each other."""
+    """All examples share one database, made for this: the schema in it is dropped for each."""
 
-    url = None
+    url = ""
 
     def open_store(self):
-        if PostgresMachine.url is None:
-            with psycopg.connect(postgres_server(), autocommit=True) as db:
-                db.execute("DROP DATABASE IF EXISTS backstory_machine WITH (FORCE)")
-                db.execute("CREATE DATABASE backstory_machine")
-            PostgresMachine.url = postgres_server().replace("/postgres?", "/backstory_machine?")
         with psycopg.connect(PostgresMachine.url, autocommit=True) as db:
             db.execute("DROP SCHEMA IF EXISTS backstory CASCADE")
         return backstory.open(PostgresMachine.url)
+
+
+@pytest.fixture(autouse=True)
+def own_database(request, new_database):
+    if request.node.cls is TestPostgres:
+        PostgresMachine.url = new_database()
 
 
 TestMemory = MemoryMachine.TestCase

@@ -1,8 +1,12 @@
 """Opening a store: what is made, what is migrated, what is refused, and with which words."""
 
 import os
+import resource
 import socket
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import apsw
@@ -38,9 +42,40 @@ def test_a_relative_sqlite_address(tmp_path, monkeypatch):
     assert {"here.db", "there.db"} <= {path.name for path in tmp_path.iterdir()}
 
 
-@pytest.mark.parametrize("url", ["", "mysql://localhost/x", "http://example.org"])
+def test_home_is_where_the_shell_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    backstory.open("~/history.db").close()
+    assert (tmp_path / "history.db").exists()
+
+
+def test_a_program_that_changes_its_directory_stays_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with backstory.open("history.db") as store:
+        agent = store.start("main")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        [db] = store._backend._free
+        store._backend._free.clear()  # the next call has to connect anew
+        agent.user("x")
+        assert len(agent.events()) == 1
+        db.close()
+
+
+def test_a_file_that_is_gone_takes_no_more_events(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        path.unlink()
+        with pytest.raises(backstory.StorageError, match="was moved or deleted while it was open"):
+            agent.user("x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "mysql://localhost/x", "http://example.org", "sqlite:x.db", "file:x.db?mode=ro", None, b"x.db", 3],
+)
 def test_an_address_that_is_no_store(url):
-    with pytest.raises(backstory.CannotOpen, match="is no store: give the path of a file"):
+    with pytest.raises(backstory.CannotOpen, match=r"is no store: give (the path of a file|its address)"):
         backstory.open(url)
 
 
@@ -89,7 +124,7 @@ def test_a_read_only_file(tmp_path, monkeypatch):
     backstory.open(path).close()
     connection = apsw.Connection
 
-    def read_only(path, *_):  # root may write everything, so ask SQLite for a read-only connection
+    def read_only(path, **_):  # root may write everything, so ask SQLite for a read-only connection
         return connection(path, flags=apsw.SQLITE_OPEN_READONLY)
 
     monkeypatch.setattr(apsw, "Connection", read_only)
@@ -190,7 +225,8 @@ def database_of(url):
 
 def test_no_server_at_the_address():
     with pytest.raises(
-        backstory.CannotOpen, match=r"(?s)refused.*check that the server is up, and user and password"
+        backstory.CannotOpen,
+        match=r"(?s)refused.*check the address, that the server is up, and user and password",
     ):
         backstory.open(f"postgresql://someone:secret@127.0.0.1:{free_port()}/x?connect_timeout=3")
 
@@ -201,6 +237,13 @@ def test_a_password_is_never_repeated():
     assert "secret" not in str(error.value)
 
 
+def test_the_address_of_a_store_is_shown_without_its_passwords(new_database):
+    url = new_database()
+    with backstory.open(url + "&sslpassword=s3cret") as store:
+        assert "s3cret" not in store.url
+        assert store.url.startswith("postgresql://")
+
+
 def test_a_database_that_is_not_there(new_database):
     url = new_database().replace("backstory_test", "nowhere")
     with pytest.raises(backstory.CannotOpen, match="does not exist"):
@@ -208,8 +251,16 @@ def test_a_database_that_is_not_there(new_database):
 
 
 def test_an_address_that_libpq_cannot_read():
-    with pytest.raises(backstory.CannotOpen, match=r"this is no PostgreSQL address .*: write postgresql://"):
-        backstory.open("postgresql://localhost:port/x?nonsense=1")
+    for url in (
+        "postgresql://localhost:port/x?nonsense=1",
+        "postgresql://bob:s3cret%zz@h/x",
+        "postgresql://[h/x",
+    ):
+        with pytest.raises(
+            backstory.CannotOpen, match="this is no PostgreSQL address: write postgresql://"
+        ) as error:
+            backstory.open(url)
+        assert "s3cret" not in str(error.value)
 
 
 def test_a_wrong_password(new_database):
@@ -226,6 +277,74 @@ def test_a_wrong_password(new_database):
                 )
         finally:
             db.execute("DROP ROLE backstory_guest")
+
+
+def test_a_role_that_owns_the_schema_needs_no_more_rights(new_database):
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("DROP ROLE IF EXISTS backstory_owner")
+        db.execute("CREATE ROLE backstory_owner LOGIN; CREATE SCHEMA backstory AUTHORIZATION backstory_owner")
+        db.execute(f"REVOKE CREATE ON DATABASE {database_of(url)} FROM PUBLIC")
+    owned = urlsplit(url)._replace(netloc="backstory_owner@").geturl()
+    with backstory.open(owned) as store:
+        store.start("main").user("x")
+
+
+def test_a_server_whose_default_isolation_is_strict_makes_no_difference(new_database):
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_isolation = 'serializable'")
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        in_threads(lambda nth: [agent.user(f"{nth}-{n}") for n in range(20)], 4)
+        assert agent.head == 80
+
+
+def test_a_store_works_with_file_numbers_above_a_thousand(new_database):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with backstory.open(new_database()) as store:
+            assert store.start("main").user("x").seq == 1
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_read_that_loses_its_connection_is_repeated(new_database):
+    url = new_database()
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        agent.user("x")
+
+        def lose():
+            with psycopg.connect(postgres_server(), autocommit=True) as db:
+                active = "FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
+                ended = db.execute(f"SELECT pg_terminate_backend(pid) {active}", (database_of(url),))
+                assert ended.rowcount == 1
+
+        slow_at_first = (
+            "SELECT pg_sleep(CASE WHEN clock_timestamp() < %(until)s THEN 5 ELSE 0 END) IS NULL, 1"
+        )
+        killer = threading.Timer(0.3, lose)
+        killer.start()
+        until = datetime.now(UTC) + timedelta(seconds=0.2)
+        assert store._backend._query(slow_at_first, {"until": until}) == [(False, 1)]
+        killer.join()
+
+
+def test_a_statement_that_took_too_long_was_not_written(new_database):
+    url = new_database()
+    with backstory.open(url + "&options=-c%20statement_timeout%3D300") as store:
+        agent = store.start("main")
+        with psycopg.connect(url) as db:
+            db.execute("SELECT * FROM backstory.agents FOR UPDATE")
+            with pytest.raises(backstory.StorageError, match="statement timeout") as error:
+                agent.user("x")
+        assert type(error.value) is backstory.StorageError
+        assert agent.events() == []
 
 
 def test_a_newer_postgres_store_is_refused(new_database):
@@ -299,24 +418,19 @@ def test_a_store_outlives_its_connections(new_database):
         assert [event.content for event in agent.events()] == ["before", "after"]
 
 
+def in_threads(work, count):
+    """Run work(nth) in so many threads at once; the first error of any of them is raised."""
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(work, range(count)))
+
+
 def test_many_may_open_a_new_store_at_once(durable_url):
     """The first one makes it; nobody sees it half made."""
-    import threading
-
-    errors = []
 
     def work(nth):
-        try:
-            with backstory.open(durable_url) as store:
-                store.start(f"agent-{nth}").user("x")
-        except BaseException as error:
-            errors.append(error)
+        with backstory.open(durable_url) as store:
+            store.start(f"agent-{nth}").user("x")
 
-    threads = [threading.Thread(target=work, args=(nth,)) for nth in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    in_threads(work, 8)
     with backstory.open(durable_url) as store:
         assert len(store.agents()) == 8

@@ -1,5 +1,7 @@
 """verify() finds what is damaged on purpose, says where, and nothing else."""
 
+import threading
+
 import apsw
 import psycopg
 import pytest
@@ -111,6 +113,15 @@ def damage(durable_url):
             "error",
             "microseconds before the event before",
         ),
+        (
+            "UPDATE agents SET spawned = {true}, born_seq = 5 WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "it is spawned, but inherits",
+        ),
+        ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "said to be born at -77"),
+        ("UPDATE agents SET created_at = 5 WHERE no = 2", "child", None, "error", "made before the event"),
         ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
         ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
         ("UPDATE agents SET parent = 1 WHERE no = 3", "grandchild", None, "error", "its parent does not own"),
@@ -133,12 +144,60 @@ def damage(durable_url):
 def test_damage_is_found_where_it_is(damage, sql, agent, position, severity, words):
     for place in ("main 2", "main 3", "main 5", "main 7", "child 7"):
         sql = sql.replace(f"{{{place}}}", damage.event(*place.split()))
-    damage.run(sql)
+    damage.run(sql.replace("{true}", "1" if damage.url.endswith(".db") else "true"))
     found = damage.store.verify()
     where = getattr(damage, agent).id
     fits = [f for f in found if (f.agent, f.position, f.severity) == (where, position, severity)]
     assert any(words in f.problem for f in fits), found
     assert all(f.remedy for f in found)
+
+
+def test_a_time_that_runs_backwards_by_a_microsecond_is_found(damage):
+    damage.run("UPDATE events SET created_at = created_at - 1 WHERE agent = 1 AND seq = 4")
+    [finding] = [f for f in damage.store.verify() if f.agent == damage.main.id]
+    assert (finding.position, "its time is 1 microseconds before" in finding.problem) == (4, True)
+
+
+def test_a_store_that_is_being_written_is_sound(damage):
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            damage.main.user("more")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            assert damage.store.verify() == []
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_an_ancestry_deeper_than_python_recurses_is_verified():
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        agent.mark("x")
+        for _ in range(1_100):
+            agent.user("a")
+            agent = agent.fork()
+        agent.rewind("x")
+        assert store.verify() == []
+        assert len(agent.context().messages) == 2
+
+
+def test_a_damaged_file_is_a_finding(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").extend([("user", "x" * 500, None)] * 200)
+    data = bytearray(path.read_bytes())
+    data[8192 * 5 : 8192 * 9] = b"\xff" * 8192 * 4
+    path.write_bytes(data)
+    with backstory.open(path) as store:
+        found = store.verify()
+    assert found
+    assert all(f.severity == "error" for f in found)
 
 
 def test_the_tail_of_a_log_that_is_gone_is_found(damage):

@@ -1,8 +1,19 @@
 """backstory: the history that an LLM agent can trust.
 
-The public names, nothing else. What needs a database or asyncio is imported when it is first
-used: a program that imports backstory should not wait for what it does not use.
+    import backstory
+
+    store = backstory.open("history.db")     # or "postgresql://…", or ":memory:"
+    agent = store.start("main", system="Be careful.")
+    agent.user("Hello!")
+    agent.mark("greeted")
+    agent.rewind("greeted")
+    print(agent.context().messages)
+
+`Store` and `Agent` have everything else; `aio` is the same with await. All errors are `Error`s.
 """
+
+# What needs a database or asyncio is imported when it is first used: a program that imports
+# backstory should not wait for what it does not use.
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +40,15 @@ from backstory.events import Event
 from backstory.replay import Context, Explanation, replay
 
 if TYPE_CHECKING:
-    from backstory import aio
-    from backstory.agent import Agent
+    from backstory import aio, wire
+    from backstory.agent import Agent, Preview
+    from backstory.conversation import Conversation
+    from backstory.messages import Message
+    from backstory.references import Reference
+    from backstory.search import Hit
+    from backstory.stats import Stats
     from backstory.store import Session, Store, open
+    from backstory.transfer import Transfer
     from backstory.verify import Finding
 
 __version__ = "0.1.0"
@@ -45,33 +62,49 @@ __all__ = [
     "Conflict",
     "ConnectionLost",
     "Context",
+    "Conversation",
     "Corrupt",
     "Error",
     "Event",
     "Explanation",
     "Finding",
+    "Hit",
     "Invalid",
     "InvalidEvent",
     "MarkNotFound",
+    "Message",
     "NameTaken",
     "NewerVersion",
     "NotFound",
     "PositionNotFound",
+    "Preview",
     "ReadOnly",
+    "Reference",
     "Session",
+    "Stats",
     "StorageError",
     "Store",
+    "Transfer",
     "aio",
     "open",
     "replay",
+    "wire",
 ]
 
 _WHERE = {
     "Agent": "agent",
+    "Conversation": "conversation",
+    "Message": "messages",
     "Finding": "verify",
+    "Hit": "search",
+    "Preview": "agent",
+    "Reference": "references",
     "Session": "store",
+    "Stats": "stats",
     "Store": "store",
+    "Transfer": "transfer",
     "aio": "aio",
+    "wire": "wire",
     "open": "store",
 }
 
@@ -82,4 +115,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module = import_module(f"backstory.{_WHERE[name]}")
-    return module if name == "aio" else getattr(module, name)
+    return module if name in ("aio", "wire") else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

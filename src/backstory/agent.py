@@ -8,14 +8,29 @@ agent's own record.
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.backends.base import AgentRecord, NewAgent, Walk
+from backstory.collector import collector_at_rest
 from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound, PositionNotFound
 from backstory.events import Draft, Event, draft, to_datetime
-from backstory.log import At, Log, collector_at_rest, newest_mark, now
+from backstory.log import At, Log, now
 from backstory.names import checked_name, new_id
 from backstory.replay import Context, Explanation
+
+if TYPE_CHECKING:
+    from backstory.conversation import Conversation
+
+
+NO_ARGUMENTS: dict[str, Any] = {}
+
+
+class Preview(NamedTuple):
+    """What a clear, rewind, jump or undo would do."""
+
+    target: int  # the position whose context it would go to; 0: the empty one
+    leaves: list[Event]  # what would leave the context
+    returns: list[Event]  # what would come back into it
 
 
 class Agent:
@@ -98,28 +113,33 @@ class Agent:
         repeated after a lost answer, it returns the event that is there."""
         return self._log.write(self._record, [draft(kind, content, data)], expected)[0]
 
-    def extend(self, events: Iterable[tuple[Any, ...]], *, expected: int | None = None) -> list[Event]:
-        """Write events, given as (kind, content, data), all of them or none."""
+    def extend(
+        self, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
+    ) -> list[Event]:
+        """Write events, given as (kind, content, data) or as events of another log, all or none."""
+        if not isinstance(events, Iterable):
+            raise Invalid(f"{events!r} is no batch: pass a list of (kind, content, data)")
+        given = list(events)
         with collector_at_rest():
-            return self._log.write(self._record, _drafts(events), expected)
+            return self._log.write(self._record, _drafts(given), expected)
 
-    def system(self, content: str) -> Event:
-        """Write a system message."""
-        return self.append("system", content)
+    def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
+        """Write a system message. `data`: what else is to be kept of it."""
+        return self.append("system", content, data)
 
-    def user(self, content: str) -> Event:
-        """Write what the person said."""
-        return self.append("user", content)
+    def user(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
+        """Write what the person said. `data`: what else is to be kept of it."""
+        return self.append("user", content, data)
 
-    def assistant(self, content: str) -> Event:
-        """Write what the model said."""
-        return self.append("assistant", content)
+    def assistant(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
+        """Write what the model said. `data`: what else is to be kept of it, as its name or usage."""
+        return self.append("assistant", content, data)
 
-    def tool_call(self, name: str, arguments: Any = None, *, id: str | None = None) -> Event:
+    def tool_call(self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None) -> Event:
         """Write a tool call, its arguments as the model gave them: an object, or any text.
         Without an id it gets one."""
         call_id = f"call_{os.urandom(12).hex()}" if id is None else id
-        return self.append("tool_call", None, {"id": call_id, "name": name, "arguments": _given(arguments)})
+        return self.append("tool_call", None, {"id": call_id, "name": name, "arguments": arguments})
 
     def tool_result(self, call: Event | str, output: str, *, error: bool = False) -> Event:
         """Write what a tool call (the event, or its id) came to."""
@@ -142,36 +162,58 @@ class Agent:
         if isinstance(to, bool) or not isinstance(to, int | str | None):
             raise Invalid(f"{to!r} names no mark: pass a label, a position or nothing")
 
-        def target(walk: Walk) -> int:
-            return newest_mark(self._log.marks_in(self._record, walk), to, self._record).seq
+        return self._move("rewind", self._mark_target(to))
 
-        return self._move("rewind", target)
+    def _mark_target(self, to: int | str | None) -> Callable[[Walk], int]:
+        return lambda walk: self._log.mark(self._record, walk, to).seq
 
     def jump(self, to: int | str | datetime) -> Event:
         """Go to the context of any earlier position, dead or alive."""
+        return self._move("jump", self._position_target(to))
+
+    def _position_target(self, to: int | str | datetime | None) -> Callable[[Walk], int]:
         position = self._log.position(self._record, to)
+        if position is None:
+            raise Invalid("jump needs somewhere to go: pass a position, a mark's label or a moment")
 
         def target(walk: Walk) -> int:
-            if position is None or position > walk.head:
+            if position > walk.head:
                 raise PositionNotFound(
                     f"agent {self.name!r} has no position {position}: its lineage goes from 0 to {walk.head}"
                 )
             return position
 
-        return self._move("jump", target)
+        return target
 
     def undo(self) -> Event:
         """Take back the last clear, rewind or jump; once more, and it is done again."""
+        return self._move("jump", self._undo_target)
 
-        def target(walk: Walk) -> int:
-            for piece in walk.pieces[::-1]:
-                if piece.base is not None:
-                    return piece.low - 1
-            raise NotFound(
-                f"nothing to undo: no clear, rewind or jump led to the context of agent {self.name!r}"
-            )
+    def _undo_target(self, walk: Walk) -> int:
+        for piece in walk.pieces[::-1]:
+            if piece.base is not None:
+                return piece.low - 1
+        raise NotFound(f"nothing to undo: no clear, rewind or jump led to the context of agent {self.name!r}")
 
-        return self._move("jump", target)
+    def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
+        """What "clear", "rewind", "jump" or "undo" would do now. Nothing is written."""
+        targets: dict[str, Callable[[], Callable[[Walk], int]]] = {
+            "clear": lambda: lambda walk: 0,
+            "rewind": lambda: self._mark_target(to if isinstance(to, int | str) else None),
+            "jump": lambda: self._position_target(to),
+            "undo": lambda: self._undo_target,
+        }
+        if move not in targets:
+            raise Invalid(f"{move!r} is no move: use one of {', '.join(targets)}")
+        walk = self._log.walk(self._record)
+        target = targets[move]()(walk)
+        now, then = (self.context(position).messages for position in (walk.head, target))
+        before, after = ({event.seq for event in events} for events in (now, then))
+        return Preview(
+            target,
+            [event for event in now if event.seq not in after],
+            [event for event in then if event.seq not in before],
+        )
 
     def _move(self, kind: str, target: Callable[[Walk], int]) -> Event:
         """Write a rewind or jump that is valid: if somebody writes while the target is being
@@ -213,35 +255,64 @@ class Agent:
         """What is live: now, or at a position, a mark's label or a moment."""
         return self._log.context(self._record, at)
 
+    def conversation(self, at: At = None) -> "Conversation":
+        """What a model is given: the context's messages, control events left out. `.to(format)` makes
+        a provider's request of it."""
+        from backstory.conversation import conversation_of
+
+        return conversation_of(self.context(at).messages)
+
     def marks(self, at: At = None) -> list[Event]:
         """The mark stack, oldest first."""
         return self._log.marks_in(self._record, self._log.walk(self._record, at))
 
+    def event(self, seq: int) -> Event:
+        """One event of the lineage, dead or alive."""
+        return self._log.event(self._record, seq)
+
     def events(self, *, after: At = 0, until: At = None) -> list[Event]:
         """The whole lineage, dead events included, or the part behind `after` up to `until`."""
         return self._log.events(self._record, after, until)
+
+    def position(self, at: At = None) -> int:
+        """The position that a mark's label or a moment stands for; the head, if none is given."""
+        return self.head if at is None else self._log.position(self._record, at) or 0
+
+    def live_ranges(self, at: At = None) -> list[tuple[int, int]]:
+        """The positions that are live, as (first, last), oldest first: for reading a long context
+        part by part. Clears and inert events lie in them, too; `explained` tells them apart."""
+        return [(piece.low, piece.high) for piece in self._log.walk(self._record, at).pieces]
+
+    def explained(self, *, after: At = 0, until: At = None, at: At = None) -> list[tuple[Event, Explanation]]:
+        """Events behind `after` up to `until`, each with why it is or is not in the context."""
+        return self._log.explained(self._record, after, until, at)
 
     def explain(self, seq: int, *, at: At = None) -> Explanation:
         """Why an event is or is not in the context."""
         return self._log.explain(self._record, seq, at)
 
 
-def _drafts(events: Iterable[tuple[Any, ...]]) -> list[Draft]:
+def _drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
     drafts = []
     for index, event in enumerate(events):
         try:
-            drafts.append(draft(*event))
-        except (InvalidEvent, TypeError) as error:
-            hint = "" if isinstance(error, InvalidEvent) else ": give each event as (kind, content, data)"
-            raise InvalidEvent(f"event {index} of the batch: {error}{hint}; nothing was written") from error
+            drafts.append(_draft(event))
+        except InvalidEvent as error:
+            raise InvalidEvent(f"event {index} of the batch: {error}; nothing was written") from error
     return drafts
 
 
-def _given(arguments: Any) -> Any:
-    return {} if arguments is None else arguments
+def _draft(event: Event | tuple[Any, ...]) -> Draft:
+    if isinstance(event, Event):
+        return draft(event.kind, event.content, event.data)
+    if isinstance(event, tuple | list) and 1 <= len(event) <= 3:
+        return draft(*event)
+    raise InvalidEvent(f"{event!r:.60} is no event: give it as (kind, content, data)")
 
 
 def _answering(call: Event) -> dict[str, Any]:
+    if not isinstance(call, Event):
+        raise InvalidEvent(f"{call!r:.60} is no tool call: pass the call's event, or its id")
     data = call.data or {}
     if call.kind != "tool_call" or "id" not in data:
         raise InvalidEvent(

@@ -6,14 +6,16 @@ its thread is done: when CancelledError arrives, an append has happened or it ne
 """
 
 import asyncio
+import contextvars
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from backstory import store as sync
 from backstory.agent import Agent
+from backstory.backends.base import AgentRecord
 from backstory.store import Store
 
 P = ParamSpec("P")
@@ -22,7 +24,8 @@ R = TypeVar("R")
 
 async def in_thread(call: Callable[[], R]) -> R:
     """Run a call in a thread; when cancelled, see it through before the cancellation goes on."""
-    work = asyncio.get_running_loop().run_in_executor(None, call)
+    context = contextvars.copy_context()
+    work = asyncio.get_running_loop().run_in_executor(None, context.run, call)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -40,11 +43,10 @@ def lift(
 ) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, R]]:
     """A method of the synchronous face, to be awaited."""
 
+    @wraps(method)
     async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await in_thread(partial(method, self.sync, *args, **kwargs))
 
-    lifted.__name__ = method.__name__
-    lifted.__doc__ = method.__doc__
     return lifted
 
 
@@ -54,11 +56,10 @@ def lift_agent(
     """The same for a method that returns an agent."""
     plain = lift(method)
 
+    @wraps(method)
     async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> "AsyncAgent":
         return AsyncAgent(await plain(self, *args, **kwargs))
 
-    lifted.__name__ = method.__name__
-    lifted.__doc__ = method.__doc__
     return lifted
 
 
@@ -71,6 +72,12 @@ class AsyncAgent:
     def __repr__(self) -> str:
         return f"<AsyncAgent {self.name!r} {self.id}>"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AsyncAgent) and self.sync == other.sync
+
+    def __hash__(self) -> int:
+        return hash(self.sync)
+
     id: str = property(lambda self: self.sync.id)  # type: ignore[assignment]
     name: str = property(lambda self: self.sync.name)  # type: ignore[assignment]
     session: str = property(lambda self: self.sync.session)  # type: ignore[assignment]
@@ -79,6 +86,7 @@ class AsyncAgent:
     born_seq: int = property(lambda self: self.sync.born_seq)  # type: ignore[assignment]
     spawned: bool = property(lambda self: self.sync.spawned)  # type: ignore[assignment]
     created_at: datetime = property(lambda self: self.sync.created_at)  # type: ignore[assignment]
+    record: AgentRecord = property(lambda self: self.sync.record)  # type: ignore[assignment]
 
     @property
     def head(self) -> Awaitable[int]:
@@ -101,9 +109,15 @@ class AsyncAgent:
     spawn = lift_agent(Agent.spawn)
     rename = lift(Agent.rename)
     context = lift(Agent.context)
+    conversation = lift(Agent.conversation)
     marks = lift(Agent.marks)
+    event = lift(Agent.event)
     events = lift(Agent.events)
     explain = lift(Agent.explain)
+    explained = lift(Agent.explained)
+    live_ranges = lift(Agent.live_ranges)
+    position = lift(Agent.position)
+    preview = lift(Agent.preview)
 
 
 class AsyncStore:
@@ -127,6 +141,12 @@ class AsyncStore:
     agent = lift_agent(Store.agent)
     sessions = lift(Store.sessions)
     verify = lift(Store.verify)
+    resolve = lift(Store.resolve)
+    search = lift(Store.search)
+    stats = lift(Store.stats)
+    export_to = lift(Store.export_to)
+    import_from = lift(Store.import_from)
+    backup = lift(Store.backup)
     close = lift(Store.close)
 
     async def agents(self, *, session: str | None = None) -> list[AsyncAgent]:
@@ -140,11 +160,18 @@ class _Opening:
     def __init__(self, url: str | os.PathLike[str]) -> None:
         self._url = url
 
-    def __await__(self) -> Any:
+    def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._open().__await__()
 
     async def _open(self) -> AsyncStore:
-        return AsyncStore(await in_thread(partial(sync.open, self._url)))
+        opened: list[Store] = []
+        try:
+            await in_thread(lambda: opened.append(sync.open(self._url)))
+        except asyncio.CancelledError:
+            for store in opened:  # nobody will ever hold it
+                store.close()
+            raise
+        return AsyncStore(opened[0])
 
     async def __aenter__(self) -> AsyncStore:
         self._store = await self._open()

@@ -52,6 +52,9 @@ class Ambiguous(Error):
         super().__init__(message)
         self.matches = tuple(matches)
 
+    def __reduce__(self) -> tuple[type[Error], tuple[str, Sequence[str]]]:
+        return type(self), (str(self), self.matches)
+
 
 class NameTaken(Error):
     """The session has an agent of this name already."""
@@ -76,6 +79,9 @@ class Conflict(Error):
     def __init__(self, message: str, head: int) -> None:
         super().__init__(message)
         self.head = head
+
+    def __reduce__(self) -> tuple[type[Error], tuple[str, int]]:
+        return type(self), (str(self), self.head)
 
     @classmethod
     def at(cls, agent: str, expected: int, head: int) -> "Conflict":

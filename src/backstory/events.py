@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from backstory.errors import InvalidEvent
+from backstory.messages import TOOL_KINDS, check_message
 
 
 class Base(Enum):
@@ -27,7 +28,7 @@ class Kind(NamedTuple):
 
     base: Base
     shows: bool  # is it part of the context?
-    speaks: bool  # does the model get it?
+    speaks: bool  # does a model get it?
 
 
 KINDS = {
@@ -45,6 +46,8 @@ KINDS = {
 MOVES = frozenset(k for k, kind in KINDS.items() if kind.base in (Base.MARK, Base.ANYWHERE))
 ALWAYS_SHOWN = frozenset(k for k, kind in KINDS.items() if kind.shows) - MOVES
 MUST_HAVE_TEXT = frozenset({"system", "user", "assistant", "tool_result"})
+
+DEEPEST = 100  # levels of nested data
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -147,34 +150,48 @@ def draft(kind: Any, content: Any = None, data: Any = None) -> Draft:
         raise InvalidEvent(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
     if content is None:
         if kind in MUST_HAVE_TEXT:
-            raise InvalidEvent(f"a {kind} event needs its content: pass a string, not None")
+            raise InvalidEvent(f"this {kind} event needs its content: pass a string, not None")
     elif not isinstance(content, str):
         raise InvalidEvent(
-            f"the content of a {kind} event must be a string, not {type(content).__name__}: "
+            f"the content of this {kind} event must be a string, not {type(content).__name__}: "
             "convert it first, or put structured values into data"
         )
     elif not content.isascii() or "\0" in content:
-        _check_text(content, f"the content of a {kind} event")
-    return Draft(kind, content, None if data is None else _data_json(kind, data))
+        _check_text(content, f"the content of this {kind} event")
+    text = None if data is None else _data_json(kind, data)
+    if text is not None or kind in TOOL_KINDS:
+        check_message(kind, content, data)
+    return Draft(kind, content, text)
 
 
 def _data_json(kind: str, data: Any) -> str:
     if not isinstance(data, dict):
         raise InvalidEvent(
-            f"the data of a {kind} event must be a JSON object (a dict) or None, not {type(data).__name__}"
+            f"the data of this {kind} event must be a JSON object (a dict) or None, not {type(data).__name__}"
         )
     try:
         text = to_json(data)
+        _check_depth(data, DEEPEST, kind)
         survives = json.loads(text) == data
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"the data of a {kind} event is not JSON: {error}") from error
+        raise InvalidEvent(f"the data of this {kind} event is not JSON: {error}") from error
     if not survives:
         raise InvalidEvent(
-            f"the data of a {kind} event would not come back as it is: "
+            f"the data of this {kind} event would not come back as it is: "
             "use string keys, and lists instead of tuples"
         )
-    _check_text(text, f"the data of a {kind} event")
+    _check_text(text, f"the data of this {kind} event")
     return text
+
+
+def _check_depth(value: Any, deepest: int, kind: str) -> None:
+    """Refuse what a reader deep in a program of its own could not parse any more."""
+    if deepest < 0:
+        raise InvalidEvent(f"the data of this {kind} event is nested more than {DEEPEST} deep: flatten it")
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            if isinstance(inner, dict | list):
+                _check_depth(inner, deepest - 1, kind)
 
 
 def _check_text(text: str, what: str) -> None:

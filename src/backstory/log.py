@@ -5,15 +5,15 @@ positions, labels and times become positions. What a position means is `replay`'
 how it is kept is the backend's.
 """
 
-import gc
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from typing import Any
 
 from backstory.backends.base import AgentRecord, Backend, Piece, Settled, Walk
+from backstory.collector import collector_at_rest
 from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound
 from backstory.events import (
     KINDS,
@@ -22,6 +22,7 @@ from backstory.events import (
     Draft,
     Event,
     from_draft,
+    parse_object,
     to_microseconds,
 )
 from backstory.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
@@ -95,7 +96,7 @@ class Log:
         head = self.backend.head(agent)
         wanted = Piece(agent.key, expected + 1, expected + len(drafts))
         there = self.backend.read(agent, [wanted]) if wanted.high <= head else []
-        if [event[1:4] for event in there] != list(map(tuple, drafts)):
+        if len(there) != len(drafts) or not all(map(_is_repeat, there, drafts)):
             raise Conflict.at(agent.name, expected, head)
         return there
 
@@ -136,6 +137,20 @@ class Log:
         """The mark stack, oldest first, without reading the messages around it."""
         return self.backend.marks(agent, walk.pieces)
 
+    def mark(self, agent: AgentRecord, walk: Walk, which: int | str | None) -> Event:
+        """The mark at a position, the newest with a label, or just the newest on the stack."""
+        stack = self.marks_in(agent, walk)
+        for mark in reversed(stack):
+            if _is_meant(mark, which):
+                return mark
+        hint = f"there are {_listed(stack)}" if stack else "there is none, mark() sets one"
+        everywhere = self.backend.marks(agent, self.backend.lineage(agent))
+        dead = [mark for mark in everywhere if _is_meant(mark, which)]
+        if dead and which is not None:
+            hint = f"position {dead[-1].seq} is one, but it was left behind: jump({dead[-1].seq}) goes there"
+        what = "no mark" if which is None else f"no mark {which!r}"
+        raise MarkNotFound(f"{what} on the mark stack of agent {agent.name!r}: {hint}")
+
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
         pieces = self.backend.lineage(agent)
@@ -147,6 +162,8 @@ class Log:
 
     def event(self, agent: AgentRecord, seq: int) -> Event:
         """One event of the lineage, dead or alive."""
+        if type(seq) is not int:
+            raise Invalid(f"{seq!r} is no position: pass a whole number")
         _check_position(agent, seq, self.backend.head(agent), first=1)
         [event] = self.events(agent, seq - 1, seq)
         return event
@@ -162,6 +179,36 @@ class Log:
         newest = self.backend.walk(agent, seq).pieces[-1]
         valid = newest.low == seq and newest.base is not None
         return explain(event, valid, None if gap is None else self.event(agent, gap))
+
+    def explained(
+        self, agent: AgentRecord, after: At = 0, until: At = None, at: At = None
+    ) -> list[tuple[Event, Explanation]]:
+        """Events of the lineage, each with why it is or is not in the context at a position."""
+        position = self.position(agent, at)
+        walk = self.walk(agent, position)
+        low, high = self.position(agent, after) or 0, self.position(agent, until)
+        top = walk.head if position is None else position
+        for asked in (low, top if high is None else high):
+            _check_position(agent, asked, walk.head)
+        lows, highs = [p.low for p in walk.pieces], [p.high for p in walk.pieces]
+        left_by: dict[int, Event] = {}
+        found = []
+        for event, base in self._stored(agent, low + 1, top if high is None else min(high, top)):
+            place = bisect_left(highs, event.seq)
+            gap = lows[place] if event.seq < lows[place] else None
+            if gap is not None and gap not in left_by:
+                left_by[gap] = self.event(agent, gap)
+            found.append((event, explain(event, base is not None, None if gap is None else left_by[gap])))
+        return found
+
+    def _stored(self, agent: AgentRecord, low: int, high: int) -> Iterator[tuple[Event, int | None]]:
+        """Events of the lineage with their bases."""
+        for piece in clipped(self.backend.lineage(agent), low, high):
+            owner = agent._replace(key=piece.key)
+            rows = self.backend.stored(owner, piece.low - 1, piece.high - piece.low + 1)
+            for *row, base in rows:
+                if row[0] <= piece.high:
+                    yield Event(row), base
 
     def owner(self, agent: AgentRecord, at: At) -> tuple[Any, int]:
         """The key of the agent that owns a position, and the position; 0 is the first agent's."""
@@ -181,7 +228,7 @@ class Log:
                     raise Invalid(f"{at.isoformat()} has no time zone: pass an aware datetime")
                 return self.backend.position_at(agent, to_microseconds(at))
             case str():
-                return newest_mark(self.marks_in(agent, self.walk(agent)), at, agent).seq
+                return self.mark(agent, self.walk(agent), at).seq
             case int() if not isinstance(at, bool):
                 if not 0 <= at <= LAST_POSITION:
                     _check_position(agent, at, self.backend.head(agent))
@@ -199,39 +246,30 @@ class Log:
         return events
 
 
+def _is_repeat(event: Event, draft: Draft) -> bool:
+    """Whether a draft says what an event says; the keys of its data may come in any order."""
+    if event[1:4] == draft:
+        return True
+    return event[1:3] == draft[:2] and event.data == parse_object(draft.data_json)
+
+
 def settle(drafts: Sequence[Draft]) -> Settled:
     """The drafts with their bases, where none of them goes back."""
     return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+
+
+def _is_meant(mark: Event, which: int | str | None) -> bool:
+    return which is None or which == (mark.label if isinstance(which, str) else mark.seq)
+
+
+def _listed(marks: Sequence[Event]) -> str:
+    return ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
 
 
 def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
     """What of some pieces lies between two positions."""
     cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
     return [piece for piece in cut if piece.low <= piece.high]
-
-
-def newest_mark(marks: Sequence[Event], which: int | str | None, agent: AgentRecord) -> Event:
-    """Of the mark stack: the mark at a position, the newest with a label, or just the newest."""
-    for mark in reversed(marks):
-        if which is None or which == (mark.label if isinstance(which, str) else mark.seq):
-            return mark
-    known = ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
-    what = "no mark" if which is None else f"no mark {which!r}"
-    hint = f"there are {known}" if known else "set one with mark()"
-    raise MarkNotFound(f"{what} on the mark stack of agent {agent.name!r}: {hint}")
-
-
-@contextmanager
-def collector_at_rest() -> Iterator[None]:
-    """Keep the garbage collector from looking through thousands of events while they are made:
-    none of them can be garbage yet, and the search would cost as much as the work."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def now() -> int:

@@ -21,8 +21,9 @@ def checked_name(name: object) -> str:
     """A name that can stand in a reference like session/name@position; raises Invalid."""
     if not isinstance(name, str):
         raise Invalid(f"an agent's name must be a string, not {type(name).__name__}")
+    shown = name if len(name) <= 40 else f"{name[:40]}…"
     if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME:
-        raise Invalid(f"{name!r} is no name: use 1 to {LONGEST_NAME} characters, no spaces around them")
+        raise Invalid(f"{shown!r} is no name: use 1 to {LONGEST_NAME} characters, no spaces around them")
     if not name.isprintable() or "/" in name or "@" in name:
-        raise Invalid(f"{name!r} is no name: leave out '/', '@' and control characters")
+        raise Invalid(f"{shown!r} is no name: leave out '/', '@' and control characters")
     return name

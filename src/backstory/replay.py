@@ -16,16 +16,29 @@ from backstory.errors import InvalidEvent
 from backstory.events import ALWAYS_SHOWN, KINDS, MOVES, Base, Event, parse_object
 
 
-class Context(NamedTuple):
+class Context:
     """What replay yields: the live events, and the position they were asked for."""
 
-    messages: list[Event]
-    at: int
+    __slots__ = ("at", "messages")
+
+    def __init__(self, messages: list[Event], at: int) -> None:
+        self.messages = messages
+        self.at = at
 
     @property
     def marks(self) -> list[Event]:
         """The mark stack: the marks that show, oldest first."""
         return [event for event in self.messages if event.kind == "mark"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Context):
+            return NotImplemented
+        return (self.messages, self.at) == (other.messages, other.at)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Context of {len(self.messages)} events at {self.at}>"
 
 
 class Verdict(NamedTuple):
@@ -124,15 +137,20 @@ class Fold:
 
     def knows(self, position: int) -> bool:
         """Whether this is a position of the log so far."""
-        if position > self._after:
-            return position in self._moments
-        return self._inherits.knows(position) if self._inherits else position >= 0
+        owner = self._owner(position)
+        return position in owner._moments if position > owner._after else position >= 0
 
     def at(self, position: int) -> Moment:
         """context(position), for any position that it knows."""
-        if position > self._after:
-            return self._moments[position]
-        return self._inherits.at(position) if self._inherits else Moment(position)
+        owner = self._owner(position)
+        return owner._moments[position] if position > owner._after else Moment(position)
+
+    def _owner(self, position: int) -> "Fold":
+        """The fold among those it inherits from that was told this position, or the last of them."""
+        fold = self
+        while position <= fold._after and fold._inherits is not None:
+            fold = fold._inherits
+        return fold
 
     def feed(self, event: Event) -> Verdict:
         """Take the next event of the log."""

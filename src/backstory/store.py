@@ -1,10 +1,10 @@
 """The store people open: sessions, agents, and how to find them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.backends import connect
@@ -13,9 +13,16 @@ from backstory.errors import AgentNotFound, Ambiguous
 from backstory.events import draft, to_datetime
 from backstory.log import Log, now, settle
 from backstory.names import checked_name, new_id
+from backstory.references import Reference, resolve
 from backstory.verify import Finding, verify
 
-SHORTEST_PREFIX = 4
+if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
+    from backstory.search import Hit, Tell
+    from backstory.stats import Stats
+    from backstory.transfer import Transfer, Writable
+
+SHORTEST_PREFIX = 4  # of an id
+LONGEST_ID = 36
 
 
 class Session(NamedTuple):
@@ -71,7 +78,7 @@ class Store:
 
     def agent(self, ref: str) -> Agent:
         """The agent with this id, unique id prefix, name, or session/name."""
-        if not isinstance(ref, str):
+        if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(f"{ref!r} names no agent: pass an id, an id prefix, a name or session/name")
         found = self._matches(ref)
         if not found:
@@ -82,6 +89,8 @@ class Store:
         return Agent(self._log, found[0])
 
     def _matches(self, ref: str) -> list[AgentRecord]:
+        if len(ref) == LONGEST_ID and (exact := self._backend.agents(prefix=ref.lower())):
+            return exact
         session, slash, name = ref.rpartition("/")
         if slash:
             roots = [record for record in self._matches(session) if record.id == record.session]
@@ -99,8 +108,10 @@ class Store:
         return f", did you mean {' or '.join(map(repr, near))}?" if near else ""
 
     def agents(self, *, session: str | None = None) -> list[Agent]:
-        """All agents, or those of one session, in the order of their birth."""
-        return [Agent(self._log, record) for record in self._backend.agents(session=session)]
+        """All agents, or those of one session (its id, its name, or any agent of it), in the order
+        of their birth."""
+        id = None if session is None else self.agent(session).session
+        return [Agent(self._log, record) for record in self._backend.agents(session=id)]
 
     def sessions(self) -> list[Session]:
         """All sessions, in the order of their birth."""
@@ -108,6 +119,52 @@ class Store:
         for record in self._backend.agents():
             trees.setdefault(record.session, []).append(record)
         return [_session(id, tree) for id, tree in trees.items()]
+
+    def resolve(self, ref: str = "@") -> Reference:
+        """The agent and position that a reference like session/name@label means; `@`: the latest."""
+        return resolve(self, ref)
+
+    def search(
+        self,
+        words: str,
+        *,
+        agent: str | Agent | None = None,
+        kinds: Sequence[str] = (),
+        live: bool = False,
+        limit: int = 20,
+        tell: "Tell | None" = None,
+    ) -> "list[Hit]":
+        """The events that hold all words, best first, dead ones included. "Several words" in quotes
+        stand side by side, begin* is the beginning of one. `agent`: only what it sees; `live`: only
+        what is in a context; `tell(done, total)` hears how far the index has caught up."""
+        from backstory.search import search
+
+        asked = self.agent(agent) if isinstance(agent, str) else agent
+        return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, tell=tell)
+
+    def stats(self) -> "Stats":
+        """Events live and dead, bytes, an estimate of tokens, and the largest agents."""
+        from backstory.stats import stats
+
+        return stats(self._log)
+
+    def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
+        """Write sessions (their ids; default: all) as JSON lines, without loss, as of one moment."""
+        from backstory.transfer import export
+
+        return export(self._backend, file, sessions)
+
+    def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
+        """Add what another store exported: all of it or nothing, and nothing twice."""
+        from backstory.transfer import import_
+
+        return import_(self._backend, lines)
+
+    def backup(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy as of one moment into a new SQLite file, while others write."""
+        from backstory.transfer import backup
+
+        backup(self._backend, os.fspath(path))
 
     def verify(self) -> list[Finding]:
         """Read everything again and report what contradicts the law; nothing, for a sound store."""

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from backstory.backends.base import AgentRecord, Backend
+from backstory.errors import Corrupt
 from backstory.events import KINDS, Event
 from backstory.replay import Fold
 
 PAGE = 10_000  # rows read at a time
+FROM_BACKUP = "restore the store from a backup"
 
 
 class Finding(NamedTuple):
@@ -27,18 +29,26 @@ class Finding(NamedTuple):
 
 def verify(backend: Backend) -> list[Finding]:
     """Everything that is wrong with a store; nothing, for a sound one."""
-    restore = "restore the store from a backup"
-    found = [Finding(None, None, "error", problem, restore) for problem in backend.damage()]
-    agents = {agent.id: agent for agent in backend.agents()}
-    folds: dict[str, Fold] = {}
-    for agent in _parents_first(agents):
-        broken = list(_ancestry(agent, agents, folds))
-        found += broken
-        found += _events(backend, agent, folds, rooted=not broken)
+    found = []
+    try:
+        for finding in _findings(backend):
+            found.append(finding)
+    except Corrupt as error:  # too damaged to be read on
+        found.append(Finding(None, None, "error", str(error), FROM_BACKUP))
     return found
 
 
-def _parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
+def _findings(backend: Backend) -> Iterator[Finding]:
+    yield from (Finding(None, None, "error", problem, FROM_BACKUP) for problem in backend.damage())
+    agents = {agent.id: agent for agent in backend.agents()}
+    folds: dict[str, Fold] = {}
+    for agent in parents_first(agents):
+        broken = list(_ancestry(backend, agent, agents, folds))
+        yield from broken
+        yield from _events(backend, agent, folds, rooted=not broken)
+
+
+def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
     """Every agent behind the one it inherits from; those in a circle come as they are."""
     ordered: dict[str, AgentRecord] = {}
     for agent in agents.values():
@@ -52,7 +62,7 @@ def _parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
 
 
 def _ancestry(
-    agent: AgentRecord, agents: dict[str, AgentRecord], folds: dict[str, Fold]
+    backend: Backend, agent: AgentRecord, agents: dict[str, AgentRecord], folds: dict[str, Fold]
 ) -> Iterator[Finding]:
     def wrong(problem: str) -> Finding:
         remedy = "restore the agent's row from a backup; its own events are still in the log"
@@ -72,6 +82,14 @@ def _ancestry(
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
     elif agent.fork_seq and agent.spawned:
         yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")
+    elif not (agent.spawned and 0 <= agent.born_seq <= parent.head) and agent.born_seq != agent.fork_seq:
+        yield wrong(f"it is said to be born at {agent.born_seq}, which is not where it was forked or spawned")
+    elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
+        yield wrong("it is said to be made before the event it was forked at")
+
+
+def _written_at(backend: Backend, agent: AgentRecord, seq: int) -> int:
+    return max((row[4] for row in backend.stored(agent, seq - 1, 1)), default=0)
 
 
 def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted: bool) -> Iterator[Finding]:
@@ -102,9 +120,14 @@ def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted
 
 
 def _rows(backend: Backend, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
+    """An agent's rows, up to the head that it had when it was listed: others may go on writing.
+    Rows above a head that stays where it is belong to nobody's append, and are shown too."""
     after = -1
     while rows := backend.stored(agent, after, PAGE):
-        yield from rows
+        for row in rows:
+            if row[0] > agent.head and row[0] <= backend.head(agent):
+                return
+            yield row
         after = rows[-1][0]
 
 

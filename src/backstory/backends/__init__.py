@@ -6,6 +6,7 @@ from backstory.backends.base import Backend
 from backstory.errors import CannotOpen
 
 _SQLITE = "sqlite://"
+_LOOKS_LIKE_A_URL = ("sqlite:", "file:", "postgres:", "postgresql:")
 _POSTGRES = ("postgresql://", "postgres://")
 
 
@@ -14,8 +15,13 @@ def connect(url: str | os.PathLike[str]) -> Backend:
 
     Drivers are imported here, where they are used, so that `import backstory` stays quick.
     """
-    address = os.fspath(url)
-    if address == ":memory:":
+    try:
+        address = os.fspath(url)
+    except TypeError:
+        address = ""
+    if not isinstance(address, str) or not _is_plain(address):
+        raise CannotOpen(f"{address!r} is no store: give its address as a string or a path")
+    if address.removeprefix(_SQLITE + "/").removeprefix(_SQLITE) == ":memory:":
         from backstory.backends.memory import MemoryBackend
 
         return MemoryBackend()
@@ -29,11 +35,16 @@ def connect(url: str | os.PathLike[str]) -> Backend:
             ) from error
         return PostgresBackend(address)
     path = address.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
-    if "://" in path or not path:
+    if not path or "://" in path or path.startswith(_LOOKS_LIKE_A_URL):
         raise CannotOpen(
-            f"{address!r} is no store: give the path of a file, ':memory:', "
+            f"{address or url!r} is no store: give the path of a file, ':memory:', "
             "'sqlite:///path' or 'postgresql://…'"
         )
     from backstory.backends.sqlite import SqliteBackend
 
-    return SqliteBackend(path)
+    return SqliteBackend(os.path.expanduser(path))
+
+
+def _is_plain(address: str) -> bool:
+    """Whether the drivers can read it: no NUL, no half of a surrogate pair."""
+    return "\0" not in address and address.encode(errors="replace").decode() == address

@@ -5,11 +5,13 @@ decides nothing: which base an event has is settled before it is asked to write.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.errors import Corrupt
 from backstory.events import Draft, Event
+from backstory.words import Query
 
 
 class AgentRecord(NamedTuple):
@@ -63,6 +65,46 @@ class Walk(NamedTuple):
     pieces: list[Piece]
 
 
+class Census(NamedTuple):
+    """How many events of one kind there are in some pieces."""
+
+    kind: str
+    events: int
+    with_base: int  # of these: those that have a base; of moves, the valid ones
+    bytes: int  # of their content and data
+
+
+CANDIDATES = 10_000  # matches of a search that are ranked, unless more are asked for
+
+
+class Found(NamedTuple):
+    """An event that a search came up with."""
+
+    agent: str  # the id of the agent that owns it
+    seq: int
+    score: float  # the higher the better, within one search
+
+
+Stored = tuple[int, str, str | None, str | None, int, int | None]  # an event's row, and its base
+
+
+class Intake(Protocol):
+    """The import's own door: agents and events as they were elsewhere, all in one transaction.
+    What comes in has been checked against the law before it is handed over."""
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        """The agents of a session that are here already, locked against other writers."""
+
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        """Write an agent as it was made then. Raises NameTaken."""
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+        """Some rows that an agent owns, as the backend's own `stored`."""
+
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+        """Write events behind the agent's newest, with their positions, times and bases."""
+
+
 class Backend(Protocol):
     """A store of agents and events. All methods may be called from any thread."""
 
@@ -109,6 +151,32 @@ class Backend(Protocol):
     def damage(self) -> list[str]:
         """What the database itself finds wrong with its tables, for `verify`."""
 
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        """What there is in these pieces of an agent's lineage, by kind, counted in the database."""
+
+    def size(self) -> int:
+        """The bytes that the store takes where it is kept."""
+
+    def copy_to(self, path: str) -> bool:
+        """Write a copy as of one moment into a new SQLite file, while others write. False where the
+        database cannot do that by itself."""
+
+    def intake(self) -> AbstractContextManager[Intake]:
+        """Take in what was exported elsewhere: all that the block does, or nothing."""
+
+    def indexed(self) -> dict[str, int]:
+        """Up to which position each agent's own events, by the agent's id, can be searched."""
+
+    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
+        """Make events (position and words) that follow `after` searchable, and return up to which
+        position they are. If another process was quicker, nothing is done."""
+
+    def find(
+        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+    ) -> list[Found]:
+        """The best matches among what is indexed: of some kinds (none: of all), and within pieces
+        of a session's agents (None: everywhere). A few too many are allowed, too few are not."""
+
     def close(self) -> None:
         """Let go of files and connections."""
 
@@ -131,3 +199,11 @@ def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
 def live(pieces: Sequence[Piece]) -> list[Piece]:
     """Without the pieces that hold nothing: a walk passes through agents it takes nothing from."""
     return [piece for piece in pieces if piece.low <= piece.high]
+
+
+def asking_for(sql: str, conditions: dict[str, str], **wanted: Any) -> tuple[str, dict[str, Any]]:
+    """A statement with those of its conditions that something is wanted for, and their values: the
+    planner sees what is asked, and no `… IS NULL OR …` around it."""
+    given = {name: value for name, value in wanted.items() if value is not None}
+    where = " AND ".join(condition for name, condition in conditions.items() if name in given)
+    return sql.format(conditions=where or "true"), given

@@ -4,14 +4,29 @@ It does what the others do in the plainest way there is, so that it can be read 
 specification and tested against them.
 """
 
-import threading
+import copy
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from backstory.backends.base import AgentRecord, NewAgent, Piece, Settled, Step, Walk, live, pieces_of
-from backstory.errors import Conflict, NameTaken
+from backstory.backends.base import (
+    AgentRecord,
+    Census,
+    Found,
+    NewAgent,
+    Piece,
+    Settled,
+    Step,
+    Stored,
+    Walk,
+    live,
+    pieces_of,
+)
+from backstory.backends.forking import ForkableLock
+from backstory.errors import Conflict, NameTaken, StorageError
 from backstory.events import Event, from_rows
+from backstory.words import Query, matches, score, searchable, words
 
 
 class _Agent:
@@ -36,6 +51,11 @@ class _Agent:
     def event(self, seq: int) -> Event:
         return self.events[seq - self.new.fork_seq - 1]
 
+    def copy(self) -> "_Agent":
+        twin = copy.copy(self)
+        twin.events, twin.bases, twin.jumps = self.events[:], dict(self.bases), self.jumps[:]
+        return twin
+
 
 class MemoryBackend:
     """A store in memory, shared by the threads of one process. Its keys are the agents' ids."""
@@ -43,8 +63,14 @@ class MemoryBackend:
     url = ":memory:"
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._agents: dict[str, _Agent] = {}
+        self._lock = ForkableLock()
+        self._open: dict[str, _Agent] | None = {}
+
+    @property
+    def _agents(self) -> dict[str, _Agent]:
+        if self._open is None:
+            raise StorageError("the store ':memory:' is closed, and what it held is gone")
+        return self._open
 
     def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
         with self._lock:
@@ -162,5 +188,89 @@ class MemoryBackend:
     def damage(self) -> list[str]:
         return []
 
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        counted: dict[str, Census] = {}
+        for piece in pieces:
+            bases = self._agents[piece.key].bases
+            for event in self.read(agent, [piece]):
+                before = counted.get(event.kind, Census(event.kind, 0, 0, 0))
+                counted[event.kind] = before._replace(
+                    events=before.events + 1,
+                    with_base=before.with_base + (event.seq in bases),
+                    bytes=before.bytes + _bytes(event),
+                )
+        return list(counted.values())
+
+    def size(self) -> int:
+        return sum(_bytes(event) for agent in self._agents.values() for event in agent.events)
+
+    def copy_to(self, path: str) -> bool:
+        return False
+
+    @contextmanager
+    def intake(self) -> Iterator["_MemoryIntake"]:
+        with self._lock:
+            before = self._agents
+            self._open = {key: agent.copy() for key, agent in before.items()}
+            try:
+                yield _MemoryIntake(self, self._agents)
+            except BaseException:
+                self._open = before
+                raise
+
+    def indexed(self) -> dict[str, int]:
+        return {record.id: record.head for record in self.agents()}
+
+    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
+        return agent.head
+
+    def find(
+        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+    ) -> list[Found]:
+        with self._lock:
+            found = []
+            for key, low, high in self._ranges(pieces):
+                for event in self.read(self.agents(prefix=key)[0], [Piece(key, low, high)]):
+                    text = words(searchable(event.content, event.data_json))
+                    if (not kinds or event.kind in kinds) and matches(query, text):
+                        found.append(Found(key, event.seq, score(query, text)))
+        return sorted(found, key=lambda hit: -hit.score)[:limit]
+
+    def _ranges(self, pieces: Sequence[Piece] | None) -> list[tuple[str, int, int]]:
+        if pieces is not None:
+            return [(piece.key, piece.low, piece.high) for piece in pieces]
+        return [(key, agent.new.fork_seq + 1, agent.head) for key, agent in self._agents.items()]
+
     def close(self) -> None:
-        """Nothing to let go of: the store lives as long as somebody holds it."""
+        self._open = None
+
+
+class _MemoryIntake:
+    """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
+
+    def __init__(self, backend: MemoryBackend, agents: dict[str, _Agent]) -> None:
+        self._backend = backend
+        self._agents = agents
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        return self._backend.agents(session=session)
+
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        if self._backend.agents(session=new.session, name=new.name):
+            raise NameTaken.of(new.name)
+        self._agents[new.id] = _Agent(new, created_us)
+        [record] = self._backend.agents(prefix=new.id)
+        return record
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+        return self._backend.stored(agent, after, limit)
+
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+        own = self._agents[agent.key]
+        own.events += from_rows(row[:5] for row in rows)
+        own.bases.update((seq, base) for seq, *_, base in rows if base is not None)
+        own.jumps += [seq for seq, *_, base in rows if base is not None]
+
+
+def _bytes(event: Event) -> int:
+    return len((event.content or "").encode()) + len((event.data_json or "").encode())

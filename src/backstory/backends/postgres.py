@@ -12,20 +12,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, LiteralString
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from backstory.backends import postgres_index
 from backstory.backends.base import (
     AgentRecord,
+    Census,
+    Found,
     NewAgent,
     Piece,
     Settled,
     Walk,
+    asking_for,
     live,
     pieces_of,
 )
+from backstory.backends.postgres_intake import PostgresIntake
 from backstory.errors import (
     Busy,
     CannotOpen,
@@ -38,6 +44,7 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.events import Event, from_rows
+from backstory.words import Query
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -68,6 +75,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         FOREIGN KEY (session, parent) REFERENCES agents (session, no)
     ) {partition};
     CREATE INDEX agents_id ON agents (id);
+    CREATE INDEX agents_name ON agents (name);
     CREATE TABLE events (
         session uuid NOT NULL,
         created_at bigint NOT NULL,
@@ -88,27 +96,32 @@ DISTRIBUTE = """
     SELECT create_reference_table('meta');
     SELECT create_distributed_table('agents', 'session');
     SELECT create_distributed_table('events', 'session', colocate_with => 'agents')"""
+ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
 HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 AGENTS = """
     SELECT a.no, a.id, a.session, a.name, p.id::text, a.fork_seq, a.born_seq, a.spawned,
         a.created_at, a.head, a.updated_at
     FROM agents a LEFT JOIN agents p ON p.session = a.session AND p.no = a.parent
-    WHERE (%(low)s::uuid IS NULL OR a.id BETWEEN %(low)s::uuid AND %(high)s::uuid)
-        AND (%(session)s::uuid IS NULL OR a.session = %(session)s::uuid)
-        AND (%(name)s::text IS NULL OR a.name = %(name)s::text)
+    WHERE {conditions}
     ORDER BY a.created_at, a.id"""
+AGENT_CONDITIONS = {
+    "low": "a.id >= %(low)s::uuid",
+    "high": "a.id <= %(high)s::uuid",
+    "session": "a.session = %(session)s::uuid",
+    "name": "a.name = %(name)s::text",
+}
 
 INSERT_AGENT = """
     INSERT INTO agents
-    SELECT %(session)s::uuid, coalesce(max(no), 0) + 1, %(id)s::uuid, %(name)s, %(parent_key)s,
-        %(fork_seq)s::int, %(born_seq)s, %(spawned)s, since.at, %(fork_seq)s::int, since.at
+    SELECT %(session)s::uuid,
+        (SELECT coalesce(max(no), 0) + 1 FROM agents WHERE session = %(session)s::uuid),
+        %(id)s::uuid, %(name)s, %(parent_key)s, %(fork_seq)s::int, %(born_seq)s, %(spawned)s,
+        since.at, %(fork_seq)s::int, since.at
     FROM (SELECT greatest(%(now)s::bigint, (
             SELECT created_at FROM events
             WHERE session = %(session)s::uuid AND agent = %(parent_key)s::int
                 AND seq = %(fork_seq)s::int)) AS at) since
-    LEFT JOIN agents ON session = %(session)s::uuid
-    GROUP BY since.at
     RETURNING no"""
 
 RENAME = "UPDATE agents SET name = %(name)s WHERE session = %(session)s::uuid AND no = %(no)s"
@@ -206,9 +219,25 @@ MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 STORED = """
     SELECT seq, kind, content, data, created_at, base FROM events
     WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"""
+CENSUS = """
+    SELECT e.kind, count(*), count(e.base),
+        sum(octet_length(coalesce(e.content, '')) + octet_length(coalesce(e.data, '')))
+    FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
+    CROSS JOIN LATERAL (
+        SELECT kind, base, content, data FROM events
+        WHERE session = %(session)s::uuid AND agent = p.no AND seq BETWEEN p.low AND p.high
+        OFFSET 0) e
+    GROUP BY e.kind"""
+SIZE = """
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'm')"""
 STRAYS = """
     SELECT count(*), min(e.session::text || ' agent ' || e.agent) FROM events e
     WHERE NOT EXISTS (SELECT 1 FROM agents a WHERE a.session = e.session AND a.no = e.agent)"""
+
+
+class _Clash(StorageError):
+    """A key that is there already: a taken name or number, or a head that lags behind its events."""
 
 
 class PostgresBackend:
@@ -216,10 +245,17 @@ class PostgresBackend:
     in their session."""
 
     def __init__(self, url: str) -> None:
-        self.url = _without_password(url)
-        self._conninfo = _conninfo(url)
+        try:
+            self.url = _without_password(url)
+            self._conninfo = _conninfo(url)
+        except (psycopg.Error, ValueError):  # whose messages may repeat a password
+            raise CannotOpen(
+                "this is no PostgreSQL address: write postgresql://user:password@host:port/database, "
+                "with special characters percent-encoded"
+            ) from None
         self._pool = self._opened_pool()
         self._pid = os.getpid()
+        self._closed = False
 
     def _opened_pool(self) -> "ConnectionPool[Connection]":
         with self._translated(CannotOpen):
@@ -244,18 +280,18 @@ class PostgresBackend:
                     [(no,)] = db.execute(INSERT_AGENT, bindings).fetchall()
                     if events:
                         _append(db, {"session": new.session, "no": no}, events, None, now)
-            except psycopg.errors.UniqueViolation as error:
-                if error.diag.constraint_name == "agents_session_name_key":
-                    raise NameTaken.of(new.name) from error
+            except _Clash:
+                if self.agents(session=new.session, name=new.name):
+                    raise NameTaken.of(new.name) from None
                 continue  # somebody made an agent in this session at the same time: next number
-            [record] = self.agents(prefix=new.id)
+            [record] = self.agents(prefix=new.id, session=new.session)
             return record
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
             self._query(RENAME, {**_of(agent), "name": name})
-        except psycopg.errors.UniqueViolation as error:
-            raise NameTaken.of(name) from error
+        except _Clash:
+            raise NameTaken.of(name) from None
 
     def agents(
         self, *, prefix: str = "", session: str | None = None, name: str | None = None
@@ -263,7 +299,8 @@ class PostgresBackend:
         low, high = _id_range(prefix)
         if (prefix and low is None) or not _is_uuid(session):
             return []
-        rows = self._query(AGENTS, {"low": low, "high": high, "session": session, "name": name})
+        wanted = {"low": low, "high": high, "session": session, "name": name}
+        rows = self._query(*asking_for(AGENTS, AGENT_CONDITIONS, **wanted))
         return [AgentRecord(no, str(id), str(session), *rest) for no, id, session, *rest in rows]
 
     def head(self, agent: AgentRecord) -> int:
@@ -305,8 +342,7 @@ class PostgresBackend:
     def _events(self, sql: str, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         if not pieces:
             return []
-        keys, lows, highs, _ = map(list, zip(*pieces, strict=True))
-        rows = self._query(sql, {"session": agent.session, "nos": keys, "lows": lows, "highs": highs})
+        rows = self._query(sql, _within(agent.session, pieces))
         # Sorted here, where it costs one pass over a list that is nearly always in order.
         return sorted(from_rows(rows), key=itemgetter(0))
 
@@ -317,8 +353,48 @@ class PostgresBackend:
         [(strays, where)] = self._query(STRAYS, {})
         return [f"{strays} events belong to no agent, the first of them to session {where}"] if strays else []
 
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        rows = self._query(CENSUS, _within(agent.session, pieces)) if pieces else []
+        return [Census(kind, events, moves, int(bytes)) for kind, events, moves, bytes in rows]
+
+    def size(self) -> int:
+        return int(self._query(SIZE, {})[0][0])
+
+    def copy_to(self, path: str) -> bool:
+        return False
+
+    @contextmanager
+    def intake(self) -> Iterator[PostgresIntake]:
+        with self._connection() as db, db.transaction():
+            yield PostgresIntake(db)
+
+    def indexed(self) -> dict[str, int]:
+        if self._query(postgres_index.EXISTS, {}) == [(False,)]:
+            self._make_index()
+        return dict(self._query(postgres_index.INDEXED, {}))
+
+    def _make_index(self) -> None:
+        with self._connection() as db, db.transaction():
+            db.execute(ONE_MIGRATES)
+            db.execute(postgres_index.CREATE)
+            if db.execute(HAS_CITUS).fetchone():
+                for statement in postgres_index.DISTRIBUTE.split(";"):
+                    db.execute(statement)
+
+    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
+        with self._connection() as db, db.transaction():
+            return postgres_index.index(db, _of(agent), agent.fork_seq, after, texts)
+
+    def find(
+        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+    ) -> list[Found]:
+        with self._connection() as db:
+            return postgres_index.find(db, query, kinds, pieces, session, limit)
+
     def close(self) -> None:
-        self._pool.close()
+        if self._pid == os.getpid():  # a parent's connections are not a child's to close
+            self._pool.close()
+        self._closed = True
 
     def _query(self, sql: str, bindings: dict[str, Any]) -> list[tuple[Any, ...]]:
         """Run a statement that may be run twice: a server that is restarted is waited for."""
@@ -334,9 +410,10 @@ class PostgresBackend:
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
-        if self._pool.closed:
+        if self._closed:
             raise StorageError(f"the store {self.url!r} is closed: open it again")
         if self._pid != os.getpid():  # connections must not be shared with a parent process
+            self._left_to_parent = self._pool
             self._pid, self._pool = os.getpid(), self._opened_pool()
         with self._translated(StorageError), self._pool.connection() as db:
             yield db
@@ -345,29 +422,28 @@ class PostgresBackend:
     def _translated(self, otherwise: type[StorageError]) -> Iterator[None]:
         try:
             yield
-        except psycopg.errors.UniqueViolation:
-            raise  # a name or number that is taken: the method knows what it means
         except (psycopg.Error, PoolTimeout) as error:
             raise _translation(error, self.url, otherwise) from error
 
 
 def _conninfo(url: str) -> str:
     known = conninfo_to_dict(url)
-    options = f"{known.get('options') or ''} -c search_path={SCHEMA}".strip()
+    # Whatever the database's defaults are: an append needs to see what the writer before it left.
+    ours = f"-c search_path={SCHEMA} -c default_transaction_isolation=read\\ committed"
+    options = f"{known.get('options') or ''} {ours}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
     return make_conninfo("", **{**known, "options": options})
 
 
 def _without_password(url: str) -> str:
-    try:
-        known = conninfo_to_dict(url)
-    except psycopg.Error as error:
-        raise CannotOpen(
-            f"this is no PostgreSQL address ({str(error).strip()}): write postgresql://user:password@host:port/database"
-        ) from error
-    known.pop("password", None)
-    return make_conninfo("", **known)
+    """The address as it may be shown."""
+    parts = urlsplit(url)
+    user, at, host = parts.netloc.rpartition("@")
+    shown = [(key, value) for key, value in parse_qsl(parts.query) if "password" not in key]
+    return urlunsplit(
+        parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(shown, safe="/"))
+    )
 
 
 def _migrate(db: Connection, url: str) -> None:
@@ -381,8 +457,9 @@ def _migrate(db: Connection, url: str) -> None:
     if _version(db, url) == len(MIGRATIONS):
         return
     with db.transaction():
-        db.execute("SELECT pg_advisory_xact_lock(4849321)")  # one process migrates, others wait
-        db.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        db.execute(ONE_MIGRATES)
+        if db.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
+            db.execute(f"CREATE SCHEMA {SCHEMA}")
         version = _version(db, url)
         if version is None:
             db.execute(META)
@@ -410,7 +487,12 @@ def _version(db: Connection, url: str) -> int | None:
 def _check_if_silent(db: Connection) -> None:
     """An idle connection has nothing to say: if there is something to read, the server has most
     likely closed it, and only then is it worth a round trip to find out."""
-    readable, _, _ = select.select([db.fileno()], [], [], 0)
+    if hasattr(select, "poll"):  # select() itself knows no file numbers above 1023
+        poll = select.poll()
+        poll.register(db.fileno(), select.POLLIN)
+        readable = bool(poll.poll(0))
+    else:
+        readable = bool(select.select([db.fileno()], [], [], 0)[0])
     if readable:
         ConnectionPool.check_connection(db)
 
@@ -435,6 +517,11 @@ def _append(
 
 def _of(agent: AgentRecord) -> dict[str, Any]:
     return {"session": agent.session, "no": agent.key}
+
+
+def _within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
+    keys, lows, highs, _ = map(list, zip(*pieces, strict=True))
+    return {"session": session, "nos": keys, "lows": lows, "highs": highs}
 
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:
@@ -462,18 +549,26 @@ def _is_uuid(text: str | None) -> bool:
     return set(digits) <= set("0123456789abcdef") and len(digits) in (1, 32)
 
 
+def _is_lost(sqlstate: str | None) -> bool:
+    """Whether the connection is gone: no answer at all, class 08, or the server shutting down."""
+    return sqlstate is None or sqlstate.startswith(("08", "57P0"))
+
+
 def _translation(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
     said = str(error).strip()
     match error:
         case PoolTimeout():
             return Busy(f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said}): is the server up?")
+        case psycopg.errors.UniqueViolation():
+            return _Clash(f"{url!r}: {said}: run verify() to see what is wrong")
         case psycopg.errors.ReadOnlySqlTransaction():
             return ReadOnly(f"{url!r} cannot be written ({said}): connect to the primary server")
         case psycopg.errors.InsufficientPrivilege():
             return ReadOnly(f"{url!r}: {said}: ask the database's owner for the right")
     if otherwise is CannotOpen:
-        return CannotOpen(f"cannot open {url!r} ({said}): check that the server is up, and user and password")
-    if isinstance(error, psycopg.OperationalError) and (error.sqlstate or "08")[:2] in ("08", "57"):
+        hint = "check the address, that the server is up, and user and password"
+        return CannotOpen(f"cannot open {url!r} ({said}): {hint}")
+    if isinstance(error, psycopg.OperationalError) and _is_lost(error.sqlstate):
         return ConnectionLost(
             f"{url!r}: {said}: what was under way may or may not be written; repeat it with expected="
         )

@@ -6,7 +6,6 @@ its base and whether it is a mark.
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,15 +13,21 @@ from typing import Any, TypeVar
 
 import apsw
 
+from backstory.backends import sqlite_index
 from backstory.backends.base import (
     AgentRecord,
+    Census,
+    Found,
     NewAgent,
     Piece,
     Settled,
     Walk,
+    asking_for,
     live,
     pieces_of,
 )
+from backstory.backends.forking import ForkableLock
+from backstory.backends.sqlite_intake import SqliteIntake
 from backstory.errors import (
     Busy,
     CannotOpen,
@@ -34,6 +39,7 @@ from backstory.errors import (
     StorageError,
 )
 from backstory.events import Event, from_rows
+from backstory.words import Query
 
 T = TypeVar("T")
 
@@ -57,6 +63,7 @@ MIGRATIONS = (
         created_at INTEGER NOT NULL,
         UNIQUE (session, name)
     ) STRICT;
+    CREATE INDEX agents_name ON agents (name);
     CREATE TABLE events (
         id INTEGER PRIMARY KEY,
         agent INTEGER NOT NULL AS (id >> 32) REFERENCES agents (no),
@@ -84,9 +91,13 @@ AGENTS = f"""
                   WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
                   ORDER BY e.id DESC LIMIT 1), a.created_at)
     FROM agents a LEFT JOIN agents s ON s.no = a.session LEFT JOIN agents p ON p.no = a.parent
-    WHERE a.id BETWEEN :prefix AND :prefix || '~'
-        AND (:session IS NULL OR s.id = :session) AND (:name IS NULL OR a.name = :name)
+    WHERE {{conditions}}
     ORDER BY a.no"""
+AGENT_CONDITIONS = {
+    "prefix": "a.id BETWEEN :prefix AND :prefix || '~'",
+    "session": "a.session = (SELECT no FROM agents WHERE id = :session)",
+    "name": "a.name = :name",
+}
 
 INSERT_AGENT = """
     INSERT INTO agents (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at)
@@ -159,6 +170,15 @@ READ = f"""
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 
 STORED = f"SELECT {COLUMNS}, e.base FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
+CENSUS = (
+    READ.replace(
+        COLUMNS,
+        "e.kind, count(*), count(e.base), sum(octet_length(coalesce(e.content, '')) + "
+        "octet_length(coalesce(e.data, '')))",
+    )
+    + " GROUP BY e.kind"
+)
+SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -170,14 +190,15 @@ class SqliteBackend:
     """
 
     def __init__(self, path: str) -> None:
-        self.url = path
-        self._writing = threading.Lock()
+        self.url = os.path.abspath(path)  # the program may change its directory
+        self._writing = ForkableLock()
         self._free: list[apsw.Connection] = []
         self._left_to_parent: list[apsw.Connection] = []
         self._pid = os.getpid()
         self._closed = False
         with self._translated():
-            self._free.append(_prepared(path))
+            self._free.append(_prepared(self.url))
+        self._file = _identity(self.url)
 
     def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
         with self._write() as db:
@@ -238,8 +259,8 @@ class SqliteBackend:
             return from_rows(db.execute(sql, (_ids(pieces),)))
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
-        first = (agent.key << 32) + after + 1
-        return self._query(STORED, (first, (agent.key << 32) + SEQ, limit))
+        with self._connection() as db:
+            return _stored(db, agent, after, limit)
 
     def damage(self) -> list[str]:
         found = [text for (text,) in self._query("PRAGMA integrity_check", ()) if text != "ok"]
@@ -248,9 +269,51 @@ class SqliteBackend:
             found.append(f"{strays} events belong to no agent, the first of them to number {agent}")
         return found
 
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        return [Census(*row) for row in self._query(CENSUS, (_ids(pieces),))]
+
+    def size(self) -> int:
+        return int(self._query(SIZE, ())[0][0])
+
+    def copy_to(self, path: str) -> bool:
+        """All pages in one step: a read transaction, so that writers go on meanwhile."""
+        with self._connection() as db:
+            copy = apsw.Connection(path)
+            try:
+                with copy.backup("main", db, "main") as backup:
+                    backup.step(-1)
+            finally:
+                copy.close()
+        return True
+
+    @contextmanager
+    def intake(self) -> Iterator[SqliteIntake]:
+        with self._write() as db:
+            yield SqliteIntake(db, _agents, _stored)
+
+    def indexed(self) -> dict[str, int]:
+        with self._connection() as db:
+            made = sqlite_index.exists(db)
+        if not made:
+            with self._write() as db:
+                db.execute(sqlite_index.CREATE)
+        with self._connection() as db:
+            return sqlite_index.indexed(db)
+
+    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
+        with self._write() as db:
+            return sqlite_index.index(db, agent.key, agent.fork_seq, after, texts)
+
+    def find(
+        self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
+    ) -> list[Found]:
+        with self._connection() as db:
+            ranges = None if pieces is None else _ids(pieces)
+            return sqlite_index.find(db, query, kinds, ranges, limit)
+
     def close(self) -> None:
         self._closed = True
-        while self._free:
+        while self._free and self._pid == os.getpid():
             self._free.pop().close()
 
     def _query(self, sql: str, bindings: Any) -> list[Any]:
@@ -261,6 +324,8 @@ class SqliteBackend:
     def _write(self) -> Iterator[apsw.Connection]:
         """A write transaction: all of the block, durably, or nothing."""
         with self._writing, self._connection() as db:
+            if _identity(self.url) != self._file:
+                raise StorageError(f"{self.url!r} was moved or deleted while it was open: open it again")
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -281,7 +346,7 @@ class SqliteBackend:
             try:
                 db = self._free.pop()
             except IndexError:
-                db = _connected(self.url)
+                db = _connected(self.url, apsw.SQLITE_OPEN_READWRITE)
             try:
                 yield db
             finally:
@@ -296,7 +361,6 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._left_to_parent += self._free
         self._free = []
-        self._writing = threading.Lock()
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -306,8 +370,17 @@ class SqliteBackend:
             raise _translation(error, self.url) from error
 
 
-def _connected(path: str) -> apsw.Connection:
-    db = apsw.Connection(path)
+def _identity(path: str) -> tuple[int, int] | None:
+    """Which file it is: what is written into a deleted one would be gone with the process."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _connected(path: str, flags: int) -> apsw.Connection:
+    db = apsw.Connection(path, flags=flags)
     db.set_busy_timeout(int(PATIENCE * 1000))
     db.execute("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON")
     return db
@@ -320,7 +393,7 @@ def _prepared(path: str) -> apsw.Connection:
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
         raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
-    db = _connected(path)
+    db = _connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         if db.readonly("main"):
             raise ReadOnly(f"{path!r} cannot be written: give yourself the right to write it, or copy it")
@@ -346,7 +419,8 @@ def _migrate(db: apsw.Connection, path: str) -> None:
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
 
 
@@ -386,8 +460,14 @@ def _all(db: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
 def _agents(
     db: apsw.Connection, *, prefix: str = "", session: str | None = None, name: str | None = None
 ) -> list[AgentRecord]:
-    rows = _all(db, AGENTS, {"prefix": prefix, "session": session, "name": name})
+    sql, bindings = asking_for(AGENTS, AGENT_CONDITIONS, prefix=prefix or None, session=session, name=name)
+    rows = _all(db, sql, bindings)
     return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in rows]
+
+
+def _stored(db: apsw.Connection, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+    first = (agent.key << 32) + after + 1
+    return _all(db, STORED, (first, (agent.key << 32) + SEQ, limit))
 
 
 def _newest(db: apsw.Connection, agent: AgentRecord) -> tuple[int, int]:

@@ -1,0 +1,159 @@
+"""Canonical messages: what of the log a model is given, decided by one allow-list.
+
+Pure, and below the events: it imports nothing but the errors, so that the door can ask it, too.
+What a message becomes in a provider's format is the business of `backstory.wire`.
+"""
+
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from backstory.errors import InvalidEvent
+
+TEXT_KINDS = frozenset({"system", "user", "assistant"})
+TOOL_KINDS = frozenset({"tool_call", "tool_result"})
+SPOKEN = TEXT_KINDS | TOOL_KINDS
+SILENT = frozenset({"clear", "mark", "rewind", "jump"})
+
+
+class Recorded(Protocol):
+    """What an event and a message have in common."""
+
+    @property
+    def seq(self) -> int | None:
+        """The position in the log, where it is known."""
+
+    @property
+    def kind(self) -> str:
+        """What it is."""
+
+    @property
+    def content(self) -> str | None:
+        """Its text."""
+
+    @property
+    def data(self) -> dict[str, Any] | None:
+        """The rest of it."""
+
+
+class Message:
+    """One canonical message. Two are equal if kind, content and data are; the position of its
+    event, where it is known, is there for reports only."""
+
+    __slots__ = ("content", "data", "kind", "seq")
+    __match_args__ = ("kind", "content", "data")
+
+    kind: str
+    content: str | None
+    data: dict[str, Any] | None
+    seq: int | None
+
+    def __init__(
+        self,
+        kind: str,
+        content: str | None = None,
+        data: dict[str, Any] | None = None,
+        *,
+        seq: int | None = None,
+    ) -> None:
+        for name, value in (("kind", kind), ("content", content), ("data", data), ("seq", seq)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a message does not change: make a new one instead of setting {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a message does not change: {name!r} stays")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Message):
+            return NotImplemented
+        return (self.kind, self.content, self.data) == (other.kind, other.content, other.data)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.content))
+
+    def __repr__(self) -> str:
+        return f"Message({self.kind!r}, {self.content!r}, {self.data!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.kind, self.content, self.data, self.seq)
+
+
+def _rebuilt(kind: str, content: str | None, data: dict[str, Any] | None, seq: int | None) -> Message:
+    return Message(kind, content, data, seq=seq)
+
+
+def canonical(event: Recorded) -> Message | None:
+    """The message that an event is for a model; None for an event that only steers the log.
+
+    A kind that nobody knows raises InvalidEvent: what a model is given is decided here, by name.
+    """
+    kind = event.kind
+    if kind in TOOL_KINDS:
+        return Message(kind, event.content, event.data, seq=event.seq)
+    if kind in TEXT_KINDS:
+        data = event.data
+        native = {"native": data["native"]} if data and "native" in data else None
+        return Message(kind, event.content, native, seq=event.seq)
+    if kind in SILENT:
+        return None
+    raise InvalidEvent(
+        f"event {event.seq} is of the unknown kind {kind!r}: a model is given {', '.join(sorted(SPOKEN))}"
+    )
+
+
+class ToolCall(NamedTuple):
+    """The data of a tool call, whichever shape it was stored in."""
+
+    id: Any
+    name: Any
+    arguments: Any
+
+
+class ToolResult(NamedTuple):
+    """The data of a tool result, whichever shape it was stored in."""
+
+    id: Any
+    output: Any
+    error: bool
+
+
+def tool_call(data: Any) -> ToolCall:
+    """A call's id, name and arguments as they were stored, in today's or one of two older shapes."""
+    if not isinstance(data, dict):
+        return ToolCall(None, None, None)
+    function = data.get("function")
+    if isinstance(function, dict) and "name" not in data:
+        return ToolCall(data.get("id"), function.get("name"), function.get("arguments"))
+    if "tool_call_id" in data and "id" not in data:
+        return ToolCall(data["tool_call_id"], data.get("tool_name"), data.get("tool_args"))
+    return ToolCall(data.get("id"), data.get("name"), data.get("arguments"))
+
+
+def tool_result(content: Any, data: Any) -> ToolResult:
+    """A result's id, output and error flag. In the older shape a string `output` wins over the content."""
+    if not isinstance(data, dict):
+        return ToolResult(None, content, False)
+    if "tool_call_id" in data and "id" not in data:
+        output = data.get("output")
+        failed = data.get("success") is False or bool(data.get("error"))
+        return ToolResult(data["tool_call_id"], output if isinstance(output, str) else content, failed)
+    return ToolResult(data.get("id"), content, bool(data.get("error")))
+
+
+def check_message(kind: str, content: str | None, data: Any) -> None:
+    """Refuse, on the way in, tool events that no wire format could carry as they are."""
+    if kind == "tool_call":
+        call = tool_call(data)
+        _check_named(kind, "id", call.id)
+        _check_named(kind, "name", call.name)
+    elif kind == "tool_result":
+        _check_named(kind, "id", tool_result(content, data).id)
+    if kind in SPOKEN and isinstance(data, dict) and not isinstance(data.get("native", {}), dict):
+        raise InvalidEvent(f"the native data of a {kind} event must be an object with its provider's name")
+
+
+def _check_named(kind: str, field: str, value: Any) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidEvent(
+            f"a {kind} event needs data with its {field}, a string that is not empty, not {value!r}"
+        )

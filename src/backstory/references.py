@@ -1,0 +1,96 @@
+"""References: how a person names an agent and a moment of it, as text.
+
+    main            by name                 main@12          at a position
+    work/main       by session and name     main@before      at a mark's label
+    0199c3a1        by the id's beginning   main@-3          three positions before its head
+    @               the latest agent        @2026-10-01T12:00  at a time
+
+It reads the text and asks the store; what a position means is the log's business.
+"""
+
+import re
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from backstory.agent import Agent
+from backstory.errors import AgentNotFound, MarkNotFound, PositionNotFound
+
+
+class Agents(Protocol):
+    """Where agents are looked up: a store."""
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+
+    def agent(self, ref: str) -> Agent:
+        """The agent of a name or id."""
+
+    def agents(self) -> list[Agent]:
+        """All of them."""
+
+
+class Reference(NamedTuple):
+    """An agent, and a position of its lineage; None where the text names no moment."""
+
+    agent: Agent
+    at: int | None
+    label: str | None = None  # what stood behind the @, if that was a mark's label
+
+
+def resolve(store: Agents, text: str = "@") -> Reference:
+    """What a text refers to. Raises what looking it up raises: NotFound or Ambiguous."""
+    name, at_sign, moment = text.partition("@")  # a name has no @ in it, a label may
+    agent = store.agent(name) if name else latest(store)
+    if not at_sign or not moment:
+        return Reference(agent, None)
+    return _at(agent, moment)
+
+
+def latest(store: Agents) -> Agent:
+    """The agent that was written to last."""
+    agents = store.agents()
+    if not agents:
+        raise AgentNotFound(f"there is no agent in {store.url!r} yet: start one")
+    return max(agents, key=lambda agent: (agent.record.updated_us, agent.id))
+
+
+def _at(agent: Agent, moment: str) -> Reference:
+    if re.fullmatch(r"[0-9]+", moment):
+        return Reference(agent, _checked(agent, int(moment)))
+    if re.fullmatch(r"-[0-9]+", moment):
+        return Reference(agent, _checked(agent, agent.head + int(moment)))
+    for mark in reversed(agent.marks()):
+        if mark.label == moment:
+            return Reference(agent, mark.seq, moment)
+    time = _time(moment)
+    if time is not None:
+        return Reference(agent, agent.position(time))
+    raise MarkNotFound(_no_mark(agent, moment))
+
+
+def _checked(agent: Agent, position: int) -> int:
+    head = agent.head
+    if not 0 <= position <= head:
+        raise PositionNotFound(
+            f"agent {agent.name!r} has no position {position}: its lineage goes from 0 to {head}"
+        )
+    return position
+
+
+def _time(text: str) -> datetime | None:
+    """A moment as ISO 8601 writes it; without a time zone it is local time."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _no_mark(agent: Agent, label: str) -> str:
+    from difflib import get_close_matches
+
+    labels = [mark.label for mark in agent.marks() if mark.label]
+    near = get_close_matches(label, labels)
+    hint = f", did you mean {' or '.join(map(repr, near))}?" if near else ""
+    known = ", ".join(map(repr, labels[-8:])) or "none"
+    return f"no mark {label!r} on the mark stack of agent {agent.name!r}{hint}: there are {known}"

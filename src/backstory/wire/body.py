@@ -1,0 +1,54 @@
+"""Reading a provider's body with a finger on the place: every complaint says where.
+
+A path is written as people would in Python: `messages[3].tool_calls[0].id`.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+from backstory.errors import Invalid
+
+T = TypeVar("T")
+
+_NAMES = {dict: "an object", list: "an array", str: "a string", int: "a number", bool: "true or false"}
+
+
+def wrong(path: str, problem: str) -> Invalid:
+    """The error for something in a body that is not of the format."""
+    return Invalid(f"{path}: {problem}")
+
+
+def expect(value: Any, type_: type[T], path: str) -> T:
+    """The value, if it is of the type."""
+    if not isinstance(value, type_):
+        found = "null" if value is None else _NAMES.get(type(value), type(value).__name__)
+        raise wrong(path, f"expected {_NAMES[type_]}, found {found}")
+    return value
+
+
+def field(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
+    """A field that has to be there."""
+    if key not in value:
+        raise wrong(f"{path}.{key}", f"missing, expected {_NAMES[type_]}")
+    return expect(value[key], type_, f"{path}.{key}")
+
+
+def items(value: dict[str, Any], key: str, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of an array in a field, each with its path."""
+    inside = f"{path}.{key}" if path else key
+    if key not in value:
+        raise wrong(inside, "missing, expected an array")
+    return objects(value[key], inside)
+
+
+def objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The objects of an array, each with its path."""
+    for index, item in enumerate(expect(value, list, path)):
+        yield f"{path}[{index}]", expect(item, dict, f"{path}[{index}]")
+
+
+def one_of(value: Any, allowed: tuple[str, ...], path: str) -> str:
+    """A word out of a few."""
+    if not isinstance(value, str) or value not in allowed:
+        raise wrong(path, f"expected one of {', '.join(allowed)}, found {value!r}")
+    return value

@@ -1,0 +1,39 @@
+"""How much there is, counted by the database, is what the contexts say."""
+
+from backstory.wire.tokens import BYTES_PER_TOKEN
+
+
+def test_an_empty_store(store):
+    found = store.stats()
+    assert (found.sessions, found.events, found.live, found.dead, found.tokens) == (0, 0, 0, 0, 0)
+    assert found.agents == []
+
+
+def test_the_numbers_are_those_of_the_contexts(store):
+    agent = store.start("main", system="é")
+    agent.mark("x")
+    agent.user("dead")
+    agent.rewind("x")
+    agent.append("rewind", None, {"target_message_id": 99})  # inert: it never shows
+    child = agent.fork("child", at=3)
+    child.clear()
+    child.user("fresh")
+    agent.jump(3)
+    store.start("other").user("x" * 1000)
+    found = store.stats()
+    assert (found.sessions, found.events) == (2, 9)
+    assert [one.agent.name for one in found.agents] == ["other", "main", "child"]
+    for one in found.agents:
+        messages = one.agent.context().messages
+        own = one.agent.events(after=one.agent.fork_seq)
+        assert one.context == len(messages), one.agent
+        assert one.live == len([event for event in messages if event.seq > one.agent.fork_seq])
+        assert one.events == len(own)
+        assert one.bytes == sum(
+            len((event.content or "").encode()) + len((event.data_json or "").encode()) for event in own
+        )
+    assert found.live + found.dead == found.events
+    assert found.live == sum(one.live for one in found.agents)
+    assert found.agents[0].tokens == 1000 // BYTES_PER_TOKEN
+    assert found.kinds == {"user": 3, "rewind": 2, "clear": 1, "jump": 1, "mark": 1, "system": 1}
+    assert found.size > 0

@@ -1,0 +1,263 @@
+"""What Bedrock's Converse refuses, with its own words. Pure; judges `system`, `messages` and `toolConfig`.
+
+One refusal is left out on purpose: some models that are not Claude want no text beside a toolResult in one
+turn. Roles must alternate there as well, so user text behind a result has no other place to be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from .rules_basics import field, has_text, is_base64, items, one_of
+from .rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
+
+ID = r"[a-zA-Z0-9_.:-]+"
+NAME = r"[a-zA-Z0-9_-]+"
+LONGEST = 64
+
+BLOCKS = {
+    "user": ("text", "image", "document", "video", "audio", "toolResult", "cachePoint"),
+    "assistant": ("text", "image", "reasoningContent", "toolUse", "cachePoint"),
+}
+OUTPUT = ("text", "json", "image", "document", "video")
+IMAGES = ("png", "jpeg", "gif", "webp")
+KINDS = {"toolUse": CALL, "toolResult": RESULT}
+
+TEXTS = {
+    "first": (
+        "A conversation must start with a user message. Try again with a conversation that starts with a user"
+        " message."
+    ),
+    "alternate": (
+        "A conversation must alternate between user and assistant roles."
+        " Make sure the conversation alternates between user and assistant roles and try again."
+        " (messages.{index})"
+    ),
+    "last": (
+        "This model does not support assistant message prefill."
+        " The conversation must end with a user message."
+    ),
+    "missing": "Expected toolResult blocks at messages.{index}.content for the following Ids: {ids}",
+    "orphan": (
+        "The number of toolResult blocks at messages.{index}.content exceeds the number of toolUse blocks of"
+        " previous turn. ({id})"
+    ),
+    "twice": (
+        "The number of toolResult blocks at messages.{index}.content exceeds the number of toolUse blocks of"
+        " previous turn. (a second one for {id})"
+    ),
+    "reused": "messages.{index}.content.{position}: `tool_use` ids must be unique ({id})",
+    "late": (
+        "Expected toolResult blocks at messages.{index}.content for the following Ids: {ids}"
+        " (at the beginning of the turn)"
+    ),
+}
+
+
+def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
+    """Everything that is wrong with a Converse body."""
+    if "system" in body:
+        yield from _system(body["system"])
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        yield f"{TEXTS['first']} ([] is too short - 'messages')"
+        return
+    for index, message in enumerate(messages):
+        yield from _message(message, index)
+    turns = [_turn(message) for message in messages]
+    yield from pairing_violations(turns, TEXTS, pending=pending)
+    yield from role_violations(turns, TEXTS, pending=pending)
+    yield from _tool_config(body, turns)
+
+
+def _system(system: Any) -> Iterator[str]:
+    if not isinstance(system, list):
+        yield "Value at 'system' failed to satisfy constraint: Member must be a list"
+    for index, block in enumerate(items(system)):
+        if _tag(block) not in ("text", "cachePoint", "guardContent"):
+            yield _union(f"system.{index}")
+        elif "text" in block and not has_text(block["text"]):
+            yield f"The text field in the SystemContentBlock object at system.{index} is blank."
+
+
+def _message(message: Any, index: int) -> Iterator[str]:
+    role, path = field(message, "role"), f"messages.{index}"
+    if not one_of(role, BLOCKS):
+        yield (
+            f"Value {role!r} at '{path}.role' failed to satisfy constraint:"
+            " Member must satisfy enum value set: [user, assistant]"
+        )
+        return
+    content = message.get("content")
+    if not isinstance(content, list) or not content:
+        yield (
+            f"The content field in the Message object at {path} is empty."
+            " Add a ContentBlock object to the content field and try again."
+        )
+    for position, block in enumerate(items(content)):
+        yield from _block(block, role, f"{path}.content.{position}")
+    yield from _reasoning_first(items(content), path)
+
+
+def _block(block: Any, role: str, path: str) -> Iterator[str]:
+    tag = _tag(block)
+    if tag in BLOCKS[role]:
+        yield from CHECKS.get(tag, _nothing_more)(block[tag], path)
+    elif tag in KINDS:
+        yield f"{path}: {tag} blocks are not allowed in {role} messages"
+    else:
+        yield _union(path)
+
+
+def _text(text: Any, path: str) -> Iterator[str]:
+    if not has_text(text):
+        yield (
+            f"The text field in the ContentBlock object at {path} is blank."
+            " Add text to the text field, and try again."
+        )
+
+
+def _image(image: Any, path: str) -> Iterator[str]:
+    source = field(image, "source")
+    if not one_of(field(image, "format"), IMAGES):
+        yield (
+            f"Value {field(image, 'format')!r} at '{path}.image.format' failed to satisfy constraint:"
+            f" Member must satisfy enum value set: [{', '.join(IMAGES)}]"
+        )
+    if _tag(source) not in ("bytes", "s3Location"):
+        yield _union(f"{path}.image.source")
+    elif "bytes" in source and not _is_blob(source["bytes"]):
+        yield f"The bytes field at {path}.image.source is empty or no base64."
+
+
+def _is_blob(value: Any) -> bool:
+    return bool(value) if isinstance(value, bytes) else is_base64(value)
+
+
+def _tool_use(use: Any, path: str) -> Iterator[str]:
+    path = f"{path}.toolUse"
+    yield from _word(field(use, "toolUseId"), ID, f"{path}.toolUseId")
+    yield from _word(field(use, "name"), NAME, f"{path}.name")
+    if not isinstance(field(use, "input"), dict):
+        yield _no_object(f"{path}.input")
+
+
+def _tool_result(result: Any, path: str) -> Iterator[str]:
+    path = f"{path}.toolResult"
+    status, content = field(result, "status"), field(result, "content")
+    yield from _word(field(result, "toolUseId"), ID, f"{path}.toolUseId")
+    if status not in (None, "success", "error"):
+        yield (
+            f"Value {status!r} at '{path}.status' failed to satisfy constraint:"
+            " Member must satisfy enum value set: [success, error]"
+        )
+    if not isinstance(content, list) or not content:
+        when = " when status value is error" if status == "error" else ""
+        yield f"The content field at {path} cannot be empty{when}."
+    for position, part in enumerate(items(content)):
+        yield from _output(part, f"{path}.content.{position}")
+
+
+def _output(part: Any, path: str) -> Iterator[str]:
+    tag = _tag(part)
+    if tag not in OUTPUT:
+        yield _union(path)
+    elif tag == "json" and not isinstance(part["json"], dict):
+        yield _no_object(f"{path}.json")
+    else:
+        yield from CHECKS.get(tag, _nothing_more)(part[tag], path)
+
+
+def _reasoning(reasoning: Any, path: str) -> Iterator[str]:
+    tag = _tag(reasoning)
+    if tag not in ("reasoningText", "redactedContent"):
+        yield _union(f"{path}.reasoningContent")
+    elif tag == "reasoningText" and not has_text(field(reasoning[tag], "signature")):
+        yield f"{path}: Invalid `signature` in `thinking` block"
+
+
+def _nothing_more(value: Any, path: str) -> Iterator[str]:
+    return iter(())
+
+
+CHECKS = {
+    "text": _text,
+    "image": _image,
+    "toolUse": _tool_use,
+    "toolResult": _tool_result,
+    "reasoningContent": _reasoning,
+}
+
+
+def _reasoning_first(blocks: list[Any], path: str) -> Iterator[str]:
+    tags = [_tag(block) for block in blocks]
+    if "reasoningContent" in tags[tags.count("reasoningContent") :]:
+        yield f"{path}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{tags[0]}`."
+
+
+def _tool_config(body: dict[str, Any], turns: list[Turn]) -> Iterator[str]:
+    if "toolConfig" not in body:
+        if any(turn.has(CALL) or turn.has(RESULT) for turn in turns):
+            yield "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+        return
+    tools = field(body["toolConfig"], "tools")
+    if not isinstance(tools, list) or not tools:
+        yield "Value at 'toolConfig.tools' failed to satisfy constraint: Member must have length at least 1"
+    names: set[str] = set()
+    for index, tool in enumerate(items(tools)):
+        yield from _tool(tool, f"toolConfig.tools.{index}", names)
+
+
+def _tool(tool: Any, path: str, names: set[str]) -> Iterator[str]:
+    if _tag(tool) != "toolSpec":
+        yield _union(path)
+        return
+    name, schema = field(tool["toolSpec"], "name"), field(tool["toolSpec"], "inputSchema")
+    yield from _word(name, NAME, f"{path}.toolSpec.name")
+    if one_of(name, names):
+        yield f"The tool names must be unique: {name!r} at {path}"
+    elif isinstance(name, str):
+        names.add(name)
+    if not isinstance(field(schema, "json"), dict) or field(schema, "json").get("type") != "object":
+        yield f"The value at {path}.toolSpec.inputSchema.json.type must be one of the following: object."
+
+
+def _word(value: Any, pattern: str, path: str) -> Iterator[str]:
+    failed = f"Value {value!r} at '{path}' failed to satisfy constraint:"
+    if not isinstance(value, str) or not value:
+        yield f"{failed} Member must have length greater than or equal to 1"
+    elif not re.fullmatch(pattern, value):
+        yield f"{failed} Member must satisfy regular expression pattern: {pattern}"
+    elif len(value) > LONGEST:
+        yield f"{failed} Member must have length less than or equal to {LONGEST}"
+
+
+def _tag(block: Any) -> str | None:
+    """The one member of a tagged union, or None of anything that is no such union."""
+    if not isinstance(block, dict) or len(block) != 1:
+        return None
+    tag = next(iter(block))
+    return tag if isinstance(tag, str) else None
+
+
+def _union(path: str) -> str:
+    return f"Invalid number of parameters or unknown parameter set for tagged union structure {path}"
+
+
+def _no_object(path: str) -> str:
+    return f"The format of the value at {path} is invalid. Provide a json object for the field and try again."
+
+
+def _turn(message: Any) -> Turn:
+    blocks = tuple(_kind(block) for block in items(field(message, "content")))
+    return Turn(field(message, "role"), blocks)
+
+
+def _kind(block: Any) -> Block:
+    tag = _tag(block)
+    if tag not in KINDS:
+        return Block(OTHER)
+    id = field(block[tag], "toolUseId")
+    return Block(KINDS[tag], id if isinstance(id, str) else None)

@@ -1,0 +1,156 @@
+"""The conversation: an unchanging sequence of messages, and its way to the wire and to a number of tokens."""
+
+import json
+import logging
+import sys
+
+import pytest
+
+import backstory
+from backstory import Event, InvalidEvent
+from backstory.conversation import Conversation, conversation_of
+from backstory.messages import Message
+from backstory.wire import FORMATS, dump
+from backstory.wire import tokens as counting
+from backstory.wire.encoding import encoded
+from tests.wire.logs import PIXEL
+
+
+@pytest.fixture
+def agent():
+    with backstory.open(":memory:") as store:
+        agent = store.start("main", system="Be careful.")
+        agent.user("Which Python files are here?")
+        call = agent.tool_call("glob", {"pattern": "*.py"})
+        agent.tool_result(call, "a.py")
+        agent.mark("found")
+        agent.user("Größe?")
+        yield agent
+
+
+def conversation(agent):
+    return conversation_of(agent.context().messages)
+
+
+def test_it_is_a_sequence_of_messages_without_what_steers_the_log(agent):
+    found = conversation(agent)
+    assert [message.kind for message in found] == ["system", "user", "tool_call", "tool_result", "user"]
+    assert len(found) == 5
+    assert found[0] == Message("system", "Be careful.")
+    assert found[-1].seq == 6
+    assert found[1:3] == Conversation([found[1], found[2]])
+    assert Message("user", "Größe?") in found
+    assert found == conversation(agent)
+    assert hash(found) == hash(conversation(agent))
+    assert found != found[1:]
+    assert found != list(found)
+    assert repr(found) == "<Conversation of 5 messages>"
+
+
+def test_an_unknown_kind_is_logged_and_skipped(caplog):
+    with caplog.at_level(logging.WARNING, "backstory"):
+        found = conversation_of(iter([Event.of(1, "user", "hi"), Event.of(2, "thought", "hm")]))
+    assert list(found) == [Message("user", "hi")]
+    assert "position 2: unknown kind 'thought'" in caplog.text
+
+
+def test_it_takes_nothing_that_a_model_is_not_given():
+    with pytest.raises(InvalidEvent, match="event 3"):
+        list(Conversation([Event.of(3, "mark", None)]))
+
+
+def test_nobody_can_change_what_another_one_sees(agent):
+    found = conversation(agent)
+    found.to("anthropic")["messages"][1]["content"][0]["input"]["pattern"] = "changed"
+    found[2].data["name"] = "changed"
+    assert found[2].data["name"] == "glob"
+    assert "changed" not in str(found.to("anthropic"))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_to_and_to_bytes_and_repairs_say_what_dump_says(agent, format):
+    agent.tool_call("glob", id="open")
+    found = conversation(agent)
+    body, repairs = dump(list(found), format)
+    assert found.to(format) == body
+    assert json.loads(found.to_bytes(format)) == body
+    assert found.repairs(format) == repairs
+    assert [(repair.rule, repair.at) for repair in repairs] == [("close", 7)]
+    assert found.repairs(format, pending=True) == []
+
+
+def test_the_quick_way_says_what_the_long_way_says(agent):
+    agent.extend([("tool_call", None, {"name": "g", "id": "x", "arguments": {"n": 1e22, "ü": "\u2028"}})])
+    agent.tool_result("x", "out", error=True)
+    found = conversation(agent)
+    assert found.to_bytes("openai") == Conversation(list(found)).to_bytes("openai")
+
+
+def test_the_quick_way_leaves_numbers_beyond_64_bits_to_the_long_one(agent):
+    agent.tool_result(agent.tool_call("g", {"n": 2**70}), "out")
+    assert str(2**70) in conversation(agent).to_bytes("openai").decode()
+
+
+def test_blobs_are_bytes_for_the_sdk_and_base64_in_json():
+    wire = [{"image": {"format": "png", "source": {"bytes": PIXEL}}}]
+    found = Conversation([Message("user", "", {"native": {"provider": "bedrock", "wire": wire}})])
+    assert isinstance(found.to("bedrock")["messages"][0]["content"][0]["image"]["source"]["bytes"], bytes)
+    assert json.loads(found.to_bytes("bedrock"))["messages"][0]["content"] == wire
+
+
+def test_json_without_orjson_is_the_same(monkeypatch):
+    body = {"a": [1, "ü", None, b"\x00"], "b": {"c": True}}
+    quick = encoded(body)
+    monkeypatch.setattr("backstory.wire.encoding.orjson", None)
+    assert encoded(body) == quick
+
+
+def test_json_of_numbers_beyond_64_bits():
+    assert encoded({"n": 2**70, "b": b"x"}) == b'{"n":1180591620717411303424,"b":"eA=="}'
+
+
+class TestTokens:
+    def test_they_are_exact_for_models_of_openai(self, agent):
+        found = conversation(agent).tokens("gpt-4o-mini")
+        assert found.exact
+        assert found.how == "counted with o200k_base"
+        assert found == conversation(agent).tokens()
+        assert conversation(agent).tokens("openai/gpt-4-turbo").how == "counted with cl100k_base"
+
+    def test_one_short_message_counts_as_openai_says(self):
+        # 3 for the message, 1 for the role, 2 for "hello world", 3 for the answer's frame.
+        found = Conversation([Message("user", "hello world")]).tokens("gpt-4o")
+        assert found == 9
+        assert repr(found) == "9 tokens (counted with o200k_base)"
+
+    def test_text_that_looks_like_a_special_token_is_only_text(self):
+        assert Conversation([Message("user", "<|endoftext|>")]).tokens("gpt-4o") > 9
+
+    def test_they_are_an_estimate_for_others(self, agent):
+        found = conversation(agent).tokens("claude-x")
+        assert not found.exact
+        assert "estimated" in found.how
+        assert found > 0
+
+    def test_they_are_a_stated_estimate_without_the_extra(self, agent, monkeypatch):
+        exact = conversation(agent).tokens()
+        monkeypatch.setitem(sys.modules, "splintr", None)
+        counting.counter.cache_clear()
+        try:
+            found = conversation(agent).tokens("gpt-4o")
+        finally:
+            counting.counter.cache_clear()
+        assert not found.exact
+        assert "backstory[tokens]" in found.how
+        assert exact / 2 < found < exact * 2
+
+    def test_an_image_is_an_assumption(self):
+        wire = {
+            "role": "user",
+            "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}],
+        }
+        found = Conversation([Message("user", "", {"native": {"provider": "openai", "wire": wire}})]).tokens(
+            "gpt-4o"
+        )
+        assert not found.exact
+        assert found > 1000

@@ -1,0 +1,178 @@
+"""The laws of the wire, over random logs: whatever happened to a log, this holds.
+
+A few hundred logs in the normal run; with BACKSTORY_SLOW=1 twenty thousand in each format.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from backstory.conversation import Conversation, conversation_of
+from backstory.events import Event
+from backstory.messages import SPOKEN, TEXT_KINDS
+from backstory.wire import FORMATS, dump, load
+from backstory.wire.quick import openai_messages
+from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
+from tests.wire.rules import violations
+from tests.wire.sdk_types import check
+
+SLOW = os.environ.get("BACKSTORY_SLOW") == "1"
+laws = settings(
+    max_examples=20_000 if SLOW else 200,
+    deadline=None,
+    derandomize=not SLOW,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+histories = given(OPERATION_LISTS, DAMAGE, st.sampled_from(MODELS))
+
+
+@laws
+@histories
+def test_every_dump_is_accepted_and_fits_the_sdk(operations, damage, model):
+    events = context_of(operations, damage)
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model)
+        assert violations(body, format) == []
+        check(body, format)
+
+
+@laws
+@histories
+def test_a_dump_before_the_open_calls_run_is_accepted_but_for_them(operations, damage, model):
+    events = context_of(operations, damage)
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model, pending=True)
+        assert violations(body, format, pending=True) == []
+
+
+@laws
+@histories
+def test_no_text_is_lost_and_none_comes_twice(operations, damage, model):
+    events = context_of(operations, damage)
+    for format in FORMATS:
+        told = "\n".join(strings(dump(events, format, model=model).body))
+        for event in events:
+            if event.kind in TEXT_KINDS and event.content and event.content.strip():
+                assert told.count(event.content) == 1
+
+
+@laws
+@given(legal_histories())
+def test_the_dump_of_a_legal_history_repairs_nothing(history):
+    for format in FORMATS:
+        body, repairs = dump(history, format)
+        assert repairs == []
+        assert violations(body, format, gemini_signatures=True) == []
+
+
+@laws
+@given(legal_histories())
+def test_loading_the_dump_of_a_legal_history_says_the_same(history):
+    for format in FORMATS:
+        assert said(load(dump(history, format).body, format)) == said(history)
+
+
+@laws
+@histories
+def test_loading_a_dump_and_dumping_it_again_changes_nothing(operations, damage, model):
+    events = context_of(operations, damage)
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model)
+        again, repairs = dump(load(body, format, model=model), format, model=model)
+        assert again == body
+        assert repairs == []
+
+
+@laws
+@histories
+def test_dumping_twice_gives_the_same_bytes(operations, damage, model):
+    events = context_of(operations, damage)
+    first, second = conversation_of(events), Conversation(list(conversation_of(events)))
+    for format in FORMATS:
+        assert first.to_bytes(format, model=model) == second.to_bytes(format, model=model)
+        assert first.repairs(format, model=model) == second.repairs(format, model=model)
+
+
+@laws
+@given(legal_histories())
+def test_the_quick_way_for_legal_histories_says_what_the_long_way_says(history):
+    quick = openai_messages([Event.of(seq, *event) for seq, event in enumerate(history, 1)])
+    assert quick is not None
+    assert {"messages": quick} == dump(history, "openai").body
+
+
+@laws
+@histories
+def test_the_quick_way_gives_up_or_says_what_the_long_way_says(operations, damage, model):
+    events = [event for event in context_of(operations, damage) if event.kind in SPOKEN]
+    quick = openai_messages(events)
+    if quick is not None:
+        assert dump(list(conversation_of(events)), "openai", model=model) == ({"messages": quick}, [])
+
+
+@laws
+@given(OPERATION_LISTS, OPERATION_LISTS)
+def test_appending_extends_the_earlier_dump(operations, more):
+    later = [*operations, ("user", "and now"), *(op for op in more if op[0] in GROWING)]
+    before, after = context_of(operations), context_of(later)
+    for format in FORMATS:
+        early, repairs = dump(before, format)
+        if any(repair.rule == "close" or repair.at is None for repair in repairs):
+            continue  # an open call, whose result may still come; or nothing said yet
+        kept = pieces(early, format)
+        if repairs and "last word" in repairs[-1].why:
+            kept.pop()  # the Continue. that only gave the model the turn
+        assert pieces(dump(after, format).body, format)[: len(kept)] == kept
+
+
+GROWING = {"user", "assistant", "system", "call", "native"}
+
+
+def pieces(body: dict[str, Any], format: str) -> list[Any]:
+    """What a prompt cache sees, in order: the blocks with their roles."""
+    key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
+    found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
+    for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
+        content = message.get("parts", message.get("content"))
+        if format in ("openai", "openai-responses"):
+            found.append(message)
+            continue
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found.extend((message["role"], block) for block in blocks)
+    return found
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All the texts in a body."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)
+
+
+def said(events: list[Any]) -> list[Any]:
+    """What events say: texts joined where one speaker has several, calls and results without ids."""
+    told: list[list[Any]] = []
+    ids: dict[Any, int] = {}
+    for kind, content, data in events:
+        if kind == "tool_call":
+            ids[data["id"]] = len(ids)
+            told.append([kind, data["name"], json.dumps(data["arguments"])])
+        elif kind == "tool_result":
+            told.append([kind, ids[data["id"]], content])
+        elif told and told[-1][0] == kind and kind != "assistant":
+            told[-1][1] += "\n\n" + content
+        else:
+            told.append([kind, content])
+    return told

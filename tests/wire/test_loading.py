@@ -1,0 +1,167 @@
+"""Loading: what is not of the format is refused with the place, and what is comes into the log."""
+
+import pytest
+
+import backstory
+from backstory import Invalid
+from backstory.wire import FORMATS, dump, load
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+SNAKE = {"function_call": {"name": "f"}}
+
+
+def messages(*found):
+    return {"messages": list(found)}
+
+
+def contents(*parts):
+    return {"contents": [{"role": "user", "parts": list(parts)}]}
+
+
+REFUSED = [
+    ("openai", {}, r"^messages: missing"),
+    ("openai", {"messages": {}}, r"^messages: expected an array, found an object"),
+    ("openai", messages("hi"), r"^messages\[0\]: expected an object, found a string"),
+    ("openai", messages({"content": "hi"}), r"^messages\[0\]\.role: expected one of system"),
+    ("openai", messages({"role": "robot"}), r"^messages\[0\]\.role: .*'robot'"),
+    ("openai", messages({"role": "user"}), r"^messages\[0\]\.content: .*null"),
+    (
+        "openai",
+        messages({"role": "user", "content": [{"text": "x"}]}),
+        r"^messages\[0\]\.content\[0\]\.type: missing",
+    ),
+    ("openai", messages({"role": "tool", "content": "x"}), r"^messages\[0\]\.tool_call_id: missing"),
+    (
+        "openai",
+        messages(
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "tool_calls": [CALL, {"type": "function"}]},
+        ),
+        r"^messages\[1\]\.tool_calls\[1\]\.id: missing",
+    ),
+    (
+        "openai",
+        messages({"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}]}),
+        r"^messages\[0\]\.tool_calls\[0\]\.function\.arguments: expected a string, found an object",
+    ),
+    ("openai-responses", {"input": 5}, r"^input: expected an array"),
+    ("openai-responses", {"input": [{}]}, r"^input\[0\]\.type: missing"),
+    ("openai-responses", {"input": [], "instructions": []}, r"^instructions: expected a string"),
+    ("openai-responses", {"input": [{"type": "function_call"}]}, r"^input\[0\]\.arguments: missing"),
+    (
+        "anthropic",
+        {"messages": [{"role": "user"}]},
+        r"^messages\[0\]\.content: expected an array, found null",
+    ),
+    (
+        "anthropic",
+        messages({"role": "user", "content": [{"type": "text"}]}),
+        r"^messages\[0\]\.content\[0\]\.text",
+    ),
+    (
+        "anthropic",
+        messages({"role": "user", "content": [{"type": "tool_result"}]}),
+        r"^messages\[0\]\.content\[0\]\.tool_use_id: missing",
+    ),
+    (
+        "anthropic",
+        messages({"role": "assistant", "content": [{"type": "tool_use", "input": "x"}]}),
+        r"^messages\[0\]\.content\[0\]\.input: expected an object, found a string",
+    ),
+    ("anthropic", {"system": 5, "messages": []}, r"^system: expected an array"),
+    ("gemini", {"contents": [{"role": "user"}]}, r"^contents\[0\]\.parts: missing"),
+    ("gemini", contents({}), r"^contents\[0\]\.parts\[0\]: a part without data"),
+    ("gemini", contents(SNAKE), r"^contents\[0\]\.parts\[0\]\.function_call: .*spelling"),
+    ("gemini", contents({"functionResponse": {"name": "f"}}), r"functionResponse\.response: missing"),
+    ("gemini", {"systemInstruction": "x", "contents": []}, r"^systemInstruction: expected an object"),
+    ("bedrock", messages({"role": "user", "content": "hi"}), r"^messages\[0\]\.content: expected an array"),
+    (
+        "bedrock",
+        messages({"role": "user", "content": [{"a": 1, "b": 2}]}),
+        r"^messages\[0\]\.content\[0\]: .*one key",
+    ),
+    (
+        "bedrock",
+        messages({"role": "assistant", "content": [{"toolUse": {"name": "f", "input": {}}}]}),
+        r"^messages\[0\]\.content\[0\]\.toolUse\.toolUseId: missing",
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "body", "problem"), REFUSED)
+def test_a_body_that_is_not_of_the_format_is_refused_with_the_place(format, body, problem):
+    with pytest.raises(Invalid, match=problem):
+        load(body, format)
+
+
+@pytest.mark.parametrize("body", [None, [], "text", 5])
+def test_a_body_is_an_object(body):
+    with pytest.raises(Invalid, match="is an object"):
+        load(body, "openai")
+
+
+@pytest.mark.parametrize("name", ["openia", None, []])
+def test_an_unknown_format_is_refused_with_the_known_ones(name):
+    with pytest.raises(Invalid, match="openai, openai-responses, anthropic, gemini, bedrock"):
+        dump([], name)
+    with pytest.raises(Invalid, match="no wire format"):
+        load({}, name)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_loaded_conversation_can_be_appended_and_says_the_same(format):
+    history = [
+        ("system", "Be careful.", None),
+        ("user", "Look.", None),
+        ("assistant", "I shall.", None),
+        ("tool_call", None, {"id": "call_1", "name": "glob", "arguments": {"p": 1}}),
+        ("tool_result", "a.py", {"id": "call_1"}),
+    ]
+    body = dump(history, format).body
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        agent.extend(load(body, format))
+        events = agent.context().messages
+    assert [(event.kind, event.content, event.data) for event in events] == history
+    assert dump(events, format).body == body
+
+
+def test_native_content_is_tagged_with_the_model_of_the_body():
+    body = {"model": "m1", "messages": [{"role": "user", "content": "hi"}]}
+    [(_, _, data)] = load(body, "anthropic")
+    assert data == {"native": {"provider": "anthropic", "model": "m1", "wire": "hi"}}
+    [(_, _, data)] = load(body, "anthropic", model="m2")
+    assert data["native"]["model"] == "m2"
+
+
+def test_a_gemini_response_that_answers_nothing_is_named_after_its_tool():
+    answer = {"functionResponse": {"name": "f", "response": {"output": "x"}}}
+    [(kind, content, data)] = load(contents(answer), "gemini")
+    assert (kind, content, data["id"]) == ("tool_result", "x", "f")
+
+
+def test_gemini_responses_find_their_calls_by_name():
+    calls = [{"functionCall": {"name": name, "args": {}}} for name in ("f", "g", "f")]
+    answers = [
+        {"functionResponse": {"name": name, "response": {"output": str(n)}}}
+        for n, name in enumerate(("g", "f", "f"))
+    ]
+    body = {"contents": [{"role": "model", "parts": calls}, {"role": "user", "parts": answers}]}
+    results = [event for event in load(body, "gemini") if event[0] == "tool_result"]
+    assert [(text, data["id"]) for _, text, data in results] == [
+        ("0", "call_2"),
+        ("1", "call_1"),
+        ("2", "call_3"),
+    ]
+
+
+def test_custom_tools_of_openai_come_back_as_they_were():
+    custom = {"id": "1", "type": "custom", "custom": {"name": "f", "input": "free text"}}
+    body = messages(
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [custom]},
+        {"role": "tool", "tool_call_id": "1", "content": "y"},
+    )
+    events = load(body, "openai")
+    assert events[1][2]["arguments"] == {"input": "free text"}
+    assert dump(events, "openai") == (body, [])

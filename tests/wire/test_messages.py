@@ -1,0 +1,140 @@
+"""Canonical messages: the one allow-list, the older shapes, and the check on the way in."""
+
+import pickle
+
+import pytest
+
+from backstory import Event, InvalidEvent
+from backstory.events import KINDS
+from backstory.messages import SILENT, SPOKEN, Message, ToolCall, ToolResult, canonical, check_message
+from backstory.messages import tool_call as read_call
+from backstory.messages import tool_result as read_result
+
+CALL = {"id": "c", "name": "glob", "arguments": {"pattern": "*.py"}}
+
+
+@pytest.mark.parametrize("kind", ["user", "system", "assistant"])
+def test_a_text_keeps_its_content_and_no_data(kind):
+    assert canonical(Event.of(1, kind, "hi", {"mood": "good"})) == Message(kind, "hi", None)
+
+
+@pytest.mark.parametrize("kind", ["user", "system", "assistant"])
+def test_native_content_rides_along(kind):
+    native = {"provider": "anthropic", "wire": "hi"}
+    message = canonical(Event.of(1, kind, "hi", {"mood": "good", "native": native}))
+    assert message == Message(kind, "hi", {"native": native})
+
+
+@pytest.mark.parametrize("kind", ["tool_call", "tool_result"])
+def test_a_tool_message_keeps_content_and_data_as_stored(kind):
+    assert canonical(Event.of(1, kind, "text", CALL | {"extra": 1})) == Message(
+        kind, "text", CALL | {"extra": 1}
+    )
+
+
+@pytest.mark.parametrize("kind", ["clear", "mark", "rewind", "jump"])
+def test_what_steers_the_log_is_skipped(kind):
+    assert canonical(Event.of(1, kind, None, {"target_message_id": 0})) is None
+
+
+def test_an_unknown_kind_is_an_error_that_names_it():
+    with pytest.raises(InvalidEvent, match=r"event 7.*'thought'"):
+        canonical(Event.of(7, "thought", "hm"))
+
+
+def test_the_allow_list_knows_every_kind_of_the_engine():
+    assert {kind for kind, rule in KINDS.items() if rule.speaks} == SPOKEN
+    assert {kind for kind, rule in KINDS.items() if not rule.speaks} == SILENT
+
+
+def test_messages_are_equal_by_what_they_say_and_never_change():
+    message = Message("user", "hi", None, seq=3)
+    assert message == Message("user", "hi")
+    assert hash(message) == hash(Message("user", "hi"))
+    assert message != Message("user", "ho")
+    assert message != Message("assistant", "hi")
+    assert message != Message("user", "hi", {"native": {}})
+    assert message != ("user", "hi", None)
+    assert (message.kind, message.content, message.data, message.seq) == ("user", "hi", None, 3)
+    assert repr(message) == "Message('user', 'hi', None)"
+    with pytest.raises(AttributeError, match="does not change"):
+        message.content = "ho"
+    with pytest.raises(AttributeError, match="does not change"):
+        del message.content
+    copy = pickle.loads(pickle.dumps(message))
+    assert (copy, copy.seq) == (message, 3)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CALL,
+        {"id": "c", "type": "function", "function": {"name": "glob", "arguments": {"pattern": "*.py"}}},
+        {"tool_call_id": "c", "tool_name": "glob", "tool_args": {"pattern": "*.py"}},
+    ],
+)
+def test_a_call_is_read_in_all_three_shapes(data):
+    assert read_call(data) == ToolCall("c", "glob", {"pattern": "*.py"})
+    check_message("tool_call", None, data)
+
+
+@pytest.mark.parametrize(
+    ("content", "data", "result"),
+    [
+        ("out", {"id": "c"}, ToolResult("c", "out", False)),
+        ("out", {"id": "c", "name": "glob", "error": True}, ToolResult("c", "out", True)),
+        ("out", {"id": "c", "output": "other"}, ToolResult("c", "out", False)),
+        (
+            "out",
+            {"tool_call_id": "c", "name": "glob", "output": "old", "success": True},
+            ToolResult("c", "old", False),
+        ),
+        (
+            "out",
+            {"tool_call_id": "c", "output": {"no": "text"}, "success": False},
+            ToolResult("c", "out", True),
+        ),
+        ("out", {"tool_call_id": "c"}, ToolResult("c", "out", False)),
+        ("out", None, ToolResult(None, "out", False)),
+    ],
+)
+def test_a_result_is_read_in_both_shapes(content, data, result):
+    assert read_result(content, data) == result
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "problem"),
+    [
+        ("tool_call", None, "needs data with its id"),
+        ("tool_call", [], "needs data with its id"),
+        ("tool_call", {"name": "glob"}, "its id"),
+        ("tool_call", {"id": "", "name": "glob"}, "its id.*''"),
+        ("tool_call", {"id": " ", "name": "glob"}, "its id"),
+        ("tool_call", {"id": 5, "name": "glob"}, "its id.*5"),
+        ("tool_call", {"id": "c"}, "its name"),
+        ("tool_call", {"id": "c", "name": ""}, "its name"),
+        ("tool_call", {"id": "c", "function": {"arguments": "{}"}}, "its name"),
+        ("tool_result", None, "tool_result event needs data with its id"),
+        ("tool_result", {"name": "glob"}, "its id"),
+        ("user", {"native": "text"}, "native"),
+    ],
+)
+def test_a_message_that_no_wire_could_carry_is_refused_on_the_way_in(kind, data, problem):
+    with pytest.raises(InvalidEvent, match=problem):
+        check_message(kind, "text", data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"),
+    [
+        ("user", None),
+        ("user", {"native": {"provider": "x"}}),
+        ("tool_result", {"id": "c"}),
+        ("tool_result", {"tool_call_id": "c"}),
+        ("mark", {"label": "x"}),
+        ("mark", {"native": "whatever"}),
+        ("tool_call", {"id": "c", "name": "glob", "arguments": "{broken"}),
+    ],
+)
+def test_a_message_that_can_be_carried_passes(kind, data):
+    check_message(kind, "text", data)

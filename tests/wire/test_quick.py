@@ -1,0 +1,104 @@
+"""The quick way to OpenAI's messages: it gives up on all that is unusual, and else agrees with the long."""
+
+import pytest
+
+from backstory.events import Event
+from backstory.messages import Message
+from backstory.wire import dump
+from backstory.wire.quick import openai_messages
+
+USER = ("user", "u", None)
+CALL = ("tool_call", None, {"id": "1", "name": "f", "arguments": {}})
+RESULT = ("tool_result", "out", {"id": "1", "name": "f"})
+DEEP = '{"id":"1","name":"f","arguments":{"x":' + "[" * 120 + "]" * 120 + "}}"
+
+
+def call(**changes):
+    return "tool_call", None, CALL[2] | changes
+
+
+def events(history):
+    return [Event.of(seq, *event) for seq, event in enumerate(history, 1)]
+
+
+UNUSUAL = {
+    "nothing": [],
+    "blank text": [USER, ("user", " ", None)],
+    "empty text": [("user", "", None)],
+    "no text": [("user", None, None)],
+    "text that is no text": [("user", 5, None)],
+    "half of a surrogate pair": [("user", "\ud800", None)],
+    "an unknown kind": [("thought", "hm", None)],
+    "a mark": [USER, ("mark", None, None)],
+    "text with data": [("user", "u", {"native": {}})],
+    "an open call at the end": [USER, CALL],
+    "an open call before text": [USER, CALL, ("assistant", "a", None), RESULT],
+    "an open call before a user": [USER, CALL, USER],
+    "an open call before another step": [
+        USER,
+        CALL,
+        call(id="2"),
+        RESULT,
+        call(id="3"),
+        ("tool_result", "x", {"id": "2"}),
+    ],
+    "a result of no call": [USER, RESULT],
+    "a second result": [USER, CALL, RESULT, RESULT],
+    "results in another order": [USER, CALL, call(id="2"), ("tool_result", "x", {"id": "2"}), RESULT],
+    "a blank result": [USER, CALL, ("tool_result", " ", {"id": "1"})],
+    "a result without data": [USER, CALL, ("tool_result", "x", None)],
+    "a result of an old shape": [USER, CALL, ("tool_result", "x", {"tool_call_id": "1"})],
+    "a result with native content": [USER, CALL, ("tool_result", "x", {"id": "1", "native": {}})],
+    "a result whose name is no text": [USER, CALL, ("tool_result", "x", {"id": "1", "name": 5})],
+    "an id twice": [USER, CALL, RESULT, CALL, RESULT],
+    "a long id": [USER, call(id="x" * 41), ("tool_result", "x", {"id": "x" * 41})],
+    "a blank id": [USER, call(id=" "), ("tool_result", "x", {"id": " "})],
+    "an empty id": [USER, call(id=""), ("tool_result", "x", {"id": ""})],
+    "an id that is a number": [USER, call(id=1), ("tool_result", "x", {"id": 1})],
+    "an illegal name": [USER, call(name="a.b"), RESULT],
+    "a name that is a number": [USER, call(name=5), RESULT],
+    "arguments that are text": [USER, call(arguments="{}"), RESULT],
+    "arguments that are a list": [USER, call(arguments=[1]), RESULT],
+    "no arguments": [USER, ("tool_call", None, {"id": "1", "name": "f"}), RESULT],
+    "more than a call": [USER, call(native={}), RESULT],
+    "a call with text": [USER, ("tool_call", "text", CALL[2]), RESULT],
+    "a call without data": [USER, ("tool_call", None, None), RESULT],
+    "data that is no JSON": [USER, ("tool_call", None, "{broken"), RESULT],
+    "data that is no object": [USER, ("tool_call", None, "[1]"), RESULT],
+    "deep data": [USER, ("tool_call", None, DEEP), RESULT],
+    "a number beyond 64 bits": [USER, call(arguments={"n": 2**70}), RESULT],
+}
+
+
+@pytest.mark.parametrize("history", UNUSUAL.values(), ids=UNUSUAL)
+def test_it_gives_up(history):
+    assert openai_messages(events(history)) is None
+
+
+USUAL = {
+    "a conversation": [("system", "s", None), USER, ("assistant", "a", None), USER],
+    "text of all kinds of letters": [("user", "Größe 🎈", None)],
+    "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None)],
+    "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": True})],
+    "steps in a row": [CALL, RESULT, call(id="2"), ("tool_result", "x", {"id": "2"})],
+    "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
+    "data of another writer": [
+        USER,
+        ("tool_call", None, '{"name": "f", "arguments": {"n": 1e22}, "id": "1"}'),
+        RESULT,
+    ],
+    "an id that JSON has to escape": [USER, call(id='"\\'), ("tool_result", "x", {"id": '"\\', "name": "f"})],
+    "many small arguments": [USER, call(arguments={str(n): [n] for n in range(40)}), RESULT],
+}
+
+
+@pytest.mark.parametrize("history", USUAL.values(), ids=USUAL)
+def test_it_says_what_the_long_way_says(history):
+    found = openai_messages(events(history))
+    long = [Message(event.kind, event.content, event.data) for event in events(history)]
+    assert dump(long, "openai") == ({"messages": found}, [])
+
+
+def test_it_leaves_messages_that_are_no_events_to_the_long_way():
+    assert openai_messages([Message("user", "u")]) is None
+    assert openai_messages([*events([USER]), Message("user", "u")]) is None
