@@ -144,25 +144,42 @@ def test_eight_processes_on_one_store_make_no_error_and_leave_no_gap(durable_url
         check(store, agent, promised)
 
 
-def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url):
-    code = """
-import os, sys, warnings, backstory
+FORKING = """
+import os, sys, threading, warnings, backstory
 warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on: forking with threads running
 with backstory.open(sys.argv[1]) as store:
     agent = store.start("main")
-    agent.user("before")
+    busy = store.start("busy")
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            busy.user("x")
+
+    writers = [threading.Thread(target=write) for _ in range(int(sys.argv[2]))]
+    for writer in writers:
+        writer.start()
     children = []
-    for n in range(3):
+    for n in range(6):
         pid = os.fork()
         if pid == 0:
-            for m in range(20):
+            for m in range(10):
                 agent.user(f"child {n} {m}")
+            store.close()
             os._exit(0)
         children.append(pid)
-    for m in range(20):
+    for m in range(10):
         agent.user(f"parent {m}")
     assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
-    assert agent.head == 81
+    stop.set()
+    for writer in writers:
+        writer.join()
+    assert agent.head == 70
     assert store.verify() == []
 """
-    subprocess.run([sys.executable, "-c", code, durable_url], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url, writers):
+    """Even while other threads of the parent are in the middle of writing."""
+    subprocess.run([sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=60)

@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.backends import postgres, sqlite
+from backstory.backends import postgres_server as opening_postgres
+from backstory.backends import sqlite_file
 from tests.conftest import postgres_server
 
 
@@ -142,7 +143,7 @@ def test_the_pragmas_that_keep_the_promise(tmp_path):
         "journal_mode": "wal",
         "synchronous": 2,
         "foreign_keys": 1,
-        "page_size": sqlite.PAGE_SIZE,
+        "page_size": sqlite_file.PAGE_SIZE,
     }
 
 
@@ -161,7 +162,7 @@ def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
     with backstory.open(path) as store:
         store.start("main").user("kept")
     monkeypatch.setattr(
-        sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)")
+        sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)")
     )
     with backstory.open(path) as store:
         assert store.agent("main").events()[0].content == "kept"
@@ -175,7 +176,7 @@ def test_a_sqlite_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
     backstory.open(path).close()
     broken = "CREATE TABLE added (x); INSERT INTO nowhere VALUES (1)"
     with monkeypatch.context() as patch:
-        patch.setattr(sqlite, "MIGRATIONS", (*sqlite.MIGRATIONS, broken))
+        patch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, broken))
         with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
             backstory.open(path)
     with backstory.open(path) as store:
@@ -203,7 +204,7 @@ def test_a_damaged_file_is_said(tmp_path):
     with backstory.open(path) as store:
         store.start("main").extend([("user", "x" * 500, None)] * 200)
     data = bytearray(path.read_bytes())
-    data[sqlite.PAGE_SIZE * 5 : sqlite.PAGE_SIZE * 9] = b"\xff" * sqlite.PAGE_SIZE * 4
+    data[sqlite_file.PAGE_SIZE * 5 : sqlite_file.PAGE_SIZE * 9] = b"\xff" * sqlite_file.PAGE_SIZE * 4
     path.write_bytes(data)
     with backstory.open(path) as store:
         with pytest.raises(backstory.Corrupt, match=r"restore a backup, or try sqlite3's \.recover"):
@@ -360,13 +361,12 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
     url = new_database()
     with backstory.open(url) as store:
         store.start("main").user("kept")
+    first = opening_postgres.MIGRATIONS
     with monkeypatch.context() as patch:
-        patch.setattr(
-            postgres, "MIGRATIONS", (*postgres.MIGRATIONS, "CREATE TABLE added (x int); SELECT nowhere")
-        )
+        patch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int); SELECT nowhere"))
         with pytest.raises(backstory.StorageError, match="nowhere"):
             backstory.open(url)
-    monkeypatch.setattr(postgres, "MIGRATIONS", (*postgres.MIGRATIONS, "CREATE TABLE added (x int)"))
+    monkeypatch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int)"))
     with backstory.open(url) as store:
         assert store.agent("main").events()[0].content == "kept"
     with psycopg.connect(url) as db:

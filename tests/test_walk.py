@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.backends import postgres, sqlite
+from backstory.backends import postgres, postgres_server, sqlite
+from backstory.backends.base import asking_for
 
 
 @pytest.fixture
@@ -110,10 +111,10 @@ def test_the_walk_uses_the_index_over_the_events_that_have_a_base(tmp_path):
 def partitioned(new_database):
     """The tables of the store, hash-partitioned by session, with some rows in them."""
     url = new_database()
-    with psycopg.connect(postgres._conninfo(url), autocommit=True) as db:
+    with psycopg.connect(postgres_server.conninfo(url), autocommit=True) as db:
         db.execute("CREATE SCHEMA backstory")
-        db.execute(postgres.META)
-        for step in postgres.MIGRATIONS:
+        db.execute(postgres_server.META)
+        for step in postgres_server.MIGRATIONS:
             db.execute(step.format(partition="PARTITION BY HASH (session)"))
         for table in ("agents", "events"):
             for n in range(8):
@@ -121,7 +122,7 @@ def partitioned(new_database):
                     f"CREATE TABLE {table}_{n} PARTITION OF {table} "
                     f"FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
                 )
-        db.execute("UPDATE meta SET version = %s", (len(postgres.MIGRATIONS),))
+        db.execute("UPDATE meta SET version = %s", (len(postgres_server.MIGRATIONS),))
         with backstory.open(url) as store:
             for n in range(30):
                 deep(store, 3).extend([("user", str(n), None)] * 50)
@@ -140,6 +141,12 @@ HOT = {
     "read": (postgres.READ, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
     "marks": (postgres.MARKS, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
     "head": (postgres.HEAD, {}),
+    "rename": (postgres.RENAME, {"name": "n"}),
+    "agents of a session": (
+        asking_for(postgres.AGENTS, postgres.AGENT_CONDITIONS, session="…", name="…")[0],
+        {"name": "main"},
+    ),
+    "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
     "fork": (
         postgres.INSERT_AGENT,
         {

@@ -7,15 +7,12 @@ a mark.
 """
 
 import os
-import select
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
-from typing import Any, LiteralString
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from typing import Any
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstory.backends import postgres_index
@@ -32,72 +29,31 @@ from backstory.backends.base import (
     pieces_of,
 )
 from backstory.backends.postgres_intake import PostgresIntake
+from backstory.backends.postgres_server import (
+    HAS_CITUS,
+    ONE_MIGRATES,
+    PATIENCE,
+    Clash,
+    Connection,
+    check_if_silent,
+    conninfo,
+    migrate,
+    translation,
+    without_password,
+)
 from backstory.errors import (
-    Busy,
     CannotOpen,
     Conflict,
     ConnectionLost,
     Corrupt,
     NameTaken,
-    NewerVersion,
-    ReadOnly,
     StorageError,
 )
 from backstory.events import Event, from_rows
 from backstory.words import Query
 
-Connection = psycopg.Connection[tuple[Any, ...]]
-
-SCHEMA = "backstory"
-OLDEST_SERVER = 14
 MOST_CONNECTIONS = 32
-PATIENCE = 30.0  # seconds to wait for the server or for a free connection
 BATCH = 5_000  # events in one statement; a larger append is several, in one transaction
-
-# MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty but in the test that
-# shows which statements stay within one partition.
-MIGRATIONS: tuple[LiteralString, ...] = (
-    """
-    CREATE TABLE agents (
-        session uuid NOT NULL,
-        no integer NOT NULL,
-        id uuid NOT NULL,
-        name text NOT NULL,
-        parent integer,
-        fork_seq integer NOT NULL,
-        born_seq integer NOT NULL,
-        spawned boolean NOT NULL,
-        created_at bigint NOT NULL,
-        head integer NOT NULL,
-        updated_at bigint NOT NULL,
-        PRIMARY KEY (session, no),
-        UNIQUE (session, name),
-        FOREIGN KEY (session, parent) REFERENCES agents (session, no)
-    ) {partition};
-    CREATE INDEX agents_id ON agents (id);
-    CREATE INDEX agents_name ON agents (name);
-    CREATE TABLE events (
-        session uuid NOT NULL,
-        created_at bigint NOT NULL,
-        agent integer NOT NULL,
-        seq integer NOT NULL,
-        base integer,
-        kind text NOT NULL,
-        content text,
-        data text,
-        PRIMARY KEY (session, agent, seq)
-    ) {partition};
-    CREATE INDEX events_jumps ON events (session, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
-    CREATE INDEX events_marks ON events (session, agent, seq) WHERE kind = 'mark';
-    """,
-)
-META = "CREATE TABLE meta (version integer NOT NULL); INSERT INTO meta VALUES (0)"
-DISTRIBUTE = """
-    SELECT create_reference_table('meta');
-    SELECT create_distributed_table('agents', 'session');
-    SELECT create_distributed_table('events', 'session', colocate_with => 'agents')"""
-ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
-HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 AGENTS = """
     SELECT a.no, a.id, a.session, a.name, p.id::text, a.fork_seq, a.born_seq, a.spawned,
@@ -236,18 +192,14 @@ STRAYS = """
     WHERE NOT EXISTS (SELECT 1 FROM agents a WHERE a.session = e.session AND a.no = e.agent)"""
 
 
-class _Clash(StorageError):
-    """A key that is there already: a taken name or number, or a head that lags behind its events."""
-
-
 class PostgresBackend:
     """A store in the schema `backstory` of a PostgreSQL database. Its keys are the agents' numbers
     in their session."""
 
     def __init__(self, url: str) -> None:
         try:
-            self.url = _without_password(url)
-            self._conninfo = _conninfo(url)
+            self.url = without_password(url)
+            self._conninfo = conninfo(url)
         except (psycopg.Error, ValueError):  # whose messages may repeat a password
             raise CannotOpen(
                 "this is no PostgreSQL address: write postgresql://user:password@host:port/database, "
@@ -261,14 +213,14 @@ class PostgresBackend:
         with self._translated(CannotOpen):
             # A connection of our own first: the pool would say only that time ran out.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
-                _migrate(db, self.url)
+                migrate(db, self.url)
             return ConnectionPool(
                 self._conninfo,
                 min_size=1,
                 max_size=MOST_CONNECTIONS,
                 kwargs={"autocommit": True},
                 timeout=PATIENCE,
-                check=_check_if_silent,
+                check=check_if_silent,
                 open=True,
             )
 
@@ -280,7 +232,7 @@ class PostgresBackend:
                     [(no,)] = db.execute(INSERT_AGENT, bindings).fetchall()
                     if events:
                         _append(db, {"session": new.session, "no": no}, events, None, now)
-            except _Clash:
+            except Clash:
                 if self.agents(session=new.session, name=new.name):
                     raise NameTaken.of(new.name) from None
                 continue  # somebody made an agent in this session at the same time: next number
@@ -290,7 +242,7 @@ class PostgresBackend:
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
             self._query(RENAME, {**_of(agent), "name": name})
-        except _Clash:
+        except Clash:
             raise NameTaken.of(name) from None
 
     def agents(
@@ -423,78 +375,7 @@ class PostgresBackend:
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
-            raise _translation(error, self.url, otherwise) from error
-
-
-def _conninfo(url: str) -> str:
-    known = conninfo_to_dict(url)
-    # Whatever the database's defaults are: an append needs to see what the writer before it left.
-    ours = f"-c search_path={SCHEMA} -c default_transaction_isolation=read\\ committed"
-    options = f"{known.get('options') or ''} {ours}".strip()
-    known.setdefault("connect_timeout", 10)
-    known.setdefault("application_name", "backstory")
-    return make_conninfo("", **{**known, "options": options})
-
-
-def _without_password(url: str) -> str:
-    """The address as it may be shown."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    shown = [(key, value) for key, value in parse_qsl(parts.query) if "password" not in key]
-    return urlunsplit(
-        parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(shown, safe="/"))
-    )
-
-
-def _migrate(db: Connection, url: str) -> None:
-    if db.info.server_version < OLDEST_SERVER * 10_000:
-        raise CannotOpen(
-            f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}: "
-            f"backstory needs {OLDEST_SERVER} or newer"
-        )
-    if db.info.parameter_status("server_encoding") != "UTF8":
-        raise CannotOpen(f"the database at {url!r} is not in UTF-8: create one with ENCODING 'UTF8'")
-    if _version(db, url) == len(MIGRATIONS):
-        return
-    with db.transaction():
-        db.execute(ONE_MIGRATES)
-        if db.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
-            db.execute(f"CREATE SCHEMA {SCHEMA}")
-        version = _version(db, url)
-        if version is None:
-            db.execute(META)
-        for step in MIGRATIONS[version or 0 :]:
-            db.execute(step.format(partition=""))
-        db.execute("UPDATE meta SET version = %s", (len(MIGRATIONS),))
-        if version is None and db.execute(HAS_CITUS).fetchone():
-            for statement in DISTRIBUTE.split(";"):
-                db.execute(statement)
-
-
-def _version(db: Connection, url: str) -> int | None:
-    """The store's version; None where there is no store yet."""
-    if db.execute("SELECT to_regclass('meta')").fetchall() == [(None,)]:
-        return None
-    [(version,)] = db.execute("SELECT version FROM meta").fetchall()
-    if version > len(MIGRATIONS):
-        raise NewerVersion(
-            f"the store at {url!r} has version {version} of the store format, this backstory knows "
-            f"up to {len(MIGRATIONS)}: upgrade backstory"
-        )
-    return int(version)
-
-
-def _check_if_silent(db: Connection) -> None:
-    """An idle connection has nothing to say: if there is something to read, the server has most
-    likely closed it, and only then is it worth a round trip to find out."""
-    if hasattr(select, "poll"):  # select() itself knows no file numbers above 1023
-        poll = select.poll()
-        poll.register(db.fileno(), select.POLLIN)
-        readable = bool(poll.poll(0))
-    else:
-        readable = bool(select.select([db.fileno()], [], [], 0)[0])
-    if readable:
-        ConnectionPool.check_connection(db)
+            raise translation(error, self.url, otherwise) from error
 
 
 def _append(
@@ -547,29 +428,3 @@ def _is_uuid(text: str | None) -> bool:
     """Whether PostgreSQL would take this as a uuid (or as none at all)."""
     digits = "0" if text is None else text.replace("-", "")
     return set(digits) <= set("0123456789abcdef") and len(digits) in (1, 32)
-
-
-def _is_lost(sqlstate: str | None) -> bool:
-    """Whether the connection is gone: no answer at all, class 08, or the server shutting down."""
-    return sqlstate is None or sqlstate.startswith(("08", "57P0"))
-
-
-def _translation(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
-    said = str(error).strip()
-    match error:
-        case PoolTimeout():
-            return Busy(f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said}): is the server up?")
-        case psycopg.errors.UniqueViolation():
-            return _Clash(f"{url!r}: {said}: run verify() to see what is wrong")
-        case psycopg.errors.ReadOnlySqlTransaction():
-            return ReadOnly(f"{url!r} cannot be written ({said}): connect to the primary server")
-        case psycopg.errors.InsufficientPrivilege():
-            return ReadOnly(f"{url!r}: {said}: ask the database's owner for the right")
-    if otherwise is CannotOpen:
-        hint = "check the address, that the server is up, and user and password"
-        return CannotOpen(f"cannot open {url!r} ({said}): {hint}")
-    if isinstance(error, psycopg.OperationalError) and _is_lost(error.sqlstate):
-        return ConnectionLost(
-            f"{url!r}: {said}: what was under way may or may not be written; repeat it with expected="
-        )
-    return otherwise(f"{url!r}: {said}")

@@ -6,10 +6,9 @@ its base and whether it is a mark.
 """
 
 import os
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import apsw
 
@@ -27,57 +26,18 @@ from backstory.backends.base import (
     pieces_of,
 )
 from backstory.backends.forking import ForkableLock
+from backstory.backends.sqlite_file import connected, identity, prepared, translation
 from backstory.backends.sqlite_intake import SqliteIntake
 from backstory.errors import (
-    Busy,
-    CannotOpen,
     Conflict,
     Corrupt,
     NameTaken,
-    NewerVersion,
-    ReadOnly,
     StorageError,
 )
 from backstory.events import Event, from_rows
 from backstory.words import Query
 
-T = TypeVar("T")
-
-APPLICATION_ID = 0x42535459  # "BSTY": tells our files from other SQLite databases
-PAGE_SIZE = 8192
-PATIENCE = 60.0  # seconds to wait for other writers
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
-
-# MIGRATIONS[n] takes a store from version n to n + 1.
-MIGRATIONS = (
-    """
-    CREATE TABLE agents (
-        no INTEGER PRIMARY KEY,
-        id TEXT NOT NULL UNIQUE,
-        session INTEGER NOT NULL REFERENCES agents (no),
-        name TEXT NOT NULL,
-        parent INTEGER REFERENCES agents (no),
-        fork_seq INTEGER NOT NULL,
-        born_seq INTEGER NOT NULL,
-        spawned INTEGER NOT NULL,
-        created_at INTEGER NOT NULL,
-        UNIQUE (session, name)
-    ) STRICT;
-    CREATE INDEX agents_name ON agents (name);
-    CREATE TABLE events (
-        id INTEGER PRIMARY KEY,
-        agent INTEGER NOT NULL AS (id >> 32) REFERENCES agents (no),
-        seq INTEGER NOT NULL AS (id & 4294967295),
-        kind TEXT NOT NULL,
-        content TEXT,
-        data TEXT,
-        created_at INTEGER NOT NULL,
-        base INTEGER
-    ) STRICT;
-    CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
-    CREATE INDEX marks ON events (id) WHERE kind = 'mark';
-    """,
-)
 
 COLUMNS = "e.id & 4294967295, e.kind, e.content, e.data, e.created_at"
 
@@ -197,8 +157,8 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._closed = False
         with self._translated():
-            self._free.append(_prepared(self.url))
-        self._file = _identity(self.url)
+            self._free.append(prepared(self.url))
+        self._file = identity(self.url)
 
     def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
         with self._write() as db:
@@ -324,7 +284,7 @@ class SqliteBackend:
     def _write(self) -> Iterator[apsw.Connection]:
         """A write transaction: all of the block, durably, or nothing."""
         with self._writing, self._connection() as db:
-            if _identity(self.url) != self._file:
+            if identity(self.url) != self._file:
                 raise StorageError(f"{self.url!r} was moved or deleted while it was open: open it again")
             db.execute("BEGIN IMMEDIATE")
             try:
@@ -346,7 +306,7 @@ class SqliteBackend:
             try:
                 db = self._free.pop()
             except IndexError:
-                db = _connected(self.url, apsw.SQLITE_OPEN_READWRITE)
+                db = connected(self.url, apsw.SQLITE_OPEN_READWRITE)
             try:
                 yield db
             finally:
@@ -367,90 +327,7 @@ class SqliteBackend:
         try:
             yield
         except apsw.Error as error:
-            raise _translation(error, self.url) from error
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Which file it is: what is written into a deleted one would be gone with the process."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _connected(path: str, flags: int) -> apsw.Connection:
-    db = apsw.Connection(path, flags=flags)
-    db.set_busy_timeout(int(PATIENCE * 1000))
-    db.execute("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON")
-    return db
-
-
-def _prepared(path: str) -> apsw.Connection:
-    """A connection to a file that is ours, in WAL mode and of this version."""
-    if os.path.isdir(path):
-        raise CannotOpen(f"{path!r} is a directory: give the path of a file in it, as {path}/history.db")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
-    db = _connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
-    try:
-        if db.readonly("main"):
-            raise ReadOnly(f"{path!r} cannot be written: give yourself the right to write it, or copy it")
-        _patiently(lambda: _migrate(db, path))
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _migrate(db: apsw.Connection, path: str) -> None:
-    version = _version(db, path)
-    if version == 0:
-        db.execute(f"PRAGMA page_size = {PAGE_SIZE}")
-    db.execute("PRAGMA journal_mode = WAL")
-    if version == len(MIGRATIONS):
-        return
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        for step in MIGRATIONS[_version(db, path) :]:
-            db.execute(step)
-        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
-        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-
-
-def _version(db: apsw.Connection, path: str) -> int:
-    """The store's version; 0 for an empty file. Raises for what we must not touch."""
-    [(owner, version, tables)] = _all(
-        db,
-        "SELECT (SELECT application_id FROM pragma_application_id), "
-        "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)",
-    )
-    if owner != APPLICATION_ID and tables:
-        raise CannotOpen(f"{path!r} is an SQLite database of another program: give another path")
-    if version > len(MIGRATIONS):
-        raise NewerVersion(
-            f"{path!r} has version {version} of the store format, this backstory knows up to "
-            f"{len(MIGRATIONS)}: upgrade backstory"
-        )
-    return int(version)
-
-
-def _patiently(attempt: Callable[[], T]) -> T:
-    """Switching a new file to WAL answers busy at once, without waiting: wait here."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return attempt()
-        except apsw.BusyError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+            raise translation(error, self.url) from error
 
 
 def _all(db: apsw.Connection, sql: str, bindings: Any = ()) -> list[Any]:
@@ -496,22 +373,3 @@ def _ids(pieces: Sequence[Piece]) -> str:
     """The ranges of event ids in these pieces, as JSON."""
     ranges = (f"[{(key << 32) + low},{(key << 32) + high}]" for key, low, high, _ in pieces)
     return f"[{','.join(ranges)}]"
-
-
-def _translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
-    match error:
-        case apsw.BusyError() | apsw.LockedError():
-            return Busy(
-                f"{path!r}: {error}: somebody else has been writing for {PATIENCE:.0f} seconds; try again"
-            )
-        case apsw.NotADBError():
-            return CannotOpen(f"{path!r} is no SQLite database ({error}): give another path")
-        case apsw.CantOpenError():
-            return CannotOpen(f"cannot open {path!r} ({error}): check the path and your rights to it")
-        case apsw.ReadOnlyError():
-            return ReadOnly(f"{path!r} cannot be written ({error}): give yourself the right, or copy it")
-        case apsw.CorruptError():
-            return Corrupt(f"{path!r} is damaged ({error}): restore a backup, or try sqlite3's .recover")
-        case apsw.FullError():
-            return StorageError(f"{path!r}: {error}: free some space; nothing of this was written")
-    return StorageError(f"{path!r}: {error}")
