@@ -1,15 +1,18 @@
-# make test: everything, PostgreSQL included.  make check: lint and types.  make bench: the tables.
+# make chat: talk.  make test: everything, PostgreSQL included.  make check: lint and types.  make bench: the tables.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+CHAT := .venv-chat
 
-.PHONY: help test test-all check format bench clean
+.PHONY: help chat test test-all coverage check format bench clean
 .DEFAULT_GOAL := help
 
 help:
+	@echo "make chat      talk with a model that remembers (ARGS='--model … --new')"
 	@echo "make test      run the whole test suite, on SQLite, PostgreSQL and memory"
 	@echo "make test-all  the same on every Python from 3.11 to 3.13 found here"
+	@echo "make coverage  the rooms of the law: every line and branch is tested"
 	@echo "make check     lint and types"
 	@echo "make format    put the code into shape"
 	@echo "make bench     measure against bare drivers (JSON=file writes the numbers too)"
@@ -22,6 +25,19 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[postgres,tokens,dev]'
 	@touch $(READY)
 
+# An environment of its own: what only tests need would make the first chat wait.
+$(CHAT)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "backstory needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@echo "setting up the chat, once: about a minute"
+	@$(PYTHON) -m venv $(CHAT)
+	@$(CHAT)/bin/python -m pip install --quiet --disable-pip-version-check \
+		--editable '.[chat,openai,anthropic,embedded,tokens,postgres]'
+	@touch $@
+
+chat: $(CHAT)/.ready
+	@$(CHAT)/bin/backstory chat $(ARGS)
+
 test: $(READY)
 	$(BIN)/python -m pytest $(ARGS)
 
@@ -31,6 +47,11 @@ test-all:
 			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
 		else echo "python$$version is not here: skipped"; fi; \
 	done
+
+# The pure rooms where the law is: every line and every branch.
+coverage: $(READY)
+	$(BIN)/python -m pytest tests/test_events.py tests/test_replay.py tests/test_cases.py \
+		--cov=backstory.events --cov=backstory.replay --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -45,4 +66,4 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON)) $(ARGS)
 
 clean:
-	rm -rf .venv .venv-3.* .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-3.* $(CHAT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

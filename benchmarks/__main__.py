@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import places
+from benchmarks.cli import cli_table
 from benchmarks.engine import import_time
 from benchmarks.measure import Row, table
 from benchmarks.wire import wire_table
@@ -21,7 +22,7 @@ def postgres(folder: str) -> list[Row]:
     return places.postgres(folder).table()
 
 
-TABLES = {"sqlite": sqlite, "postgres": postgres, "wire": wire_table}
+TABLES = {"sqlite": sqlite, "postgres": postgres, "wire": wire_table, "cli": cli_table}
 
 
 def main() -> None:

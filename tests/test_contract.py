@@ -1,6 +1,5 @@
 """What every backend promises, through the public face: one suite for all of them."""
 
-import threading
 import time
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +7,7 @@ import pytest
 
 import backstory
 from tests import plain
+from tests.threads import in_threads
 
 TEXTS = [
     "",
@@ -458,27 +458,16 @@ def test_a_closed_store_says_so(durable_url):
 
 def test_threads_share_a_store_and_lose_nothing(store, agent):
     own = [agent.fork(f"own-{n}") for n in range(4)]
-    errors = []
 
     def work(nth):
-        try:
-            for n in range(25):
-                agent.append("user", f"{nth}-{n}")
-                own[nth].extend([("user", "a", None), ("mark", None, None)])
-                own[nth].rewind()
-                agent.context()
-        except BaseException as error:
-            errors.append(error)
+        for n in range(25):
+            agent.append("user", f"{nth}-{n}")
+            own[nth].extend([("user", "a", None), ("mark", None, None)])
+            own[nth].rewind()
+            agent.context()
 
-    threads = [threading.Thread(target=work, args=(nth,)) for nth in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
-    assert sorted(e.content for e in agent.events()) == sorted(
-        f"{t}-{n}" for t in range(4) for n in range(25)
-    )
+    in_threads(work, 4)
+    assert agent.head == 100
     for nth in range(4):
         mine = [e.content for e in agent.events() if e.content.startswith(f"{nth}-")]
         assert mine == [f"{nth}-{n}" for n in range(25)]
@@ -487,42 +476,20 @@ def test_threads_share_a_store_and_lose_nothing(store, agent):
 
 def test_threads_that_go_back_at_once_all_get_back(store, agent):
     agent.mark("x")
-    errors = []
 
-    def work():
-        try:
-            for _ in range(10):
-                agent.user("a")
-                agent.rewind("x")
-                agent.undo()
-        except BaseException as error:
-            errors.append(error)
+    def work(nth):
+        for _ in range(10):
+            agent.user("a")
+            agent.rewind("x")
+            agent.undo()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    in_threads(work, 4)
     assert agent.head == 1 + 4 * 10 * 3
     assert store.verify() == []
 
 
 def test_forks_made_at_once_are_all_made(store, agent):
     agent.user("a")
-    made, errors = [], []
-
-    def work():
-        try:
-            made.extend(agent.fork().id for _ in range(8))
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    made = in_threads(lambda nth: [agent.fork().id for _ in range(8)], 4)
+    assert len(set().union(*made)) == 32
     assert len({agent.id for agent in store.agents()}) == 33
-    assert len(set(made)) == 32

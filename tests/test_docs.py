@@ -55,3 +55,18 @@ def test_every_decision_is_short_and_says_what_would_change_our_mind():
             "**What would change our mind.**",
         ):
             assert heading in text, page.name
+
+
+def test_every_public_method_is_in_the_reference():
+    reference = (ROOT / "docs" / "reference.md").read_text()
+    for kind in (backstory.Store, backstory.Agent):
+        for name in vars(kind):
+            if not name.startswith("_"):
+                assert re.search(rf"\b{name}\b", reference), f"{kind.__name__}.{name}"
+    for name in backstory.__all__:
+        assert re.search(rf"\b{name}\b", reference), name
+
+
+def test_no_page_is_empty():
+    for page in PAGES:
+        assert len(page.read_text()) > 200, page.name

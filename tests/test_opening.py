@@ -5,7 +5,7 @@ import resource
 import socket
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
+import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ import backstory
 from backstory.backends import postgres_server as opening_postgres
 from backstory.backends import sqlite_file
 from tests.conftest import postgres_server
+from tests.threads import in_threads
 
 
 def test_an_address_picks_the_backend(tmp_path, new_database):
@@ -412,16 +413,13 @@ def test_a_store_outlives_its_connections(new_database):
         agent = store.start("main")
         agent.user("before")
         with psycopg.connect(postgres_server(), autocommit=True) as db:
-            sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
-            assert db.execute(sql, (database_of(url),)).rowcount > 0
+            here = "FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+            name = (database_of(url),)
+            assert db.execute(f"SELECT pg_terminate_backend(pid) {here}", name).rowcount > 0
+            while db.execute(f"SELECT pid {here}", name).fetchall():
+                time.sleep(0.01)
         agent.user("after")
         assert [event.content for event in agent.events()] == ["before", "after"]
-
-
-def in_threads(work, count):
-    """Run work(nth) in so many threads at once; the first error of any of them is raised."""
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(work, range(count)))
 
 
 def test_many_may_open_a_new_store_at_once(durable_url):

@@ -9,6 +9,7 @@ import pytest
 import backstory
 from backstory.backends import postgres_index
 from backstory.backends.base import CANDIDATES
+from backstory.words import query as words_query
 from backstory.words import words
 
 
@@ -64,6 +65,23 @@ def test_an_agent_is_searched_with_what_it_inherits_and_nothing_else(store, agen
     assert len(store.search("py")) == 5
 
 
+def test_live_is_what_any_fork_still_has_in_its_context(store, agent):
+    child = agent.fork("child", at=6)
+    grandchild = child.fork("grandchild", at=6)
+    early = agent.fork("early", at=1)
+    child.clear()
+    agent.clear()
+    assert places(store.search("delete", live=True)) == places(store.search("delete"))
+    assert places(store.search("delete", live=True, limit=1)) == [("grandchild", 6)]
+    grandchild.clear()
+    assert places(store.search("delete", live=True)) == []
+    assert places(store.search("delete")) == [("main", 6)]
+    assert places(store.search("careful", live=True)) == [("early", 1)]
+    assert places(store.search("careful", live=True, agent=child)) == []
+    early.clear()
+    assert not store.search("careful")[0].live
+
+
 def test_what_was_appended_since_is_found(store, agent):
     assert store.search("later") == []
     agent.user("later")
@@ -117,7 +135,8 @@ def test_vectors_that_do_not_fit_say_so():
 
 def test_unicode_is_found_on_every_store(store):
     agent = store.start("main")
-    for text in ("naïve Café", "在搜索历史", "Привет, мир", "“quoted” — dash", "emoji 👋 wave", "\U0001d54f marks"):
+    texts = ("naïve Café", "在搜索历史", "Привет, мир", "“quoted” — dash", "a 👋 wave", "\U0001d54f marks")
+    for text in texts:
         agent.user(text)
     for asked, seq in (
         ("cafe", 1),
@@ -144,6 +163,18 @@ def test_searches_of_several_threads_index_everything_once(durable_url):
         for thread in threads:
             thread.join()
         assert found == [5_000] * 4
+
+
+def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", "needle", None)] * 2)
+        backend = store._backend
+        backend.indexed()
+        assert backend.index(agent.record, 0, [(1, ["needle"]), (2, ["needle"])]) == 2
+        assert backend.index(agent.record, 0, [(1, ["late"])]) == 2
+        query = words_query("late")
+        assert backend.find(query, kinds=(), pieces=None, session="", limit=9) == []
 
 
 def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):

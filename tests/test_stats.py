@@ -19,9 +19,10 @@ def test_the_numbers_are_those_of_the_contexts(store):
     child.clear()
     child.user("fresh")
     agent.jump(3)
+    agent.append("rewind", None, {"target_message_id": 99})  # inert, among the live
     store.start("other").user("x" * 1000)
     found = store.stats()
-    assert (found.sessions, found.events) == (2, 9)
+    assert (found.sessions, found.events) == (2, 10)
     assert [one.agent.name for one in found.agents] == ["other", "main", "child"]
     for one in found.agents:
         messages = one.agent.context().messages
@@ -35,5 +36,5 @@ def test_the_numbers_are_those_of_the_contexts(store):
     assert found.live + found.dead == found.events
     assert found.live == sum(one.live for one in found.agents)
     assert found.agents[0].tokens == 1000 // BYTES_PER_TOKEN
-    assert found.kinds == {"user": 3, "rewind": 2, "clear": 1, "jump": 1, "mark": 1, "system": 1}
+    assert found.kinds == {"rewind": 3, "user": 3, "clear": 1, "jump": 1, "mark": 1, "system": 1}
     assert found.size > 0

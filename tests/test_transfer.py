@@ -102,6 +102,22 @@ def test_only_some_sessions(store):
     assert '"name":"grandchild"' in text
 
 
+def test_an_export_is_of_the_moment_it_began(store):
+    agent = store.start("main")
+    agent.user("before")
+    text = exported(store)
+
+    class Slow(io.StringIO):
+        def write(self, text):
+            agent.user("meanwhile")
+            agent.fork()
+            return super().write(text)
+
+    file = Slow()
+    assert store.export_to(file) == (1, 1, 1)
+    assert file.getvalue() == text
+
+
 def test_an_export_cannot_drive_a_terminal(store):
     fill(store)
     text = exported(store)
@@ -187,6 +203,15 @@ REFUSED = {
     "a NUL character": ([HEADER, a(), e(content="a\0b")], "without a NUL"),
     "a lone surrogate": ([HEADER, a(), e(content="\ud800")], "surrogates not allowed"),
     "data that is no object": ([HEADER, a(), e(data=[1])], "data is not a JSON object"),
+    "no end": ([HEADER, a(), e()], "cut off"),
+    "an end that counts more": (
+        [HEADER, a(), {"end": {"sessions": 1, "agents": 1, "events": 1}}],
+        "line 3 .* lines are missing",
+    ),
+    "something behind the end": (
+        [HEADER, {"end": {"sessions": 0, "agents": 0, "events": 0}}, a()],
+        "line 3 .* behind the end",
+    ),
     "a position that is no number": ([HEADER, a(), e(seq="1")], "whole numbers"),
     "a time that is no number": ([HEADER, a(created_us=1.5)], "whole numbers"),
 }
@@ -212,6 +237,16 @@ def test_a_file_that_ends_early_is_noticed_by_its_broken_line_and_writes_nothing
         text = exported(one)
         with pytest.raises(backstory.Invalid, match="nothing was imported"):
             other.import_from(lines(text[: len(text) * 2 // 3]))
+        assert other.agents() == []
+
+
+def test_a_file_that_is_cut_at_the_end_of_a_line_is_refused(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        fill(one)
+        whole = lines(exported(one))
+        for length in (1, 2, 5, len(whole) - 1):
+            with pytest.raises(backstory.Invalid, match="cut off"):
+                other.import_from(whole[:length])
         assert other.agents() == []
 
 

@@ -43,11 +43,13 @@ if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent, Preview
     from backstory.conversation import Conversation
+    from backstory.loop import Loop
     from backstory.messages import Message
     from backstory.references import Reference
     from backstory.search import Hit
     from backstory.stats import Stats
     from backstory.store import Session, Store, open
+    from backstory.tools import Tool
     from backstory.transfer import Transfer
     from backstory.verify import Finding
 
@@ -71,6 +73,7 @@ __all__ = [
     "Hit",
     "Invalid",
     "InvalidEvent",
+    "Loop",
     "MarkNotFound",
     "Message",
     "NameTaken",
@@ -84,6 +87,7 @@ __all__ = [
     "Stats",
     "StorageError",
     "Store",
+    "Tool",
     "Transfer",
     "aio",
     "open",
@@ -97,11 +101,13 @@ _WHERE = {
     "Message": "messages",
     "Finding": "verify",
     "Hit": "search",
+    "Loop": "loop",
     "Preview": "agent",
     "Reference": "references",
     "Session": "store",
     "Stats": "stats",
     "Store": "store",
+    "Tool": "tools",
     "Transfer": "transfer",
     "aio": "aio",
     "wire": "wire",

@@ -135,9 +135,9 @@ def tool_result(content: Any, data: Any) -> ToolResult:
         return ToolResult(None, content, False)
     if "tool_call_id" in data and "id" not in data:
         output = data.get("output")
-        failed = data.get("success") is False or bool(data.get("error"))
+        failed = data.get("success") is False or data.get("error") is True
         return ToolResult(data["tool_call_id"], output if isinstance(output, str) else content, failed)
-    return ToolResult(data.get("id"), content, bool(data.get("error")))
+    return ToolResult(data.get("id"), content, data.get("error") is True)
 
 
 def check_message(kind: str, content: str | None, data: Any) -> None:

@@ -22,7 +22,7 @@ Tell = Callable[[int, int], None]  # how many events are indexed now, and how ma
 class Hit(NamedTuple):
     """One event that was found."""
 
-    agent: Agent  # the agent that owns the event, or the one that was asked for
+    agent: Agent  # the one that was asked for; else the owner, or a fork in whose context it still is
     event: Event
     live: bool  # in that agent's context now
     score: float  # the higher the better, within one search
@@ -90,6 +90,10 @@ class _Asking:
         self._live = live
         self._agents = {record.id: Agent(log, record) for record in log.backend.agents()}
         self._walks: dict[str, list[Piece]] = {}
+        self._forks: dict[str, list[Agent]] = {}
+        for one in self._agents.values():
+            if one.parent and one.fork_seq:
+                self._forks.setdefault(one.parent, []).append(one)
 
     def hits(self, limit: int) -> list[Hit]:
         wanted: dict[tuple[str, int], Hit | None] = {}
@@ -125,7 +129,7 @@ class _Asking:
         places: dict[str, list[int]] = {}
         for one in wanted:
             places.setdefault(one.agent, []).append(one.seq)
-        events = {}
+        events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
             owner = self._agents[id].record
             pieces = [Piece(owner.key, seq, seq) for seq in sorted(positions)]
@@ -133,12 +137,27 @@ class _Asking:
         return events
 
     def _is_wanted(self, found: Found) -> bool:
-        return not self._live or self._is_live(found)
+        return not self._live or self._keeper(found) is not None
 
-    def _is_live(self, found: Found) -> bool:
+    def _keeper(self, found: Found) -> Agent | None:
+        """An agent that has it in its context: the one asked for, or the owner, or a fork that
+        inherited it and did not leave it behind."""
         owner = self._agents[found.agent]
-        pieces = self._live_pieces(self._agent or owner)
-        return any(p.key == owner.record.key and p.low <= found.seq <= p.high for p in pieces)
+        seers = [self._agent] if self._agent else self._seers(owner, found.seq)
+        return next((seer for seer in seers if self._is_live(seer, owner, found.seq)), None)
+
+    def _seers(self, owner: Agent, seq: int) -> Iterator[Agent]:
+        waiting = [owner]
+        while waiting:
+            seer = waiting.pop(0)
+            yield seer
+            waiting += [fork for fork in self._forks.get(seer.id, ()) if fork.fork_seq >= seq]
+
+    def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
+        return any(
+            piece.key == owner.record.key and piece.low <= seq <= piece.high
+            for piece in self._live_pieces(seer)
+        )
 
     def _hit(self, found: Found, event: Event | None) -> Hit | None:
         """What was found, if it really is what was asked for: an index may promise too much."""
@@ -147,5 +166,6 @@ class _Asking:
         text = searchable(event.content, event.data_json)
         if not matches(self._asked, words(text)):
             return None
-        seer = self._agent or self._agents[found.agent]
-        return Hit(seer, event, self._is_live(found), found.score, *snippet(self._asked, text))
+        keeper = self._keeper(found)
+        seer = keeper or self._agent or self._agents[found.agent]
+        return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))

@@ -58,7 +58,9 @@ def export(backend: Backend, file: Writable, sessions: Sequence[str] | None = No
         for page in _pages(backend, record):
             file.write("".join(map(_event_line, page)))
             events += len(page)
-    return Transfer(len({record.session for record in records}), len(records), events)
+    written = Transfer(len({record.session for record in records}), len(records), events)
+    file.write(line({"end": written._asdict()}))
+    return written
 
 
 def _pages(backend: Backend, record: AgentRecord) -> Iterator[list[Stored]]:
@@ -108,7 +110,7 @@ def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
             except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
                 said = f"no {error}" if isinstance(error, KeyError) else str(error)
                 raise Invalid(f"line {number} of the export: {said}; nothing was imported") from error
-        arrival.flush()
+        arrival.finish()
     return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
 
 
@@ -181,18 +183,39 @@ class _Arrival:
         self._time = 0
         self._known: Iterator[tuple[Any, ...]] = iter(())
         self._new: list[Stored] = []
+        self._taken = Transfer(0, 0, 0)
+        self._ended = False
         self.new_sessions: set[str] = set()
         self.new_agents = 0
         self.new_events = 0
 
     def take(self, value: dict[str, Any]) -> None:
+        if self._ended:
+            raise Invalid("there is something behind the end")
+        sessions, agents, events = self._taken
         match value:
             case {"agent": dict(agent)}:
+                known = self._session
                 self._take_agent(agent)
+                self._taken = Transfer(sessions + (self._session != known), agents + 1, events)
             case {"event": dict(event)}:
                 self._take_event(_row(event))
+                self._taken = Transfer(sessions, agents, events + 1)
+            case {"end": dict(end)}:
+                self._take_end(end)
             case _:
                 raise Invalid("not an object with an agent or an event")
+
+    def _take_end(self, end: dict[str, Any]) -> None:
+        if end != self._taken._asdict():
+            raise Invalid(f"the end counts {end}, but {self._taken._asdict()} came: lines are missing")
+        self._ended = True
+
+    def finish(self) -> None:
+        """The last line is here: write what is waiting, if it was the end."""
+        if not self._ended:
+            raise Invalid("the export is cut off: its last line, the end, is missing; nothing was imported")
+        self.flush()
 
     def _take_agent(self, fields: dict[str, Any]) -> None:
         self.flush()

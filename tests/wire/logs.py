@@ -62,7 +62,7 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("mark"), st.sampled_from(["m", "n", None])),
     st.tuples(st.sampled_from(["rewind", "clear", "undo", "fork"])),
     st.tuples(st.sampled_from(["jump", "fork at"]), st.integers(0, 20)),
-    st.tuples(st.just("native"), st.integers(0, 30), st.sampled_from(MODELS)),
+    st.tuples(st.just("native"), st.integers(0, 50), st.sampled_from(MODELS)),
 )
 
 GARBAGE = st.sampled_from(
@@ -75,6 +75,8 @@ GARBAGE = st.sampled_from(
         '{"id": "", "name": ""}',
         '{"id": ["a"], "name": {}, "arguments": {"x": Infinity}}',
         '{"id": "\\ud800", "name": "\\udfff", "arguments": {"\\ud800": "\\ud800"}}',
+        '{"id": "a", "name": "glob", "arguments": {"x": 1e999}}',
+        '{"id": "a", "name": "glob", "arguments": "{\\"x\\": 1e999}"}',
         '{"id": true}',
         '{"native": 5}',
         '{"native": {"provider": 7, "wire": 5}}',
@@ -139,7 +141,16 @@ def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
         ("tool_call", "", "openai-responses", [{"type": "reasoning", "id": "rs_1", "summary": []}, item]),
         ("tool_result", text, "anthropic", [_anthropic_result(call["id"], [words, image])]),
         ("tool_result", text, "gemini", [_gemini_result({"rows": [text]})]),
+        *EMPTY,
     ]
+
+
+LISTS = ("anthropic", "openai-responses", "gemini", "bedrock")
+EMPTY: list[tuple[str, str, str, Any]] = [
+    *((kind, "", provider, []) for kind in ("user", "assistant") for provider in LISTS),
+    *((kind, "", "openai", {"role": kind, "content": []}) for kind in ("user", "assistant")),
+    ("assistant", "", "openai", {"role": "assistant", "content": None}),
+]
 
 
 def _anthropic_result(id: str, content: Any) -> dict[str, Any]:

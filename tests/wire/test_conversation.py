@@ -81,7 +81,7 @@ def test_to_and_to_bytes_and_repairs_say_what_dump_says(agent, format):
 
 def test_the_quick_way_says_what_the_long_way_says(agent):
     agent.extend([("tool_call", None, {"name": "g", "id": "x", "arguments": {"n": 1e22, "ü": "\u2028"}})])
-    agent.tool_result("x", "out", error=True)
+    agent.tool_result("x", "out")
     found = conversation(agent)
     assert found.to_bytes("openai") == Conversation(list(found)).to_bytes("openai")
 
@@ -107,6 +107,42 @@ def test_json_without_orjson_is_the_same(monkeypatch):
 
 def test_json_of_numbers_beyond_64_bits():
     assert encoded({"n": 2**70, "b": b"x"}) == b'{"n":1180591620717411303424,"b":"eA=="}'
+
+
+class TestAtAPosition:
+    """`agent.conversation(at=…)`: what a model was given at an earlier time."""
+
+    @staticmethod
+    def texts(found):
+        return [message.content for message in found if message.content]
+
+    def test_it_is_what_was_said_until_then(self, agent):
+        assert agent.conversation(at=2) == agent.conversation()[:2]
+        assert agent.conversation(at=agent.head) == agent.conversation()
+        body, repairs = agent.conversation(at=3).dump("openai")
+        assert body["messages"][-1]["role"] == "tool"
+        assert [(repair.rule, repair.at) for repair in repairs] == [("close", 3)]
+
+    def test_after_a_rewind_the_time_before_is_still_there(self, agent):
+        before = agent.head
+        agent.rewind("found")
+        agent.user("Other.")
+        assert self.texts(agent.conversation()) == [
+            "Be careful.",
+            "Which Python files are here?",
+            "a.py",
+            "Other.",
+        ]
+        assert self.texts(agent.conversation(at=before))[-1] == "Größe?"
+        assert "Größe?" not in self.texts(agent.conversation(at=before + 1))
+
+    def test_after_a_jump_as_well(self, agent):
+        before = agent.head
+        agent.jump(2)
+        agent.user("Other.")
+        assert self.texts(agent.conversation()) == ["Be careful.", "Which Python files are here?", "Other."]
+        assert len(agent.conversation(at=before)) == 5
+        assert len(agent.conversation(at=before + 1)) == 2
 
 
 class TestTokens:

@@ -69,6 +69,35 @@ REFUSED = [
         r"^messages\[0\]\.content\[0\]\.input: expected an object, found a string",
     ),
     ("anthropic", {"system": 5, "messages": []}, r"^system: expected an array"),
+    (
+        "openai",
+        messages({"role": "tool", "tool_call_id": "", "content": "x"}),
+        r"^messages\[0\]\.tool_call_id: .*not empty",
+    ),
+    (
+        "openai",
+        messages({"role": "assistant", "tool_calls": [CALL | {"id": " "}]}),
+        r"^messages\[0\]\.tool_calls\[0\]\.id: .*not empty",
+    ),
+    (
+        "openai-responses",
+        {"input": [{"type": "function_call", "call_id": "1", "name": "", "arguments": "{}"}]},
+        r"^input\[0\]\.name: .*not empty",
+    ),
+    (
+        "anthropic",
+        messages({"role": "user", "content": [{"type": "tool_result", "tool_use_id": ""}]}),
+        r"^messages\[0\]\.content\[0\]\.tool_use_id: .*not empty",
+    ),
+    ("gemini", contents({"functionCall": {"name": ""}}), r"parts\[0\]\.functionCall\.name: .*not empty"),
+    (
+        "bedrock",
+        messages(
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "", "name": "f", "input": {}}}]}
+        ),
+        r"^messages\[0\]\.content\[0\]\.toolUse\.toolUseId: .*not empty",
+    ),
+    ("gemini", {"system_instruction": {}, "contents": []}, r"^system_instruction: .*spelling"),
     ("gemini", {"contents": [{"role": "user"}]}, r"^contents\[0\]\.parts: missing"),
     ("gemini", contents({}), r"^contents\[0\]\.parts\[0\]: a part without data"),
     ("gemini", contents(SNAKE), r"^contents\[0\]\.parts\[0\]\.function_call: .*spelling"),
@@ -165,3 +194,35 @@ def test_custom_tools_of_openai_come_back_as_they_were():
     events = load(body, "openai")
     assert events[1][2]["arguments"] == {"input": "free text"}
     assert dump(events, "openai") == (body, [])
+
+
+@pytest.mark.parametrize("arguments", ["{broken", "[1]", '{"a": 1e999}'])
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
+def test_arguments_that_are_no_json_object_are_mended_and_told(format, arguments):
+    body = dump(
+        [("user", "x", None), ("tool_call", None, {"id": "1", "name": "f"})], format, pending=True
+    ).body
+    call = body["messages"][1]["tool_calls"][0]["function"] if format == "openai" else body["input"][1]
+    call["arguments"] = arguments
+    events = load(body, format)
+    assert events[1][2]["arguments"] == arguments
+    for target in FORMATS:
+        dumped, repairs = dump(events, target, pending=True)
+        assert [repair.rule for repair in repairs] == ["arguments"]
+        assert dumped != body
+
+
+REFUSALS = {
+    "openai": messages({"role": "assistant", "content": None, "refusal": "I will not."}),
+    "openai-responses": {
+        "input": [{"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]}]
+    },
+}
+
+
+@pytest.mark.parametrize("format", REFUSALS)
+def test_a_refusal_is_what_the_assistant_said(format):
+    [event] = events = load(REFUSALS[format], format)
+    assert event[:2] == ("assistant", "I will not.")
+    assert dump(events, format) == (REFUSALS[format], [])
+    assert "I will not." in str(dump(events, "anthropic").body)

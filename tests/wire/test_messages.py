@@ -83,6 +83,8 @@ def test_a_call_is_read_in_all_three_shapes(data):
     [
         ("out", {"id": "c"}, ToolResult("c", "out", False)),
         ("out", {"id": "c", "name": "glob", "error": True}, ToolResult("c", "out", True)),
+        ("out", {"id": "c", "error": "no"}, ToolResult("c", "out", False)),
+        ("out", {"tool_call_id": "c", "error": "false"}, ToolResult("c", "out", False)),
         ("out", {"id": "c", "output": "other"}, ToolResult("c", "out", False)),
         (
             "out",

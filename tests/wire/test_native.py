@@ -1,11 +1,12 @@
 """Provider-native content: replayed where it belongs, translated where it can be, never where it is not."""
 
 import json
+from typing import ClassVar
 
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from tests.wire.logs import PIXEL
+from tests.wire.logs import EMPTY, PIXEL
 from tests.wire.rules import violations
 
 THINKING = {"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}
@@ -285,3 +286,96 @@ class TestGarbage:
     def test_usage_alone_is_nothing_to_tell(self):
         event = ("assistant", "hi", {"native": {"provider": "openai", "usage": {"total_tokens": 5}}})
         assert dump([("user", "u", None), event], "openai").repairs == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("kind", "content", "provider", "wire"), EMPTY)
+def test_a_form_with_nothing_in_it_is_nothing(format, kind, content, provider, wire):
+    body, repairs = dump([("user", "u", None), native(kind, content, provider, wire)], format)
+    assert body == dump([("user", "u", None)], format).body
+    assert [repair.rule for repair in repairs] == ["blank"]
+
+
+def test_an_empty_message_that_was_loaded_is_nothing():
+    events = load({"messages": [{"role": "user", "content": []}]}, "openai")
+    assert violations(dump(events, "openai").body, "openai") == []
+
+
+class TestCustomTools:
+    CALL: ClassVar = {"type": "custom_tool_call", "call_id": "1", "name": "f", "input": "free text"}
+    OUTPUT: ClassVar = {"type": "custom_tool_call_output", "call_id": "1", "output": "out"}
+
+    def events(self):
+        body = {"input": [{"role": "user", "content": "u"}, self.CALL, self.OUTPUT]}
+        return load(body, "openai-responses", model="m1")
+
+    def types(self, events, model):
+        return [item["type"] for item in dump(events, "openai-responses", model=model).body["input"][1:]]
+
+    def test_call_and_output_return_together(self):
+        assert self.types(self.events(), "m1") == ["custom_tool_call", "custom_tool_call_output"]
+
+    def test_for_another_model_both_are_those_of_a_function(self):
+        assert self.types(self.events(), "m2") == ["function_call", "function_call_output"]
+
+    def test_a_result_that_was_logged_without_a_form_fits_its_call(self):
+        plain = [*self.events()[:2], ("tool_result", "out", {"id": "1"})]
+        assert self.types(plain, "m1") == ["custom_tool_call", "custom_tool_call_output"]
+        assert self.types(plain[:2], "m1") == ["custom_tool_call", "custom_tool_call_output"]
+
+
+class TestTheStore:
+    @pytest.mark.parametrize(
+        "item",
+        [
+            {"type": "item_reference", "id": "msg_1"},
+            {"type": "web_search_call", "id": "ws_1", "status": "completed"},
+        ],
+    )
+    def test_items_that_are_nothing_without_their_ids_go_and_are_told(self, item):
+        said = {"role": "assistant", "content": "Hi."}
+        body = {"input": [{"role": "user", "content": "u"}, item, said]}
+        events = load(body, "openai-responses")
+        assert dump(events, "openai-responses", stored=True) == (body, [])
+        bare, repairs = dump(events, "openai-responses")
+        assert bare["input"][1:] == [said]
+        assert [repair.rule for repair in repairs] == ["native"]
+
+    def test_a_step_of_nothing_else_is_gone(self):
+        events = load({"input": [{"type": "item_reference", "id": "msg_1"}]}, "openai-responses")
+        body, repairs = dump(events, "openai-responses")
+        assert violations(body, "openai-responses") == []
+        assert [repair.rule for repair in repairs] == ["native", "blank", "alternate"]
+
+
+def test_a_result_that_was_an_image_does_not_say_that_there_was_none():
+    wire = [ANSWER | {"tool_use_id": "1", "content": WIRES["anthropic"][1:]}]
+    events = [
+        ("user", "u", None),
+        ("tool_call", None, {"id": "1", "name": "f", "arguments": {}}),
+        native("tool_result", "", "anthropic", wire, id="1"),
+    ]
+    body, repairs = dump(events, "openai")
+    assert body["messages"][2]["content"] == "(an image that cannot be shown here)"
+    assert [repair.rule for repair in repairs] == ["native"]
+
+
+def test_bedrock_reasoning_without_a_signature_is_left_out():
+    wire = [{"reasoningContent": {"reasoningText": {"text": "Hm."}}}, {"text": "Hi."}]
+    events = [("user", "u", None), native("assistant", "Hi.", "bedrock", wire), ("user", "v", None)]
+    body, repairs = dump(events, "bedrock")
+    assert "Hm." not in str(body)
+    assert [repair.rule for repair in repairs] == ["native"]
+    sealed = [{"reasoningContent": {"redactedContent": "c2VhbGVk"}}, {"text": "Hi."}]
+    assert (
+        dump([events[0], native("assistant", "Hi.", "bedrock", sealed), events[2]], "bedrock").repairs == []
+    )
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_file_in_the_store_of_gemini_goes_nowhere_else(format):
+    uri = "https://generativelanguage.googleapis.com/v1beta/files/abc"
+    wire = [{"text": "What?"}, {"fileData": {"mimeType": "image/png", "fileUri": uri}}]
+    body, repairs = dump([native("user", "What?", "gemini", wire)], format)
+    assert (uri in json.dumps(body)) == (format == "gemini")
+    assert [repair.rule for repair in repairs] == ([] if format == "gemini" else ["native"])

@@ -67,6 +67,12 @@ UNUSUAL = {
     "data that is no object": [USER, ("tool_call", None, "[1]"), RESULT],
     "deep data": [USER, ("tool_call", None, DEEP), RESULT],
     "a number beyond 64 bits": [USER, call(arguments={"n": 2**70}), RESULT],
+    "a number beyond all bits": [
+        USER,
+        ("tool_call", None, '{"id":"1","name":"f","arguments":{"n":1e999}}'),
+        RESULT,
+    ],
+    "a result that is an error": [USER, CALL, ("tool_result", "x", {"id": "1", "error": True})],
 }
 
 
@@ -79,7 +85,7 @@ USUAL = {
     "a conversation": [("system", "s", None), USER, ("assistant", "a", None), USER],
     "text of all kinds of letters": [("user", "Größe 🎈", None)],
     "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None)],
-    "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": True})],
+    "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": False})],
     "steps in a row": [CALL, RESULT, call(id="2"), ("tool_result", "x", {"id": "2"})],
     "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
     "data of another writer": [

@@ -1,5 +1,6 @@
 """The ten rules of repair, one after the other, each on the smallest history that breaks it."""
 
+import json
 import re
 from typing import Any
 
@@ -354,3 +355,30 @@ class TestOddLogs:
     def test_repairs_name_the_event_by_its_position(self):
         events = [Event.of(10, "user", "hi"), Event.of(12, "tool_call", None, {"id": "1", "name": "f"})]
         assert rules(events) == [("close", 12)]
+
+    @pytest.mark.parametrize("format", FORMATS)
+    @pytest.mark.parametrize(
+        ("arguments", "rule"),
+        [
+            ('{"a": 1e999}', "data"),
+            ('{"a": -Infinity}', "data"),
+            ('"{\\"a\\": 1e999}"', "arguments"),
+            ('"{\\"a\\": ' + "[" * 300 + "]" * 300 + '}"', "arguments"),
+        ],
+    )
+    def test_what_json_cannot_carry_is_replaced_and_told(self, format, arguments, rule):
+        data = '{"id":"1","name":"f","arguments":' + arguments + "}"
+        events = [Event.of(1, "user", "u"), Event.of(2, "tool_call", None, data)]
+        body, repairs = dump([*events, Event.of(3, "tool_result", "out", {"id": "1"})], format)
+        assert [(repair.rule, repair.at) for repair in repairs] == [(rule, 2)]
+        assert violations(body, format) == []
+        json.dumps(body, allow_nan=False)
+
+
+class TestErrors:
+    @pytest.mark.parametrize("format", FORMATS)
+    def test_a_flag_that_the_format_cannot_carry_is_told(self, format):
+        events = [u(), t(), r("1", "no such file", error=True)]
+        expected = [] if format in ALTERNATING else [("error", 2)]
+        assert rules(events, format) == expected
+        assert rules([Event.of(n, *event) for n, event in enumerate(events)], format) == expected

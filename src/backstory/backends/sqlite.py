@@ -79,7 +79,7 @@ INSERT_EVENT = "INSERT INTO events (id, kind, content, data, created_at, base) V
 # a step that was taken before, so a damaged store ends the walk instead of running for ever.
 WALK = f"""
     WITH RECURSIVE
-    here (head) AS (SELECT {HEAD} FROM agents a WHERE a.no = :no),
+    here (head) AS MATERIALIZED (SELECT {HEAD} FROM agents a WHERE a.no = :no),
     walk (no, low, high, base, next_no, next) AS (
         SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
         UNION

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstory.wire.body import expect, field, items, objects, one_of
+from backstory.wire.body import expect, field, items, name_in, objects, one_of
 from backstory.wire.format import PLAIN_NAME, Format, joined, merged
 from backstory.wire.images import COMMON_TYPES
 from backstory.wire.turns import Answer, Asked, Call, Image, Other, Part, Result, Say, Step, Text, Turn, Unit
@@ -111,10 +111,10 @@ def _read_block(block: dict[str, Any], path: str) -> Part:
             return _read_image(field(block, "source", dict, path), f"{path}.source")
         case "tool_use":
             arguments = field(block, "input", dict, path)
-            return Call(field(block, "id", str, path), field(block, "name", str, path), arguments)
+            return Call(name_in(block, "id", path), name_in(block, "name", path), arguments)
         case "tool_result":
             parts = read("result", block.get("content") or [], f"{path}.content")
-            return Result(field(block, "tool_use_id", str, path), parts, block.get("is_error") is True)
+            return Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)
         case "thinking":
             return Other("thinking", complete=_is_text(block.get("signature")))
         case "redacted_thinking":
@@ -149,6 +149,7 @@ ANTHROPIC = Format(
     image_types=COMMON_TYPES,
     image_urls=True,
     result_images=True,
+    result_errors=True,
     units=units,
     read=read,
     write_say=write_say,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstory.wire.anthropic import system_units
-from backstory.wire.body import expect, field, items, objects, one_of, wrong
+from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoding import compact
 from backstory.wire.format import PLAIN_NAME, Format, merged
 from backstory.wire.images import COMMON_TYPES, to_base64, to_bytes
@@ -108,8 +108,20 @@ def _read_block(block: dict[str, Any], path: str) -> Part:
             return _read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")
         case "toolResult":
             return _read_result(expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")
+        case "reasoningContent":
+            return Other(key, complete=_is_signed(value))
         case _:
             return Other(key)
+
+
+def _is_signed(reasoning: Any) -> bool:
+    match reasoning:
+        case {"reasoningText": {"signature": str(signature)}}:
+            return bool(signature)
+        case {"redactedContent": sealed}:
+            return bool(sealed)
+        case _:
+            return False
 
 
 def _as_text(value: Any, path: str) -> str:
@@ -121,12 +133,12 @@ def _as_text(value: Any, path: str) -> str:
 
 def _read_call(use: dict[str, Any], path: str) -> Call:
     arguments = field(use, "input", dict, path)
-    return Call(field(use, "toolUseId", str, path), field(use, "name", str, path), arguments)
+    return Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments)
 
 
 def _read_result(result: dict[str, Any], path: str) -> Result:
     parts = read("result", field(result, "content", list, path), f"{path}.content")
-    return Result(field(result, "toolUseId", str, path), parts, result.get("status") == "error")
+    return Result(name_in(result, "toolUseId", path), parts, result.get("status") == "error")
 
 
 def _read_image(image: dict[str, Any], path: str) -> Part:
@@ -175,6 +187,7 @@ BEDROCK = Format(
     image_types=COMMON_TYPES,
     image_urls=False,
     result_images=True,
+    result_errors=True,
     units=units,
     read=read,
     write_say=write_say,

@@ -33,6 +33,14 @@ def field(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
     return expect(value[key], type_, f"{path}.{key}")
 
 
+def name_in(value: dict[str, Any], key: str, path: str) -> str:
+    """An id or a name: a text that has to be there and to say something."""
+    found = field(value, key, str, path)
+    if not found.strip():
+        raise wrong(f"{path}.{key}", f"expected a string that is not empty, found {found!r}")
+    return found
+
+
 def items(value: dict[str, Any], key: str, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of an array in a field, each with its path."""
     inside = f"{path}.{key}" if path else key

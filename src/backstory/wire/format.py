@@ -6,10 +6,10 @@ Writers and readers are a pair: whatever `write_…` makes, `read` takes apart a
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from backstory.wire.reading import clean
-from backstory.wire.turns import Answer, Asked, Part, Say, Step, Turn, Unit
+from backstory.wire.reading import clean, refused
+from backstory.wire.turns import Answer, Asked, Call, Part, Say, Step, Turn, Unit
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -27,6 +27,7 @@ class Format(NamedTuple):
     image_types: frozenset[str]
     image_urls: bool
     result_images: bool  # a tool result may hold images
+    result_errors: bool  # a tool result can say that it is an error
     units: Callable[[Mapping[str, Any]], Iterator[Unit]]  # a body's pieces, in the log's order
     read: Callable[[str, Any, str], list[Part]]  # the parts of a unit's own form: role, form, path
     write_say: Callable[[Say], Any]
@@ -42,23 +43,26 @@ class Format(NamedTuple):
     unstored: Callable[[Any], Any] = lambda form: form
 
 
-def arguments_of(raw: Any) -> dict[str, Any]:
-    """A call's arguments as the object that every service accepts."""
+def arguments_of(raw: Any) -> tuple[dict[str, Any], bool]:
+    """A call's arguments as the object that every service accepts, and whether that says just the same."""
     if isinstance(raw, dict):
-        return raw
+        return raw, True
     if raw is None or (isinstance(raw, str) and not raw.strip()):
-        return {}
+        return {}, True
     if not isinstance(raw, str):
-        return {"_value": raw}
+        return {"_value": raw}, False
     try:
-        value = clean(json.loads(raw, parse_constant=_refused))
+        given = json.loads(raw, parse_constant=refused)
     except (ValueError, RecursionError):
-        return {"_invalid_json": raw}
-    return value if isinstance(value, dict) else {"_value": value}
+        return {"_invalid_json": raw}, False
+    value = clean(given)
+    return (value, value == given) if isinstance(value, dict) else ({"_value": value}, False)
 
 
-def _refused(name: str) -> NoReturn:
-    raise ValueError(f"{name} is Python's, not JSON's")
+def call_of(id: str, name: str, arguments: str) -> Call:
+    """A call whose arguments are text on the wire. What is no JSON object stays at hand as it came."""
+    mended, same = arguments_of(arguments)
+    return Call(id, name, mended, None if same and arguments.strip() else arguments)
 
 
 def forms(turns: Iterable[Turn], format: Format) -> Iterator[tuple[str, Any]]:

@@ -8,13 +8,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstory.wire.body import expect, field, items, objects, one_of, wrong
+from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoding import compact
 from backstory.wire.format import Format, merged
 from backstory.wire.images import type_of
 from backstory.wire.turns import Answer, Asked, Call, Image, Other, Part, Result, Say, Step, Text, Turn, Unit
 
 NO_SIGNATURE = "skip_thought_signature_validator"
+# What was uploaded to Gemini's own file store: the address means nothing to anybody else.
+OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/")
+SDK_SPELLING = "this is an SDK's spelling, REST writes it without underscores"
 
 
 def write_say(say: Say) -> list[dict[str, Any]]:
@@ -57,6 +60,8 @@ def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     """System parts one by one, then the contents, each user content as its responses and the rest."""
+    if "system_instruction" in body:
+        raise wrong("system_instruction", SDK_SPELLING)
     if body.get("systemInstruction") is not None:
         instruction = expect(body["systemInstruction"], dict, "systemInstruction")
         for path, part in items(instruction, "parts", "systemInstruction"):
@@ -120,12 +125,12 @@ def read(_role: str, form: Any, path: str) -> list[Part]:
 def _read_part(part: dict[str, Any], path: str) -> Part:
     for key in part:
         if "_" in key:
-            raise wrong(f"{path}.{key}", "this is an SDK's spelling, REST writes it without underscores")
+            raise wrong(f"{path}.{key}", SDK_SPELLING)
     if "functionCall" in part:
         call = expect(part["functionCall"], dict, f"{path}.functionCall")
         arguments = expect(call.get("args") or {}, dict, f"{path}.functionCall.args")
         id = _id(call, f"{path}.functionCall")
-        return Call(id, field(call, "name", str, f"{path}.functionCall"), arguments)
+        return Call(id, name_in(call, "name", f"{path}.functionCall"), arguments)
     if "functionResponse" in part:
         return _read_response(expect(part["functionResponse"], dict, f"{path}.functionResponse"), path)
     if part.get("thought") or (part.get("text") == "" and "thoughtSignature" in part):
@@ -145,7 +150,7 @@ def _id(value: dict[str, Any], path: str) -> str | None:
 
 def _read_response(answer: dict[str, Any], path: str) -> Result:
     inside = f"{path}.functionResponse"
-    id, name = _id(answer, inside), field(answer, "name", str, inside)
+    id, name = _id(answer, inside), name_in(answer, "name", inside)
     match field(answer, "response", dict, inside):
         case {"error": str(text), **rest} if not rest:
             return Result(id, [Text(text)], True, name)
@@ -170,6 +175,8 @@ def _read_image(part: dict[str, Any], path: str) -> Part:
         return Image(media_type, data, None) if media_type.startswith("image/") else Other(media_type)
     file = expect(part["fileData"], dict, f"{path}.fileData")
     image = Image(file.get("mimeType"), None, field(file, "fileUri", str, f"{path}.fileData"))
+    if OWN_FILE.match(image.url or ""):
+        return Other("a file in Gemini's store")
     return image if str(type_of(image)).startswith("image/") else Other("fileData")
 
 
@@ -184,6 +191,7 @@ GEMINI = Format(
     image_types=frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}),
     image_urls=True,
     result_images=False,
+    result_errors=True,
     units=units,
     read=read,
     write_say=write_say,

@@ -83,7 +83,11 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
         yield "assistant", text, native
         native = None
     for call in calls:
-        data = {"id": call.id, "name": call.name, "arguments": call.arguments}
+        data = {
+            "id": call.id,
+            "name": call.name,
+            "arguments": call.arguments if call.raw is None else call.raw,
+        }
         yield "tool_call", None, data | (native or {})
         native = None
 

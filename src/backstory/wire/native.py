@@ -9,6 +9,7 @@ what nobody else understands is left out and reported.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
@@ -30,6 +31,9 @@ from backstory.wire.turns import (
     is_blank,
     text_of,
 )
+
+UNSHOWN_IMAGE = "(an image that cannot be shown here)"
+UNSHOWN = "(output that cannot be shown here)"
 
 
 class Native(NamedTuple):
@@ -79,8 +83,8 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     match _parts("result", native, target, answer.at):
         case None:
             return
-        case [Result(id, parts, error, name)] if _says(parts, answer.text):
-            same = (id or "") == call.id and name in (None, call.name) and error in (None, answer.error)
+        case [Result(parts=parts) as result] if _says(parts, answer.text):
+            same = _answers(result, call, answer)
         case _:
             target.tell(
                 "native", answer.at, "its native content no longer says what the result says: left out"
@@ -94,6 +98,18 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     kept = _translated(parts, target, answer.at, images=target.format.result_images and not answer.error)
     if any(isinstance(part, Image) for part in kept):
         answer.parts = kept
+    elif is_blank(answer.text) and any(not isinstance(part, Text) for part in parts):
+        answer.text = UNSHOWN_IMAGE if any(isinstance(part, Image) for part in parts) else UNSHOWN
+
+
+def _answers(result: Result, call: Asked, answer: Answer) -> bool:
+    """Whether a result's form fits its call as that goes out: id, name, kind of tool, and the error flag."""
+    return (
+        (result.id or "") == call.id
+        and result.name in (None, call.name)
+        and result.error in (None, answer.error)
+        and result.custom == call.custom
+    )
 
 
 def settle_step(step: Step, natives: list[Native], target: Target) -> None:
@@ -106,16 +122,23 @@ def settle_step(step: Step, natives: list[Native], target: Target) -> None:
         if parts is None:
             return
         if _is_untouched(step, parts) and _may_return(parts, target.format):
-            step.wire = _form(whole, target)
-            _take_ids(step, parts)
-            if len(step.wire) < len(whole.wire):
-                tell("native", at, "reasoning left out: only the service's store could have read it")
+            _replay(step, whole, parts, target)
             return
     for native in natives:
         others = [_name(part) for part in _parts("step", native, target, at) or () if _is_extra(part)]
         if others:
             why = "the step is not as it was" if all(here) else "it belongs to another provider or model"
             tell("native", at, f"{', '.join(dict.fromkeys(others))} of this answer left out: {why}")
+
+
+def _replay(step: Step, native: Native, parts: list[Part], target: Target) -> None:
+    form = _form(native, target)
+    if len(form) < len(native.wire):
+        lost = "what only the service's store could have read is left out"
+        target.tell("native", step.at, f"{lost}: reasoning that is not sealed, or an item that needs its id")
+    if form:
+        step.wire = form
+        _take_calls(step, parts)
 
 
 def _is_extra(part: Part) -> bool:
@@ -171,18 +194,20 @@ def _is_untouched(step: Step, parts: list[Part]) -> bool:
     )
 
 
-def _take_ids(step: Step, parts: list[Part]) -> None:
-    """Where ids are optional, calls have those of their own form, so that results name them alike."""
+def _take_calls(step: Step, parts: list[Part]) -> None:
+    """Calls that go out in their own form have its ids, where those are optional, and its kind of tool,
+    so that results fit them."""
     calls = (part for part in parts if isinstance(part, Call))
     for part, call in zip(calls, step.calls, strict=True):
         call.id = part.id or call.id
+        call.custom = part.custom
 
 
 def _may_return(parts: list[Part], format: Format) -> bool:
     """Whether the service took this once and would again: nothing blank, nothing half, nothing that
     belongs into another message, and nothing behind a call where calls come last."""
     called = False
-    for part, following in zip(parts, (*parts[1:], None), strict=True):
+    for part, following in pairwise((*parts, None)):
         if called and format.calls_come_last and not isinstance(part, Call):
             return False
         if isinstance(part, Other) and part.leads and not isinstance(following, Text | Call):
@@ -192,7 +217,7 @@ def _may_return(parts: list[Part], format: Format) -> bool:
                 return False
             case Image(data=str(data)) if not to_bytes(data):
                 return False
-            case Other(complete=False) | Result():
+            case Other(complete=False) | Result() | Call(raw=str()):
                 return False
             case Call():
                 called = True

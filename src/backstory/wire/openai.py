@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, objects, one_of, wrong
+from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoding import compact
-from backstory.wire.format import PLAIN_NAME, Format, arguments_of
+from backstory.wire.format import PLAIN_NAME, Format, call_of
 from backstory.wire.images import COMMON_TYPES, from_url, to_url
 from backstory.wire.quick import openai_messages
 from backstory.wire.turns import (
@@ -101,9 +101,11 @@ def read(role: str, message: Any, path: str) -> list[Part]:
         if content is None:
             raise wrong(f"{path}.content", "expected a string or an array of parts, found null")
         parts = _read_content(content, f"{path}.content")
-        return [Result(field(message, "tool_call_id", str, path), parts, None)] if role == "result" else parts
+        return [Result(name_in(message, "tool_call_id", path), parts, None)] if role == "result" else parts
     parts = [] if content is None else _read_content(content, f"{path}.content")
-    for key in ("reasoning_content", "reasoning", "refusal", "audio", "function_call"):
+    if isinstance(message.get("refusal"), str):
+        parts.append(Text(message["refusal"]))
+    for key in ("reasoning_content", "reasoning", "audio", "function_call"):
         if message.get(key):
             parts.append(Other(key))
     if message.get("tool_calls") is not None:
@@ -121,6 +123,8 @@ def _read_part(part: dict[str, Any], path: str) -> Part:
     match field(part, "type", str, path):
         case "text":
             return Text(field(part, "text", str, path))
+        case "refusal":
+            return Text(field(part, "refusal", str, path))
         case "image_url":
             image = field(part, "image_url", dict, path)
             return from_url(field(image, "url", str, f"{path}.image_url"))
@@ -129,13 +133,13 @@ def _read_part(part: dict[str, Any], path: str) -> Part:
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
-    id = field(call, "id", str, path)
+    id = name_in(call, "id", path)
     if call.get("type") == "custom":
         custom, inside = field(call, "custom", dict, path), f"{path}.custom"
-        return Call(id, field(custom, "name", str, inside), {"input": field(custom, "input", str, inside)})
+        return Call(id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)})
     function, inside = field(call, "function", dict, path), f"{path}.function"
     arguments = field(function, "arguments", str, inside)
-    return Call(id, field(function, "name", str, inside), arguments_of(arguments))
+    return call_of(id, name_in(function, "name", inside), arguments)
 
 
 OPENAI = Format(
@@ -149,6 +153,7 @@ OPENAI = Format(
     image_types=COMMON_TYPES,
     image_urls=True,
     result_images=False,
+    result_errors=False,
     units=units,
     read=read,
     write_say=write_say,

@@ -122,6 +122,6 @@ def _result_id(data_json: str) -> Any:
     data = parse(data_json)
     if type(data) is not dict or not data.keys() <= _RESULT_KEYS:
         raise Unusual
-    if type(data.get("name", "")) is not str or type(data.get("error", False)) is not bool:
-        raise Unusual  # an old shape, or none
+    if type(data.get("name", "")) is not str or data.get("error", False) is not False:
+        raise Unusual  # an old shape, or none, or an error, which the long way reports
     return data.get("id")

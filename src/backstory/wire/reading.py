@@ -7,7 +7,7 @@ it is, it comes out of here as something that can be written to a wire, and noth
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from backstory.events import Event
 from backstory.messages import SILENT, SPOKEN, TEXT_KINDS, Message
@@ -63,15 +63,35 @@ def _parsed(text: str) -> tuple[Any, bool]:
     """What a JSON text says, and whether that can be taken as it is. Looking at the text is cheaper
     than walking the value, and nearly all data is sound."""
     try:
-        data = json.loads(text)
+        data = _strictly(text)
     except (ValueError, TypeError, RecursionError):  # TypeError: SQLite keeps whatever it was given
-        return None, True
+        return _leniently(text), False
     if not isinstance(data, dict) or text.count("[") + text.count("{") > DEEPEST:
         return data, False
     return data, not any(sign in text for sign in _SIGNS)
 
 
-_SIGNS = ("\\ud", "\\uD", "NaN", "Infinity")
+_SIGNS = ("\\ud", "\\uD")
+
+
+def _leniently(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def refused(name: str) -> NoReturn:
+    """Python reads NaN and Infinity; JSON has no such words."""
+    raise ValueError(f"{name} is Python's, not JSON's")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else refused(text)  # 1e999, say
+
+
+_strictly = json.JSONDecoder(parse_float=_finite, parse_constant=refused).decode
 
 
 def _sound(at: int | None, kind: str, data: Any, tell: Tell) -> dict[str, Any] | None:

@@ -127,9 +127,9 @@ def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
     if data is None:
         tell("data", at, "this call has no data that could be read")
     id, name, raw = tool_call(data)
-    arguments = arguments_of(raw)
-    if arguments is not raw and ("_invalid_json" in arguments or "_value" in arguments):
-        tell("arguments", at, "the arguments are no JSON object, so they go into one")
+    arguments, same = arguments_of(raw)
+    if not same:
+        tell("arguments", at, "the arguments are no JSON object, or not all of it is JSON: they are mended")
     return Asked(_key(id), name if isinstance(name, str) else "", arguments, at)
 
 
@@ -291,6 +291,8 @@ def order(step: Step, tell: Tell) -> None:
 
 def settle(call: Asked, answer: Answer, target: Target) -> None:
     """A result as it goes out. An empty one is refused by some, and leaves the model guessing."""
+    if answer.error and not target.format.result_errors and answer.text != INTERRUPTED:
+        target.tell("error", answer.at, f"{target.format.name} cannot say that a result is an error")
     if answer.native is not None:
         settle_answer(call, answer, answer.native, target)
     if is_blank(answer.text) and answer.wire is None and answer.parts is None:

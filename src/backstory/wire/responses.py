@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from backstory.wire.body import expect, field, items, objects, one_of, wrong
+from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoding import compact
-from backstory.wire.format import PLAIN_NAME, Format, arguments_of
+from backstory.wire.format import PLAIN_NAME, Format, call_of
 from backstory.wire.images import COMMON_TYPES, from_url, to_url
 from backstory.wire.turns import (
     BETWEEN,
@@ -29,7 +29,10 @@ from backstory.wire.turns import (
 )
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
+CALLS = ("function_call", "custom_tool_call")
 OUTPUTS = ("function_call_output", "custom_tool_call_output")
+# Items that say all there is to say without their ids. Others are, outside of the store, nothing.
+FREE = frozenset({"message", "reasoning", "compaction", *CALLS, *OUTPUTS})
 
 
 def write_say(say: Say) -> list[dict[str, Any]]:
@@ -58,7 +61,7 @@ def _write_call(call: Asked) -> dict[str, Any]:
 def write_answer(call: Asked, answer: Answer) -> list[dict[str, Any]]:
     """A call's output. There is no flag for an error: the text has to say it."""
     output: Any = answer.text if answer.parts is None else [_write_part(part) for part in answer.parts]
-    return [{"type": "function_call_output", "call_id": call.id, "output": output}]
+    return [{"type": OUTPUTS[call.custom], "call_id": call.id, "output": output}]
 
 
 def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
@@ -120,7 +123,7 @@ class Run:
         """Take in one more."""
         self.found.append((path, item))
         self._spoke = self._spoke or "role" in item
-        self._called = self._called or item.get("type") == "function_call"
+        self._called = self._called or item.get("type") in CALLS
 
     def is_over_before(self, item: dict[str, Any]) -> bool:
         """Reasoning or a message behind a message that made no call: the model was asked again."""
@@ -159,14 +162,14 @@ def _read_item(item: dict[str, Any], path: str) -> list[Part]:
         return _read_content(item.get("content"), f"{path}.content")
     match field(item, "type", str, path):
         case "function_call":
-            arguments = arguments_of(field(item, "arguments", str, path))
-            return [Call(field(item, "call_id", str, path), field(item, "name", str, path), arguments)]
+            arguments = field(item, "arguments", str, path)
+            return [call_of(name_in(item, "call_id", path), name_in(item, "name", path), arguments)]
         case "custom_tool_call":
             given = {"input": field(item, "input", str, path)}
-            return [Call(field(item, "call_id", str, path), field(item, "name", str, path), given)]
-        case "function_call_output" | "custom_tool_call_output":
+            return [Call(name_in(item, "call_id", path), name_in(item, "name", path), given, custom=True)]
+        case "function_call_output" | "custom_tool_call_output" as type_:
             parts = _read_content(item.get("output"), f"{path}.output")
-            return [Result(field(item, "call_id", str, path), parts, None)]
+            return [Result(name_in(item, "call_id", path), parts, None, custom=type_ == OUTPUTS[True])]
         case "reasoning":
             # It comes back only if the service can read it again: sealed in the item, or stored.
             complete = isinstance(item.get("summary"), list) and (_is_sealed(item) or "id" in item)
@@ -187,6 +190,8 @@ def _read_part(part: dict[str, Any], path: str) -> Part:
     match field(part, "type", str, path):
         case "input_text" | "output_text" | "text":
             return Text(field(part, "text", str, path))
+        case "refusal":
+            return Text(field(part, "refusal", str, path))
         case "input_image" if isinstance(part.get("image_url"), str):
             return from_url(part["image_url"])
         case other:
@@ -198,11 +203,16 @@ def _is_sealed(item: dict[str, Any]) -> bool:
 
 
 def unstored(form: Any) -> Any:
-    """The items without their ids, and without reasoning that only the store could have read."""
+    """The items without their ids, and without those that only the store could have read."""
     if not isinstance(form, list):
         return form
-    kept = [item for item in form if item.get("type") != "reasoning" or _is_sealed(item)]
-    return [{key: value for key, value in item.items() if key != "id"} for item in kept]
+    return [{key: value for key, value in item.items() if key != "id"} for item in form if _is_free(item)]
+
+
+def _is_free(item: dict[str, Any]) -> bool:
+    if item.get("type") == "reasoning":
+        return _is_sealed(item)
+    return "role" in item or item.get("type") in FREE or "id" not in item
 
 
 RESPONSES = Format(
@@ -216,6 +226,7 @@ RESPONSES = Format(
     image_types=COMMON_TYPES,
     image_urls=True,
     result_images=True,
+    result_errors=False,
     units=units,
     read=read,
     write_say=write_say,

@@ -30,6 +30,8 @@ class Call(NamedTuple):
     id: str | None
     name: str
     arguments: dict[str, Any]
+    raw: str | None = None  # the arguments as they came, where they were no JSON object
+    custom: bool = False  # a call of a custom tool, where those have results of their own kind
 
 
 class Result(NamedTuple):
@@ -39,6 +41,7 @@ class Result(NamedTuple):
     parts: "list[Part]"
     error: bool | None
     name: str | None = None  # the tool's, where the format goes by it
+    custom: bool = False  # that of a custom tool's call
 
 
 class Other(NamedTuple):
@@ -91,7 +94,7 @@ class Answer:
 class Asked:
     """A tool call that the model made, and its answer."""
 
-    __slots__ = ("answer", "arguments", "at", "id", "key", "name")
+    __slots__ = ("answer", "arguments", "at", "custom", "id", "key", "name")
 
     def __init__(self, key: str | None, name: str, arguments: dict[str, Any], at: int | None) -> None:
         self.key = key  # the id in the log
@@ -99,6 +102,7 @@ class Asked:
         self.name = name
         self.arguments = arguments
         self.at = at
+        self.custom = False  # does it go out as a custom tool's call?
         self.answer: Answer | None = None
 
 

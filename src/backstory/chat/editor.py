@@ -1,0 +1,106 @@
+"""Where the person types: several lines, history from the log, completion, and a status line.
+
+    Enter           send                     Esc Esc          back to an earlier prompt
+    Alt-Enter       a new line               Ctrl-O           results in full, or short again
+    Ctrl-X Ctrl-E   the external editor      Ctrl-C, Ctrl-D   drop the line, leave
+
+It reads; it knows commands only as words to complete.
+"""
+
+from collections.abc import Callable, Iterable
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.shortcuts import prompt
+from prompt_toolkit.styles import Style
+
+STYLE = Style.from_dict({"bottom-toolbar": "noreverse #888888", "prompt": "bold"})
+BACK = "/back"
+EXPAND = "/expand"
+
+Choices = Callable[[str], Iterable[str]]  # what may stand behind a command
+
+
+class Words(Completer):
+    """Completes commands, and what stands behind them."""
+
+    def __init__(self, commands: Iterable[str], choices: Choices) -> None:
+        self._commands = sorted(commands)
+        self._choices = choices
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        """What could be meant by the text so far."""
+        text = document.text_before_cursor
+        if not text.startswith("/") or "\n" in text:
+            return
+        command, space, rest = text.partition(" ")
+        words = self._choices(command) if space else self._commands
+        typed = rest if space else command
+        for word in words:
+            if word.startswith(typed):
+                yield Completion(word, start_position=-len(typed))
+
+
+class Editor:
+    """Reads what the person types."""
+
+    def __init__(self, commands: Iterable[str], choices: Choices, status: Callable[[], str]) -> None:
+        self._session: PromptSession[str] = PromptSession(
+            multiline=True,
+            key_bindings=_bindings(),
+            completer=Words(commands, choices),
+            complete_while_typing=False,
+            enable_open_in_editor=True,
+            bottom_toolbar=status,
+            style=STYLE,
+            erase_when_done=True,
+            prompt_continuation="  ",
+            reserve_space_for_menu=4,
+        )
+
+    def remember(self, prompts: Iterable[str]) -> None:
+        """What the person said before, oldest first, for the arrow keys."""
+        history = InMemoryHistory(list(prompts))
+        self._session.history = history
+        self._session.default_buffer.history = history
+
+    def read(self, text: str = "") -> str:
+        """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""
+        return self._session.prompt("> ", default=text)
+
+
+def ask(question: str) -> str:
+    """One line, as the answer to a question."""
+    return prompt(question)
+
+
+def _bindings() -> KeyBindings:
+    keys = KeyBindings()
+
+    @keys.add("enter")
+    def _send(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.complete_state = None
+        elif buffer.document.text_before_cursor.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            buffer.validate_and_handle()
+
+    @keys.add("escape", "enter")
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("escape", "escape")
+    def _back(event: KeyPressEvent) -> None:
+        event.app.exit(result=BACK)
+
+    @keys.add("c-o")
+    def _expand(event: KeyPressEvent) -> None:
+        event.app.exit(result=EXPAND)
+
+    return keys

@@ -1,0 +1,165 @@
+"""One chat: a store, the agent in front, the model and the tools. It draws nothing.
+
+A new session is begun once, with a clear and its system prompt. An agent that has a history is
+taken as it is: nothing is written on start.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from backstory.agent import Agent
+from backstory.errors import AgentNotFound, Invalid, NotFound
+from backstory.events import KINDS, Event
+from backstory.loop import Allow, Happenings, Loop
+from backstory.models import Model
+from backstory.store import Store
+from backstory.tools import Tool
+
+SYSTEM = (
+    "You are a helpful assistant in a terminal, working in a folder on the user's computer. "
+    "Use the tools to look things up instead of guessing. Answer briefly, in Markdown."
+)
+CARRIED = "Note carried across a rewind: "
+
+
+class Restored(NamedTuple):
+    """What came back on start."""
+
+    messages: int
+    marks: int
+    tokens: int
+
+
+class Chat:
+    """The agent in front, and what can be done with it."""
+
+    def __init__(
+        self,
+        store: Store,
+        agent: Agent,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        *,
+        allow: Allow | None = None,
+        system: str = SYSTEM,
+    ) -> None:
+        self.store = store
+        self.system = system
+        self.loop = Loop(agent, model, tools, allow=allow)
+        begin(agent, system)
+
+    @property
+    def agent(self) -> Agent:
+        """The agent in front."""
+        return self.loop.agent
+
+    @property
+    def model(self) -> Model:
+        """The model that answers."""
+        return self.loop.model
+
+    def ask(self, text: str) -> Happenings:
+        """What happens when the person says something."""
+        return self.loop.ask(text)
+
+    def restored(self) -> Restored:
+        """The live context in numbers."""
+        context = self.agent.context()
+        spoken = sum(1 for event in context.messages if KINDS[event.kind].speaks)
+        return Restored(spoken, len(context.marks), int(self.tokens()))
+
+    def tokens(self) -> int:
+        """What the context is for the model."""
+        return int(self.agent.conversation().tokens(self.model.name))
+
+    def prompts(self) -> list[Event]:
+        """What the person said, of what is live, oldest first."""
+        return [event for event in self.agent.context().messages if event.kind == "user"]
+
+    # --- moving ---
+
+    def clear(self) -> None:
+        """Empty the context, but for the system prompt."""
+        spoken = [event for event in self.agent.context().messages if event.kind == "system"]
+        prompt = spoken[0].content if spoken else self.system
+        self.agent.extend([("clear",), ("system", prompt)])
+
+    def rewind(self, label: str | None, carry: str | None = None) -> None:
+        """Go back to a mark, and take a note along."""
+        to: int | str | None = label
+        if label is not None and label.isdecimal() and label not in self.labels():
+            to = int(label)
+        self.agent.rewind(to)
+        if carry:
+            self.agent.user(CARRIED + carry, data={"carried": True})
+
+    def undo(self) -> None:
+        """Take back the last clear, rewind or jump, but not the beginning."""
+        if self.agent.preview("undo").target == 0:
+            raise NotFound("nothing to undo: no clear, rewind or jump since the beginning")
+        self.agent.undo()
+
+    def back_to(self, prompt: Event) -> str:
+        """Go to before a prompt; returns its text."""
+        self.agent.jump(prompt.seq - 1)
+        return prompt.content or ""
+
+    def labels(self) -> list[str]:
+        """The labels to go back to, newest first."""
+        labels = [mark.label for mark in reversed(self.agent.marks()) if mark.label]
+        return list(dict.fromkeys(labels))
+
+    # --- branching ---
+
+    def fork(self, name: str | None = None) -> None:
+        """Go on in a fork of the agent."""
+        self.loop.agent = self.agent.fork(name)
+
+    def spawn(self, name: str | None = None) -> None:
+        """Go on in a new agent below this one, with a context of its own."""
+        child = self.agent.spawn(name)
+        begin(child, self.system)
+        self.loop.agent = child
+
+    def switch(self, ref: str) -> None:
+        """Go on in another agent. Of names that several sessions have, this session's is meant."""
+        own = [agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref]
+        agent = own[0] if own else only_agent(self.store, ref)
+        begin(agent, self.system)
+        self.loop.agent = agent
+
+
+def begin(agent: Agent, system: str) -> None:
+    """Write the clear and the system prompt of an agent that has no history at all."""
+    if agent.head == 0:
+        agent.extend([("clear",), ("system", system)])
+
+
+def only_agent(store: Store, ref: str) -> Agent:
+    """The agent of a reference that names no moment: a chat goes on at the head."""
+    found = store.resolve(ref)
+    if found.at is not None:
+        raise Invalid(
+            f"a chat goes on at the head, not at a position: backstory fork {ref} NAME, then chat NAME"
+        )
+    return found.agent
+
+
+def first_agent(store: Store, ref: str | None, *, new: bool = False) -> Agent:
+    """The agent to chat with: the one that is named, else the latest, else a new one."""
+    if new:
+        return store.start(_free_name(store, ref or "main"))
+    if ref is not None:
+        return only_agent(store, ref)
+    try:
+        return store.resolve("@").agent
+    except AgentNotFound:
+        return store.start("main")
+
+
+def _free_name(store: Store, name: str) -> str:
+    """The name, or the name with the first number that makes it the only one."""
+    taken = {agent.name for agent in store.agents()}
+    if name not in taken:
+        return name
+    return next(f"{name}-{n}" for n in range(2, len(taken) + 3) if f"{name}-{n}" not in taken)

@@ -1,0 +1,34 @@
+"""The command `backstory`: everything the library can do, from the shell.
+
+Only the way in. What is slow to import is imported behind it, command by command, so that
+`backstory --version` costs hardly more than Python itself.
+"""
+
+import sys
+
+from backstory import __version__
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"backstory {__version__}")
+        return
+    try:
+        sys.exit(_run(sys.argv[1:]))
+    except KeyboardInterrupt:  # before there is anything that could deal with it
+        sys.exit(130)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        import click  # noqa: F401
+    except ImportError as error:
+        print(
+            f"backstory: the command line needs {error.name}: run pip install 'backstory[cli]'",
+            file=sys.stderr,
+        )
+        return 1
+    from backstory.cli.running import run
+
+    return run(arguments)

@@ -1,0 +1,147 @@
+"""chat and ask: a conversation with a model, restored from the log and recorded in it."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import screen
+from backstory.cli.options import VARIABLE, command, default_store, opened, reference
+from backstory.errors import Error, Invalid
+
+if TYPE_CHECKING:
+    from backstory.chat.session import Chat
+    from backstory.models import Model
+    from backstory.models.choosing import Wish
+
+F = Callable[..., Any]
+
+
+def _model_options(function: F) -> F:
+    """The options of both commands."""
+    for option in (
+        click.option("--model", metavar="NAME", help="openai:NAME, anthropic:NAME, claude-…, or embedded."),
+        click.option("--base-url", metavar="URL", help="An OpenAI-compatible endpoint."),
+        click.option("--window", type=click.IntRange(1), help="How many tokens the model reads."),
+        click.option("--system", type=click.File(), help="A file with the system prompt of a new session."),
+        click.option("--new", is_flag=True, help="Begin a new session."),
+        click.option("--yes", is_flag=True, help="Let tools write and run without asking."),
+    ):
+        function = option(function)
+    return function
+
+
+@command(
+    "chat",
+    example="backstory chat\nbackstory chat --model gpt-5\necho 'Which files are here?' | backstory chat",
+    json=False,
+)
+@reference(metavar="REF")
+@_model_options
+def chat_command(url: str | None, ref: str, **options: Any) -> None:
+    """Talk with a model that has tools. Goes on where the agent (by default the latest) was, with
+    everything that was said. Without a terminal: reads the question from standard input,
+    answers on standard output, and exits."""
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        _on_terminal(url, None if ref == "@" else ref, **options)
+    else:
+        _once(url, None if ref == "@" else ref, _standard_input(), **options)
+
+
+@command("ask", example='backstory ask "Which Python files are here?"', json=False)
+@click.argument("question")
+@click.option("--agent", "ref", metavar="REF", help="Whom to ask (default: the latest agent).")
+@_model_options
+def ask_command(url: str | None, question: str, ref: str | None, **options: Any) -> None:
+    """Ask one question; the answer goes to standard output, and both into the log."""
+    _once(url, ref, question, **options)
+
+
+def _standard_input() -> str:
+    question = sys.stdin.buffer.read().decode(errors="replace").strip()
+    if not question:
+        raise Invalid("there is no question on standard input: echo 'a question' | backstory chat")
+    return question
+
+
+def _once(url: str | None, ref: str | None, question: str, *, yes: bool, **options: Any) -> None:
+    from backstory.chat.plain import answer
+
+    with _chat(url, ref, allow=(lambda tool, arguments: True) if yes else None, **options) as chat:
+        answer(chat, question)
+
+
+def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> None:
+    try:
+        from backstory.chat.consent import Consent
+        from backstory.chat.editor import ask
+        from backstory.chat.terminal import Terminal
+        from backstory.models.choosing import instead
+    except ImportError as error:
+        raise Error(f"the chat needs {error.name}: run pip install 'backstory[chat]'") from error
+    console = screen.console()
+    consent = Consent(console, ask, yes=yes)
+    with _chat(url, ref, allow=consent, **options) as chat:
+        wish = _wish(**options)
+        address = url or os.environ.get(VARIABLE) or default_store(make=True)
+        terminal = Terminal(
+            chat, console, consent, url=address, choose=lambda name: _model(instead(wish, name))
+        )
+        is_new = not any(event.kind == "user" for event in chat.agent.events())
+        terminal.run(_greeting(chat), is_new=is_new)
+
+
+def _greeting(chat: "Chat") -> list[str]:
+    from backstory.models.choosing import config_path
+    from backstory.models.embedded import NAME
+
+    lines = [f"backstory chat: {chat.agent.name!r}, {chat.model.name}; /help lists the commands"]
+    if chat.model.name == NAME:
+        lines += [
+            "This is a tiny model for trying things out: its answers are toys.",
+            "A real one: backstory chat --model claude-… or --model gpt-… with its key in",
+            f"ANTHROPIC_API_KEY or OPENAI_API_KEY, --base-url URL, or {config_path()}",
+        ]
+    return lines
+
+
+@contextmanager
+def _chat(
+    url: str | None, ref: str | None, *, allow: Any, system: Any = None, new: bool = False, **options: Any
+) -> Iterator["Chat"]:
+    """The chat that the options ask for; the model is let go of at the end."""
+    from backstory.chat.session import SYSTEM, Chat, first_agent
+    from backstory.tools import working_tools
+
+    prompt = system.read().strip() if system else SYSTEM
+    model = _model(_wish(**options))
+    try:
+        with opened(url, make=True) as store:
+            agent = first_agent(store, ref, new=new)
+            yield Chat(store, agent, model, working_tools(), allow=allow, system=prompt)
+    finally:
+        close = getattr(model, "close", None)
+        if close:
+            close()
+
+
+def _wish(
+    *, model: str | None = None, base_url: str | None = None, window: int | None = None, **_: Any
+) -> "Wish":
+    from backstory.models.choosing import Wish, wish
+
+    return wish(Wish(model=model, base_url=base_url, window=window))
+
+
+def _model(wanted: "Wish") -> "Model":
+    from backstory.models.choosing import choose
+
+    if not screen.talks_to_terminal():
+        return choose(wanted)
+    from backstory.cli.progress import counting
+
+    with counting("fetching the model", "bytes") as tell:
+        return choose(wanted, tell=tell)

@@ -1,0 +1,24 @@
+"""Text from a log, fit for a terminal: what would steer it is made visible instead.
+
+Control characters become the pictures that Unicode has for them, the others their number. Pure.
+"""
+
+from backstory.words import UNSEEN
+
+_PICTURES = {code: chr(0x2400 + code) for code in range(0x20)} | {0x7F: "\u2421"}
+_NUMBERS = {code: f"<U+{code:04X}>" for code in UNSEEN}
+_TABLE = _NUMBERS | _PICTURES
+_TABLES = {
+    keep: {code: shown for code, shown in _TABLE.items() if chr(code) not in keep}
+    for keep in ("", "\n", "\n\t")
+}
+
+
+def visible(text: str, keep: str = "\n\t") -> str:
+    """The text with every character that nobody should obey made visible. Lines and tabs may stay."""
+    return text.translate(_TABLES[keep])
+
+
+def one_line(text: str) -> str:
+    """The text on one line: line ends and tabs are spaces, everything else is visible."""
+    return visible(" ".join(text.split()), keep="")

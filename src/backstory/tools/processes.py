@@ -1,0 +1,88 @@
+"""Processes with a limit of time and of output, that take their children with them when they end."""
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+MOST_OUTPUT = 1_000_000  # bytes; a process that says more is ended
+
+
+class Done(NamedTuple):
+    """How a process ended."""
+
+    code: int
+    output: str
+    ended: str = ""  # why it was ended, if it did not end by itself
+
+
+class Processes:
+    """Runs processes, and can end those that are running."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def run(self, command: Sequence[str], folder: Path, seconds: float) -> Done:
+        """Run a command to its end, or to one of its limits; errors are part of the output."""
+        work = subprocess.Popen(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a group of its own, so that it can be ended with its children
+        )
+        output = _Output(work)
+        self._running.add(work)
+        ended = ""
+        try:
+            work.wait(seconds)
+        except subprocess.TimeoutExpired:
+            ended = f"ended after {seconds:g} seconds: the time limit"
+        finally:
+            _end(work)  # whatever it left in the background ends with it
+            self._running.discard(work)
+        text = output.text()
+        if output.is_full:
+            ended = f"ended after {MOST_OUTPUT:,} bytes: the output limit"
+        return Done(work.returncode, text, ended)
+
+    def kill(self) -> None:
+        """End everything that is running."""
+        for work in list(self._running):
+            _end(work)
+
+
+class _Output:
+    """What a process says, gathered by a thread."""
+
+    def __init__(self, work: subprocess.Popen[bytes]) -> None:
+        self.is_full = False
+        self._work = work
+        self._gathered = bytearray()
+        self._thread = threading.Thread(target=self._gather, daemon=True)
+        self._thread.start()
+
+    def _gather(self) -> None:
+        assert self._work.stdout
+        with self._work.stdout as pipe:
+            while block := os.read(pipe.fileno(), 65536):
+                self._gathered += block
+                if len(self._gathered) > MOST_OUTPUT:
+                    self.is_full = True
+                    _end(self._work)
+                    return
+
+    def text(self) -> str:
+        self._thread.join(2)
+        return bytes(self._gathered[:MOST_OUTPUT]).decode(errors="replace")
+
+
+def _end(work: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # all of it is gone already
+        os.killpg(work.pid, signal.SIGKILL)
+    work.wait()

@@ -1,0 +1,60 @@
+import pytest
+
+import backstory
+
+from .screen import Terminal, environment
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A working folder with a few files."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, text in (("a.py", "print('a')\n"), ("b.py", "print('b')\n"), ("notes.md", "# Notes\n")):
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture
+def address(tmp_path):
+    return str(tmp_path / "history.db")
+
+
+@pytest.fixture
+def start(tmp_path, folder, address):
+    """Starts the real chat in a pseudo-terminal."""
+    started = []
+
+    def start(server, *arguments, columns=80, env=None, **more):
+        connected = ("--base-url", server.url, "--model", "scripted-1") if server else ()
+        terminal = Terminal(
+            "--store",
+            address,
+            "chat",
+            *connected,
+            *arguments,
+            cwd=folder,
+            env=environment(tmp_path, **(env or {})),
+            columns=columns,
+            **more,
+        )
+        started.append(terminal)
+        return terminal
+
+    yield start
+    for terminal in started:
+        terminal.close()
+
+
+@pytest.fixture
+def reopened(address):
+    """The agent in the store, as another process sees it."""
+    stores = []
+
+    def reopened(ref="@"):
+        stores.append(backstory.open(address))
+        return stores[-1].resolve(ref).agent
+
+    yield reopened
+    for store in stores:
+        store.close()

@@ -1,0 +1,120 @@
+"""The chat without a terminal: the answer on standard output, everything in the log."""
+
+import subprocess
+import sys
+
+import pytest
+
+from ..wire.stub_server import stub_server
+from .screen import environment
+from .scripted import Refuse, Say, scripted
+
+
+@pytest.fixture
+def run(tmp_path, folder, address):
+    def run(*arguments, given="", env=None):
+        return subprocess.run(
+            [sys.executable, "-c", "from backstory.cli import main; main()", "--store", address, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            env=environment(tmp_path, **(env or {})),
+            timeout=60,
+        )
+
+    return run
+
+
+def connected(server):
+    return "--base-url", server.url, "--model", "scripted-1"
+
+
+def test_a_question_in_a_pipe_is_answered_recorded_and_remembered(run, reopened):
+    with scripted(
+        Say(calls=(("c1", "glob", '{"pattern": "*.md"}'),)), Say("One: notes.md."), Say("Yes.")
+    ) as server:
+        first = run("chat", *connected(server), given="Which notes?\n")
+        assert (first.stdout, first.returncode) == ("One: notes.md.\n", 0)
+        second = run("ask", "Still there?", *connected(server))
+        assert (second.stdout, second.returncode) == ("Yes.\n", 0)
+        assert [text for role, text in server.said() if role == "user"] == ["Which notes?", "Still there?"]
+        assert ("tool", "notes.md") in server.said()
+        assert server.refused == []
+    assert [e.kind for e in reopened().context().messages] == [
+        "system", "user", "tool_call", "tool_result", "assistant", "user", "assistant",
+    ]  # fmt: skip
+
+
+def test_nothing_is_written_or_run_without_a_terminal_unless_yes_is_said(run, folder):
+    write = Say(calls=(("c1", "write_file", '{"path": "new", "content": "x"}'),))
+    with scripted(write, Say("Refused."), write, Say("Written.")) as server:
+        assert run("ask", "Write", *connected(server)).stdout == "Refused.\n"
+        assert not (folder / "new").exists()
+        assert "nobody was there to ask" in server.said()[-1][1]
+        assert run("ask", "Write", "--yes", *connected(server)).stdout == "Written.\n"
+        assert (folder / "new").read_text() == "x"
+
+
+def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
+    with scripted(Refuse(401, "bad key")) as server:
+        done = run("ask", "Hello", *connected(server))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == ["backstory: the key was refused by 127.0.0.1: mend the key (bad key)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("chat", "--model", "gpt-x"), "no key for OpenAI"),
+        (("chat", "--model", "claude-x"), "no key for Anthropic"),
+        (("chat", "nobody", "--base-url", "http://127.0.0.1:1", "--model", "m"), "no agent 'nobody'"),
+    ],
+)
+def test_what_cannot_begin_says_why(run, arguments, said):
+    done = run(*arguments, given="Hello")
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_anthropic_is_asked_through_its_own_sdk(run, reopened):
+    with stub_server() as server:
+        done = run("ask", "Hello", "--model", "anthropic:claude-x", "--base-url", server.url)
+        assert (done.stdout, done.returncode) == ("ok\n", 0)
+        assert server.last.refused_for == []
+    assert reopened().context().messages[-1].data["model"] == "claude-x"
+
+
+def test_an_empty_question_is_refused(run):
+    assert run("chat", given="  \n").returncode == 2
+
+
+def test_new_begins_another_session_with_its_own_prompt(run, folder, reopened):
+    (folder / "prompt.txt").write_text("Be brief.\n")
+    with scripted(Say("A."), Say("B.")) as server:
+        run("ask", "one", *connected(server))
+        run("ask", "two", "--new", "--system", "prompt.txt", *connected(server))
+        assert server.said() == [("system", "Be brief."), ("user", "two")]
+    assert reopened().name == "main-2"
+
+
+def test_a_damaged_store_is_one_line(run, address):
+    with open(address, "wb") as file:
+        file.write(b"this is no database" * 100)
+    with scripted() as server:
+        done = run("ask", "Hello", *connected(server))
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_key_in_the_config_file_is_used_if_nobody_else_can_read_it(run, tmp_path):
+    with scripted(Say("Hi.")) as server:
+        config = tmp_path / "config" / "backstory" / "chat.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'model = "scripted-1"\nbase_url = "{server.url}"\nkey = "secret"\n')
+        config.chmod(0o644)
+        assert "run chmod 600" in run("ask", "Hello").stderr
+        config.chmod(0o600)
+        assert run("ask", "Hello").stdout == "Hi.\n"

@@ -1,0 +1,449 @@
+"""Every command, run as a process on SQLite and PostgreSQL."""
+
+import json
+from pathlib import Path
+
+import backstory
+from tests.cli.conftest import Shell, fill, fill_by_hand
+
+
+def test_a_story_told_by_commands_is_the_one_told_by_the_library(shell, new_url, tmp_path):
+    other = Shell(new_url("memory"), tmp_path)
+    other.env["BACKSTORY_STORE"] = str(tmp_path / "other.db")
+    fill_by_hand(shell)
+    fill(other)
+    for ref in ("main", "idea", "reviewer"):
+        ours, theirs = ([row[:3] + row[4:] for row in one("log", ref).rows] for one in (shell, other))
+        assert ours == theirs
+
+
+def test_new_makes_the_store_and_prints_an_id(shell):
+    ran = shell("new", "work", "--system", "Be careful.")
+    assert shell("agents", "--json").json[0]["id"] == ran.lines[0]
+    assert shell("show", f"{ran.lines[0]}@1", "--content").out == "Be careful."
+
+
+def test_agents_lists_the_tree(story):
+    rows = story("agents").rows
+    assert [(row[1], row[2], row[3], row[4], row[6]) for row in rows] == [
+        ("main/main", "", "", "7", "two files@5"),
+        ("main/idea", "main", "4", "5", ""),
+        ("main/reviewer", "main", "7", "0", ""),
+    ]
+    main, idea, reviewer = story("agents", "--json").json
+    assert main["marks"] == [{"seq": 5, "label": "two files"}]
+    assert (idea["parent"], idea["fork_seq"], idea["spawned"]) == (main["id"], 4, False)
+    assert (reviewer["parent"], reviewer["fork_seq"], reviewer["spawned"]) == (main["id"], 0, True)
+    story("new", "other")
+    assert len(story("agents", "--session", "idea").lines) == 3
+
+
+def test_agents_draws_a_tree_on_a_terminal(story):
+    shown = story.on_terminal("agents", NO_COLOR="1").out
+    assert "├── " in shown
+    assert "idea" in shown
+    assert "forked at 4" in shown
+    assert "⚑ two files@5" in shown
+
+
+def test_sessions(story):
+    story("new", "other")
+    story("append", "main/main", "the latest again")
+    assert [row[1:4] for row in story("sessions").rows] == [["other", "1", "0"], ["main", "3", "9"]]
+    assert story("sessions", "--json").json[1]["agents"] == 3
+    assert "last written" in story.on_terminal("sessions").out
+
+
+def test_rename(story):
+    story("rename", "idea", "plan")
+    assert story("agents").rows[1][1] == "main/plan"
+    assert "already" in story("rename", "plan", "main", code=1).err
+    assert "is no name" in story("rename", "plan", "a/b", code=2).err
+
+
+def test_log_shows_the_dead_and_why(story):
+    rows = story("log", "main").rows
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        ("1", "system", "live"),
+        ("2", "user", "live"),
+        ("3", "tool_call", "live"),
+        ("4", "tool_result", "live"),
+        ("5", "mark", "live"),
+        ("6", "user", "rewound by 7"),
+        ("7", "rewind", "live"),
+    ]
+    assert rows[2][4] == 'glob({"pattern":"*.py"})'
+    assert [row[0] for row in story("log", "main", "--live").rows] == ["1", "2", "3", "4", "5", "7"]
+    assert [row[0] for row in story("log", "main", "--kind", "user", "--kind", "mark").rows] == [
+        "2",
+        "5",
+        "6",
+    ]
+    assert [row[0] for row in story("log", "main", "--since", "two files").rows] == ["6", "7"]
+    assert [row[0] for row in story("log", "main", "--since", "-1").rows] == ["7"]
+    assert [row[0] for row in story("log", "main", "-n", "2").rows] == ["6", "7"]
+    assert [row[0] for row in story("log", "main", "-n", "1", "--kind", "user").rows] == ["6"]
+    assert [row[2] for row in story("log", "main@6").rows] == ["live"] * 6
+    assert [row[0] for row in story("log", "idea").rows] == ["1", "2", "3", "4", "5"]
+
+
+def test_log_as_json(story):
+    events = story("log", "main", "--json").json
+    assert [(event["seq"], event["status"], event["by"]) for event in events[4:]] == [
+        (5, "live", None),
+        (6, "rewound", 7),
+        (7, "live", None),
+    ]
+    assert events[2]["data"] == {"id": "c1", "name": "glob", "arguments": {"pattern": "*.py"}}
+
+
+def test_log_since_a_time(story):
+    first = story("log", "main", "--json").json[3]["created_at"]
+    assert story("log", "main", "--since", first).rows[0][0] == "5"
+
+
+def test_show(story):
+    shown = story("show", "main@6").out
+    assert "Delete b.py." in shown
+    assert "event 6 (user) was left behind by the rewind at 7" in shown
+    assert story("show", "main@4", "--content").out == "a.py\nb.py"
+    found = story("show", "main@6", "--json").json[0]
+    assert (found["seq"], found["status"], found["by"]) == (6, "rewound", 7)
+    assert "no position 99" in story("show", "main@99", code=1).err
+
+
+def test_show_says_whether_it_is_live(story):
+    assert [story("show", f"main@{at}", "--json").json[0]["live"] for at in (5, 6)] == [True, False]
+
+
+def test_a_repair_of_the_whole_names_no_position(story):
+    said = story("context", "reviewer", "--format", "anthropic").err
+    assert "repaired: " in said
+    assert "None" not in said
+
+
+def test_marks(story):
+    assert [row[:3] for row in story("marks", "main").rows] == [["5", "two files", "live"]]
+    story("clear", "main")
+    assert story("marks", "main").out == ""
+    assert [row[:3] for row in story("marks", "main", "--all").rows] == [["5", "two files", "dead"]]
+    assert story("marks", "main@7", "--json").json[0]["label"] == "two files"
+    assert "two files" in story.on_terminal("marks", "main@7").out
+
+
+def test_explain(story):
+    assert story("explain", "main@6").out == "event 6 (user) was left behind by the rewind at 7\n"
+    assert story("explain", "main@6", "--at", "6").out == "event 6 (user) is in the context\n"
+    assert story("explain", "main@6", "--json").json == [
+        {
+            "seq": 6,
+            "status": "rewound",
+            "by": 7,
+            "reason": "event 6 (user) was left behind by the rewind at 7",
+            "live": False,
+        }
+    ]
+
+
+def test_context_to_read(story):
+    text = story("context", "main").out
+    assert "[2 user]\nWhich Python files are here?\n" in text
+    assert "Delete b.py." not in text
+    assert "Delete b.py." in story("context", "main@6").out
+    assert [event["seq"] for event in story("context", "main", "--json").json] == [1, 2, 3, 4, 5, 7]
+    shown = story.on_terminal("context", "main", "--no-pager", NO_COLOR="1").out
+    assert "── mark 5: two files" in shown
+    assert "4 messages" in shown
+
+
+def test_context_as_a_request_with_the_repairs_on_the_other_side(story):
+    for format, key in (
+        ("openai", "messages"),
+        ("openai-responses", "input"),
+        ("anthropic", "messages"),
+        ("gemini", "contents"),
+        ("bedrock", "messages"),
+    ):
+        ran = story("context", "main", "--format", format)
+        assert key in json.loads(ran.out)
+    ran = story("context", "main@3", "--format", "anthropic")
+    assert "interrupted" in ran.out
+    assert "repaired at 3: close" in ran.err
+
+
+def test_context_in_tokens(story):
+    ran = story("context", "main", "--tokens")
+    assert int(ran.out) > 10
+    assert "estimated" in ran.err or "counted" in ran.err
+    assert story("context", "main", "--tokens", "--json").json[0]["tokens"] == int(ran.out)
+
+
+def test_append_takes_an_argument_standard_input_or_json_lines(story):
+    assert story("append", "main", "as an argument").out == "8\n"
+    assert story("append", "main", "--kind", "assistant", stdin="from a pipe\nin two lines\n").out == "9\n"
+    assert story("show", "main@9", "--content").out == "from a pipe\nin two lines"
+    batch = '{"kind":"user","content":"one"}\n\n{"kind":"mark","data":{"label":"m"}}\n'
+    assert story("append", "main", "--jsonl", stdin=batch).out == "11\n"
+    broken = '{"kind":"user","content":"one"}\n{"kind":"poem"}\n'
+    assert "nothing was written" in story("append", "main", "--jsonl", stdin=broken, code=2).err
+    assert "line 2 is not JSON" in story("append", "main", "--jsonl", stdin="{}\n{", code=2).err
+    assert "line 1: give an object" in story("append", "main", "--jsonl", stdin='{"text":"x"}', code=2).err
+    assert "not UTF-8" in story("append", "main", stdin=b"\xff\xfe", code=2).err
+    assert story("log", "main", "-n", "1").rows[0][0] == "11"
+
+
+def test_append_only_behind_the_expected_head(story):
+    assert story("append", "main", "x", "--expected", "7").out == "8\n"
+    assert story("append", "main", "x", "--expected", "7").out == "8\n"  # a repeat
+    assert "is at position 8" in story("append", "main", "y", "--expected", "7", code=1).err
+
+
+def test_append_with_data(story):
+    data = '{"id":"c2","name":"rm","arguments":{}}'
+    assert story("append", "main", "--kind", "tool_call", "--data", data).out == "8\n"
+    assert "--data is not JSON" in story("append", "main", "x", "--data", "{", code=2).err
+    assert (
+        "needs data with its id" in story("append", "main", "--kind", "tool_call", "--data", "{}", code=2).err
+    )
+
+
+def test_what_writes_at_the_head_refuses_a_position(story):
+    for command in (
+        ["append", "main@3", "x"],
+        ["mark", "main@3"],
+        ["spawn", "main@3"],
+        ["rename", "main@3", "x"],
+    ):
+        assert "writes at the head" in story(*command, code=2).err
+    for command in ("clear", "undo"):
+        assert "leave out the @" in story(command, "main@3", code=2).err
+
+
+def test_mark_rewind_clear_jump_and_undo(story):
+    story("mark", "main")
+    story("append", "main", "more")
+    story("mark", "main", "later")
+    assert story("rewind", "main@later").out == "11\n"
+    assert story("rewind", "main@8").out == "12\n"
+    assert story("clear", "main").out == "13\n"
+    assert story("context", "main", "--json").out == ""
+    assert story("undo", "main").out == "14\n"
+    assert story("context", "main", "--json").json[-2]["seq"] == 12
+    assert story("jump", "main@6").out == "15\n"
+    assert "Delete b.py." in story("context", "main").out
+    assert story("undo", "main", "--json").json[0]["kind"] == "jump"
+    assert "no mark 'latr'" in story("rewind", "main@latr", code=1).err
+    assert "where to?" in story("jump", "main", code=2).err
+    with backstory.open(story.env["BACKSTORY_STORE"]) as store:
+        assert store.verify() == []
+
+
+def test_a_dry_run_says_what_would_leave_and_writes_nothing(story):
+    story("append", "main", "One more.")
+    ran = story("rewind", "main", "--dry-run")
+    assert ran.lines[0].startswith("2 events, ")
+    assert ran.lines[0].endswith(" tokens would leave the context of 'main'")
+    assert ran.lines[1:] == ["  7 rewind to 5", "  8 user One more."]
+    assert "nothing was written" in ran.err
+    found = story("clear", "main", "--dry-run", "--json").json[0]
+    assert (found["target"], found["leaves"]["events"], found["returns"]["events"]) == (0, 7, 0)
+    assert found["leaves"]["tokens"] > 20
+    found = story("jump", "main@6", "--dry-run", "--json").json[0]
+    assert (found["leaves"]["positions"], found["returns"]["positions"]) == ([7, 8], [6])
+    found = story("undo", "main", "--dry-run", "--json").json[0]
+    assert (found["target"], found["returns"]["positions"]) == (6, [6])
+    assert story("log", "main", "-n", "1").rows[0][0] == "8"
+
+
+def test_a_dry_run_of_a_long_story_lists_only_the_first(story):
+    story("append", "main", "--jsonl", stdin='{"kind":"user","content":"x"}\n' * 20)
+    assert story("rewind", "main", "--dry-run").lines[-1] == "  and 11 more events"
+
+
+def test_fork_and_spawn_print_ids(story):
+    id = story("fork", "main@two files", "plan").lines[0]
+    assert story("agents", "--json").json[-1]["id"] == id
+    assert story("agents", "--json").json[-1]["fork_seq"] == 5
+    assert story("spawn", "main", "--json").json[0]["spawned"] is True
+    assert story("fork", "--json").json[0]["parent"]
+
+
+def test_diff_of_branches_and_of_moments(story):
+    story("append", "main", "Rename a.py to app.py.")
+    assert story("diff", "main", "idea").lines == [
+        "4 messages in common; 1 only in main, 1 only in idea",
+        "~ 8→5 user",
+        "    Rename a.py to [-app-]{+main+}.py.",
+    ]
+    assert story("diff", "main@4", "main").lines[:2] == [
+        "4 messages in common; 0 only in main@4, 1 only in main",
+        "+ 8 user",
+    ]
+    assert story("diff", "main@4").lines[0] == "4 messages in common; 0 only in main@4, 1 only in main"
+    [found] = story("diff", "main", "idea", "--json").json
+    assert found["common"] == 4
+    assert [change["op"] for change in found["changes"]] == ["changed"]
+    assert ["-", "app"] in found["changes"][0]["words"]
+
+
+def test_search(story):
+    assert sorted(row[:3] for row in story("search", "b.py").rows) == [
+        ["main@4", "tool_result", "live"],
+        ["main@6", "user", "dead"],
+    ]
+    assert [row[0] for row in story("search", "b.py", "--live").rows] == ["main@4"]
+    assert [row[0] for row in story("search", "python files").rows] == ["main@2"]
+    assert [row[0] for row in story("search", "files python", code=1).rows] == []
+    assert [row[0] for row in story("search", "files", "python").rows] == ["main@2"]
+    assert [row[0] for row in story("search", "rename", "--agent", "idea").rows] == ["idea@5"]
+    assert [row[0] for row in story("search", "py", "--kind", "tool_call").rows] == ["main@3"]
+    found = story("search", "rename", "--json").json[0]
+    assert [found["snippet"][low:high] for low, high in found["spans"]] == ["Rename"]
+    assert story("show", found["ref"], "--json").json[0]["seq"] == 5
+    assert "nothing found" in story("search", "absent", code=1).err
+    assert "no word" in story("search", "!!", code=2).err
+
+
+def test_export_and_import_there_and_back(story, new_url, tmp_path):
+    text = story("export").out
+    other = Shell(new_url("sqlite"), tmp_path)
+    third = Shell(new_url("postgres"), tmp_path)
+    assert other("import", stdin=text).err == "imported 1 session, 3 agents, 8 events\n"
+    assert third("import", "-", "--json", stdin=other("export").out).json == [
+        {"sessions": 1, "agents": 3, "events": 8}
+    ]
+    assert third("export").out == text
+    assert third("import", stdin=text).err == "imported 0 sessions, 0 agents, 0 events\n"
+    assert third("log", "main").out == story("log", "main").out
+
+
+def test_export_to_a_file_some_sessions_markdown_and_a_request(story, tmp_path):
+    story("new", "other")
+    story("export", "idea", "-o", tmp_path / "one.jsonl")
+    lines = (tmp_path / "one.jsonl").read_text().splitlines()
+    assert len(lines) == 1 + 3 + 8 + 1
+    text = story("export", "main", "--format", "markdown").out
+    assert "## 2 user" in text
+    assert '```\nglob({"pattern":"*.py"})\n```' in text
+    assert "messages" in json.loads(story("export", "main@2", "--format", "openai").out)
+    assert "give one REF" in story("export", "main", "idea", "--format", "markdown", code=2).err
+
+
+def test_an_export_that_fails_leaves_the_old_file(story, tmp_path):
+    (tmp_path / "old").write_text("old")
+    story("export", "nobody", "-o", tmp_path / "old", code=1)
+    assert (tmp_path / "old").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".backstory")] == []
+
+
+def test_import_refuses_nonsense(story, tmp_path):
+    assert "no export of backstory" in story("import", stdin="hello", code=2).err
+    assert story("import", tmp_path / "missing", code=2).out == ""
+
+
+def test_a_failed_import_leaves_no_new_store(sqlite_shell, tmp_path):
+    path = tmp_path / "fresh.db"
+    sqlite_shell("import", "--store", path, stdin='{"format":"backstory-export","version":1}\n', code=2)
+    assert not list(tmp_path.glob("fresh.db*"))
+    sqlite_shell("new", "kept", "--store", path)
+    sqlite_shell("import", "--store", path, stdin="hello", code=2)
+    assert sqlite_shell("agents", "--store", path).rows[0][1] == "kept/kept"
+
+
+def test_an_export_to_a_directory_or_nowhere_is_refused_without_litter(story, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    before = sorted(tmp_path.iterdir())
+    assert "is a directory" in story("export", "main", "-o", folder, code=2).err
+    assert "does not exist" in story("export", "main", "-o", tmp_path / "no" / "x", code=2).err
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_export_to_a_dash_is_to_standard_output_and_a_device_is_kept(story):
+    assert story("export", "-o", "-").out == story("export").out
+    story("export", "-o", "/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_export_and_backup_say_as_json_what_they_wrote(story, tmp_path):
+    file, copy = tmp_path / "a.jsonl", tmp_path / "copy.db"
+    assert story("export", "-o", file, "--json").json == [
+        {"path": str(file), "sessions": 1, "agents": 3, "events": 8}
+    ]
+    assert "give one with -o" in story("export", "--json", code=2).err
+    assert story("backup", copy, "--json").json == [{"path": str(copy), "size": copy.stat().st_size}]
+
+
+def test_a_position_is_refused_where_it_means_nothing(story):
+    for arguments in (
+        ["export", "main@3"],
+        ["search", "py", "--agent", "main@3"],
+        ["agents", "--session", "main@3"],
+    ):
+        assert "leave out the @" in story(*arguments, code=2).err
+
+
+def test_append_reads_a_dash_and_refuses_nothing(story):
+    assert story("append", "main", "-", stdin="piped\n").out == "8\n"
+    assert story("show", "main", "--json").json[0]["content"] == "piped"
+    assert "there is no text" in story("append", "main", code=2).err
+    assert story("append", "main", "").out == "9\n"
+
+
+def test_the_text_of_an_appended_mark_is_its_label(story):
+    story("append", "main", "--kind", "mark", "lab")
+    assert story("marks", "main", "--json").json[-1]["label"] == "lab"
+
+
+def test_search_finds_what_is_live_in_a_fork_only(story):
+    story("clear", "main")
+    assert [row[0] for row in story("search", "python", "--live").rows] == ["idea@2"]
+
+
+def test_verify(story):
+    ran = story("verify")
+    assert (ran.out, ran.err) == ("", "the store is sound\n")
+    damage(story.env["BACKSTORY_STORE"])
+    ran = story("verify", code=1)
+    assert "its base is 1, but the log makes it None" in ran.out
+    assert ran.err == "1 finding\n"
+    found = story("verify", "--json", code=1).json
+    assert (found[0]["position"], found[0]["severity"]) == (2, "error")
+
+
+def damage(url):
+    with backstory.open(url) as store:
+        backend = store._backend
+        with backend._connection() as db:
+            db.execute("UPDATE events SET base = 1 WHERE seq = 2")
+
+
+def test_backup(story, tmp_path):
+    story("backup", tmp_path / "copy.db")
+    copy = Shell(str(tmp_path / "copy.db"), tmp_path)
+    assert copy("export").out == story("export").out
+    assert "is there already" in story("backup", tmp_path / "copy.db", code=1).err
+
+
+def test_stats(story):
+    found = story("stats", "--json").json[0]
+    assert {key: found[key] for key in ("sessions", "agents", "events", "live", "dead")} == {
+        "sessions": 1,
+        "agents": 3,
+        "events": 8,
+        "live": 7,
+        "dead": 1,
+    }
+    assert found["kinds"]["user"] == 3
+    assert [agent["name"] for agent in found["largest"]] == ["main", "idea", "reviewer"]
+    assert found["largest"][0]["context"] == 6
+    assert dict(story("stats").rows)["dead"] == "1"
+    shown = story.on_terminal("stats", NO_COLOR="1").out
+    assert "8 events: 7 live, 1 dead; 3 agents in 1 session" in shown
+    assert "largest agents" in shown
+
+
+def test_a_store_that_is_not_there_is_not_made_by_looking(sqlite_shell):
+    assert "there is no store at" in sqlite_shell("agents", code=1).err
+    fill(sqlite_shell)
+    assert len(sqlite_shell("agents").lines) == 3

@@ -1,0 +1,390 @@
+"""How the command behaves: references, streams, exit codes, colours, signals and hostile text."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import backstory
+from backstory.cli.running import COMMANDS
+from backstory.cli.visible import one_line, visible
+from tests.cli.conftest import COMMAND, Shell, fill
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202eevil\u2066\u200b\U000e0041\r\x08 end"
+
+
+@pytest.fixture
+def story(sqlite_shell):
+    fill(sqlite_shell)
+    return sqlite_shell
+
+
+# --- references ---
+
+
+def test_references(story):
+    id = story("agents", "--json").json[1]["id"]
+    for ref in ("idea", "main/idea", id, id[:20], f"{id[:20]}@5", "idea@-0", "main/idea@5"):
+        assert story("show", ref, "--json").json[0]["content"] == "Rename a.py to main.py.", ref
+    assert story("show", "main@two files", "--json").json[0]["seq"] == 5
+    assert story("show", "main@-2", "--json").json[0]["seq"] == 5
+
+
+def test_a_bare_command_works_on_the_latest_agent(story):
+    story("append", "idea", "the latest")
+    assert story("log", "-n", "1").rows[0][4] == "the latest"
+    assert story("show", "--json").json[0]["content"] == "the latest"
+    assert story("show", "@-1", "--json").json[0]["seq"] == 5
+    assert story("append", "@", "to the latest").out == "7\n"
+    assert story("mark").out == "8\n"
+    story("append", "main", "main is the latest now")
+    assert story("context", "--json").json[-1]["content"] == "main is the latest now"
+
+
+def test_a_time_is_a_reference(story):
+    moment = story("log", "main", "--json").json[2]["created_at"]
+    assert story("show", f"main@{moment}", "--json").json[0]["seq"] == 3
+
+
+def test_unknown_things_suggest_near_ones(story):
+    assert "did you mean 'main'?" in story("log", "mian", code=1).err
+    assert "did you mean 'two files'?" in story("rewind", "main@two file", code=1).err
+    assert "Did you mean context?" in story("contxt", code=2).err
+
+
+def test_a_name_that_fits_several_lists_them(story):
+    story("new", "main")
+    assert "fits 2 agents, say which" in story("log", "main", code=1).err
+
+
+def test_an_empty_store_says_so(sqlite_shell):
+    backstory.open(sqlite_shell.env["BACKSTORY_STORE"]).close()
+    assert "there is no agent" in sqlite_shell("log", code=1).err
+    assert sqlite_shell("agents").out == ""
+
+
+# --- the store ---
+
+
+def test_the_store_is_an_option_before_or_behind_the_command_or_the_platforms(story, tmp_path):
+    elsewhere = str(tmp_path / "elsewhere.db")
+    story("--store", elsewhere, "new", "one")
+    story("new", "two", "--store", elsewhere)
+    assert [row[1] for row in story("sessions", "--store", elsewhere).rows] == ["one", "two"]
+    home = Shell("", tmp_path)
+    del home.env["BACKSTORY_STORE"]
+    home.env.pop("XDG_DATA_HOME", None)
+    assert "there is no store" in home("agents", code=1).err
+    home("new", "mine")
+    assert [row[1] for row in home("agents").rows] == ["mine/mine"]
+    if sys.platform == "linux":
+        assert (tmp_path / ".local" / "share" / "backstory" / "history.db").exists()
+
+
+def test_looking_at_an_empty_file_does_not_make_it_a_store(sqlite_shell, tmp_path):
+    path = tmp_path / "empty.db"
+    path.touch()
+    assert "there is no store at" in sqlite_shell("agents", "--store", path, code=1).err
+    assert path.stat().st_size == 0
+
+
+# --- exit codes and streams ---
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("append main zz >&-", 0),
+        ("append main zz >&- 2>&-", 0),
+        ("log main >&-", 0),
+        ("agents --json >&-", 0),
+        ("append main <&-", 2),
+        ("log nobody 2>&-", 1),
+    ],
+)
+def test_a_closed_stream_is_no_failure(story, line, code):
+    ran = subprocess.run(
+        ["bash", "-c", f"{COMMAND} {line}"], env=story.env, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, "Traceback" in ran.stderr) == (code, False)
+    assert len(story("log", "main").lines) == (8 if "zz" in line else 7)
+
+
+def test_errors_speak_of_commands(story):
+    assert "`backstory agents` lists all" in story("log", "nobody", code=1).err
+    assert "`backstory mark` sets one" in story("rewind", "reviewer", code=1).err
+    assert "of the batch" not in story("append", "main", "x", "--data", "[1]", code=2).err
+
+
+def test_one_argument_that_is_no_agent_gets_a_hint(story):
+    for command in ("mark", "append"):
+        said = story(command, "before cleanup", code=1).err
+        assert f'to use the latest agent write backstory {command} @ "before cleanup"' in said
+    assert "the latest" not in story("mark", "nobody", "label", code=1).err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["agents"], 0),
+        (["log", "nobody"], 1),
+        (["search", "nowhere"], 1),
+        (["log", "--poem"], 2),
+        (["append", "main", "x", "--kind", "poem"], 2),
+        (["rename", "main", "a@b"], 2),
+        (["frobnicate"], 2),
+        (["jump"], 2),
+        (["diff"], 2),
+        (["agents", "--store", ""], 2),
+        (["--store", "", "agents"], 2),
+        (["agents", "--store", "http://example.org"], 1),
+        ([], 2),
+    ],
+)
+def test_exit_codes(story, arguments, code):
+    ran = story(*arguments, code=code)
+    assert bool(ran.err) == (code != 0)
+    if code:
+        assert ran.out == ""
+    assert "Traceback" not in ran.err
+
+
+def test_every_command_that_prints_has_json_and_every_one_an_example(story):
+    for name in COMMANDS:
+        text = story(name, "--help").out
+        assert "  Example:\n    $ backstory " in text or "eval" in text, name
+        assert ("--json" in text) == (name not in ("shell-completion", "chat", "ask")), name
+
+
+def test_plain_help_and_version(story):
+    assert story("--version").out == f"backstory {backstory.__version__}\n"
+    assert story("--store", "x", "--version").out == f"backstory {backstory.__version__}\n"
+    text = story("--help").out
+    assert [name for name in COMMANDS if f"\n  {name} " not in text] == []
+
+
+def test_without_the_extra_it_says_what_to_install(story):
+    code = (
+        "import sys; sys.modules['click'] = None; sys.argv = ['backstory', 'agents']\n"
+        "from backstory.cli import main; main()"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert "pip install 'backstory[cli]'" in ran.stderr
+
+
+def test_what_is_not_needed_is_not_imported():
+    def loaded(*arguments):
+        code = f"import sys; sys.argv = {['backstory', *arguments]!r}\nfrom backstory.cli import main\n"
+        code += "try: main()\nexcept SystemExit: pass\nprint(*sys.modules, file=sys.stderr)"
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        return set(ran.stderr.split())
+
+    assert not loaded("--version") & {"click", "rich", "apsw", "json.tool", "backstory.store"}
+    assert not loaded("--help") & {"rich", "apsw", "backstory.store"}
+    assert not loaded("agents", "--store", "/nowhere/at/all.db") & {"rich", "psycopg"}
+
+
+# --- the terminal ---
+
+
+def test_colours_only_on_a_terminal_and_not_with_no_color(story):
+    assert "\x1b[" not in story("log", "main").out
+    assert "\x1b[2m" in story.on_terminal("log", "main", "--no-pager").out
+    shown = story.on_terminal("log", "main", "--no-pager", NO_COLOR="1").out
+    assert not any(f"\x1b[{colour}m" in shown for colour in range(30, 38))
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_line_of_the_log_fits_the_terminal(story, width):
+    story("append", "main", "word " * 100)
+    lines = story.on_terminal("log", "main", "--no-pager", width=width, NO_COLOR="1", TERM="dumb").lines
+    assert max(map(len, lines)) <= width
+    assert lines[-1].endswith("…")
+
+
+def test_a_long_name_is_cut_before_the_numbers(story):
+    story("rename", "idea", "long" * 30)
+    for command, numbers in (("agents", "… forked at 4  head 5  just now  "), ("stats", "≈ tokens  id")):
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", story.on_terminal(command, width=80).out)
+        assert numbers in shown
+        assert "longlong" in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    ids = [agent["id"][:8] for agent in story("agents", "--json").json]
+    assert all(id in shown for id in ids)
+
+
+def test_a_diff_in_colour_keeps_its_marks(story):
+    story("fork", "main@1", "other")
+    story("append", "other", "Which Rust files are here?")
+    shown = story.on_terminal("diff", "main@2", "other").out
+    assert "[-Python-]" in shown
+    assert "{+Rust+}" in shown
+
+
+def test_the_pager_gets_the_log_and_may_leave_early(story, tmp_path):
+    seen = tmp_path / "seen"
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\nhead -n 3 > {seen}\n")
+    pager.chmod(0o755)
+    ran = story.on_terminal("log", "main", PAGER=str(pager))
+    assert ran.code == 0
+    assert "Traceback" not in ran.out
+    assert len(seen.read_text().splitlines()) == 3
+
+
+def test_text_from_a_log_cannot_drive_the_terminal(story):
+    with backstory.open(story.env["BACKSTORY_STORE"]) as store:
+        agent = store.agent("main")
+        agent.user(HOSTILE)
+        agent.mark(HOSTILE)
+        agent.tool_call(HOSTILE, {HOSTILE: HOSTILE}, id="x")
+        agent.fork("victim").user(HOSTILE + "changed")
+    commands = (
+        ["agents"],
+        ["log", "main"],
+        ["log", "main", "--full"],
+        ["log", "main", "--json"],
+        ["show", "main@8"],
+        ["show", "main@10"],
+        ["show", "main@8", "--json"],
+        ["marks", "main"],
+        ["context", "main"],
+        ["context", "main", "--json"],
+        ["context", "main", "--format", "openai"],
+        ["diff", "main", "victim"],
+        ["diff", "main", "victim", "--json"],
+        ["search", "evil"],
+        ["search", "evil", "--json"],
+        ["clear", "main", "--dry-run"],
+        ["export"],
+        ["export", "main", "--format", "markdown"],
+        ["rewind", f"main@{HOSTILE}x"],
+    )
+    bad = set("\x07\x08\x7f\x9b\u202e\u2066\u200b\U000e0041")
+    for command in commands:
+        code = 1 if command[0] == "rewind" else 0
+        ran = story(*command, code=code)
+        assert not bad & set(ran.out + ran.err), command
+        assert "\x1b" not in ran.out + ran.err, command
+        assert "\r" not in ran.out, command
+    for command in (
+        ["log", "main", "--no-pager"],
+        ["context", "main", "--no-pager"],
+        ["search", "evil"],
+        ["agents"],
+    ):
+        shown = story.on_terminal(*command, NO_COLOR="1").out
+        assert not bad & set(shown), command
+        assert "\x1b]" not in shown, command
+        assert "\x1b[2J" not in shown, command
+    assert story.on_terminal("show", "main@8", "--content").out.count("\x1b") == 0
+    assert story("show", "main@8", "--content").out == HOSTILE  # to a file, exactly
+
+
+def test_visible_characters():
+    assert visible("a\x1b[0m\x9b\u202e\nb\tc\r") == "a␛[0m<U+009B><U+202E>\nb\tc␍"
+    assert one_line(" a\n\tb\x07 ") == "a b␇"
+    assert visible("é 日本 👩‍💻"[:5]) == "é 日本 "
+
+
+def test_a_terminal_that_lacks_a_character_gets_its_number(story):
+    story("append", "main", "日")
+    assert "\\u65e5" in story("log", "main", PYTHONIOENCODING="latin-1").out
+
+
+# --- pipes and signals ---
+
+
+@pytest.fixture(scope="module")
+def long_url(tmp_path_factory):
+    url = str(tmp_path_factory.mktemp("long") / "history.db")
+    with backstory.open(url) as store:
+        store.start("long").extend([("user", f"message {n} " + "x" * 200, None) for n in range(50_000)])
+    return url
+
+
+@pytest.mark.parametrize("command", ["log", "context", "export"])
+def test_a_closed_pipe_ends_it_quietly(long_url, tmp_path, command):
+    shell = Shell(long_url, tmp_path)
+    with subprocess.Popen(
+        [COMMAND, command, "long"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.env
+    ) as process:
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 141
+
+
+def test_ctrl_c_ends_it_quietly(long_url, tmp_path):
+    shell = Shell(long_url, tmp_path)
+    with subprocess.Popen(
+        [COMMAND, "log", "long"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.env
+    ) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() in (130, 141)
+
+
+def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
+    """The log is read in pages: what the first line costs does not depend on the length."""
+    reads = []
+    with backstory.open(long_url) as store:
+        agent = store.agent("long")
+        stored = store._backend.stored
+        store._backend.stored = lambda *args: reads.append(args) or stored(*args)
+        from backstory.cli.reading import told, told_live
+
+        next(told(agent, 0, agent.head))
+        next(told_live(agent, 0, agent.head))
+    assert [args[2] for args in reads] == [1_000, 1_000]
+
+
+def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):
+    shell = Shell(long_url, tmp_path)
+    shell("export", "-o", tmp_path / "all.jsonl")
+    other = Shell(new_url("sqlite"), tmp_path)
+    other("new", "there")
+    process = subprocess.Popen([COMMAND, "import", str(tmp_path / "all.jsonl")], env=other.env)
+    time.sleep(0.6)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() in (0, 130)
+    agents = [row[1] for row in other("agents").rows]
+    assert agents == (["there/there"] if process.returncode else ["there/there", "long/long"])
+
+
+def test_an_import_shows_a_bar_on_a_terminal_only(story, tmp_path, new_url):
+    story("export", "-o", tmp_path / "all.jsonl")
+    other = Shell(new_url("sqlite"), tmp_path)
+    assert "importing" in other.on_terminal("import", str(tmp_path / "all.jsonl")).out
+    assert "importing" not in other("import", tmp_path / "all.jsonl").err
+
+
+# --- completion ---
+
+
+@pytest.mark.parametrize("shell_name", ["bash", "zsh", "fish"])
+def test_completion_scripts(story, shell_name):
+    assert "_BACKSTORY_COMPLETE" in story("shell-completion", shell_name).out
+
+
+def test_completion_knows_commands_agents_and_marks(story):
+    def complete(*words):
+        env = {
+            "_BACKSTORY_COMPLETE": "bash_complete",
+            "COMP_WORDS": " ".join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        ran = subprocess.run([COMMAND], capture_output=True, text=True, env={**story.env, **env}, check=False)
+        return [line.partition(",")[2] for line in ran.stdout.splitlines()]
+
+    assert complete("backstory", "con") == ["context"]
+    assert complete("backstory", "log", "i") == ["idea"]
+    assert complete("backstory", "rewind", "main@") == ["main@two files"]
+    assert complete("backstory", "log", "--li") == ["--live"]
