@@ -127,6 +127,13 @@ def test_data_that_would_come_back_changed_is_refused(data):
         draft("user", "x", data)
 
 
+def test_data_nested_deeper_than_a_reader_may_follow_is_refused():
+    assert from_draft(1, draft("user", "x", nested(100))).data == nested(100)
+    for data in (nested(101), {"x": [nested(100)]}):
+        with pytest.raises(InvalidEvent, match="nested more than 100 deep: flatten it"):
+            draft("user", "x", data)
+
+
 def test_a_lone_surrogate_in_data_is_refused():
     with pytest.raises(InvalidEvent, match="lone surrogate"):
         draft("user", "x", {"deep": ["\ud800"]})

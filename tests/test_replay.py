@@ -69,6 +69,13 @@ def test_a_fold_may_start_from_any_position_of_another(events, data):
     assert child.at(len(events)).events() == plain.contexts(events)[len(events)]
 
 
+def test_a_context_is_equal_to_contexts_only_and_says_how_large_it_is():
+    context = replay([Event.of(1, "user", "a")])
+    assert context == replay([Event.of(1, "user", "a")])
+    assert context != (context.messages, context.at)
+    assert repr(context) == "<Context of 1 events at 1>"
+
+
 def test_a_slice_of_a_log_is_a_log_whose_missing_positions_cannot_be_targets():
     events = [
         Event.of(41, "user", "a"),

@@ -184,14 +184,13 @@ def _data_json(kind: str, data: Any) -> str:
     return text
 
 
-def _check_depth(value: Any, deepest: int, kind: str) -> None:
+def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> None:
     """Refuse what a reader deep in a program of its own could not parse any more."""
     if deepest < 0:
         raise InvalidEvent(f"the data of this {kind} event is nested more than {DEEPEST} deep: flatten it")
-    if isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            if isinstance(inner, dict | list):
-                _check_depth(inner, deepest - 1, kind)
+    for inner in value.values() if isinstance(value, dict) else value:
+        if isinstance(inner, dict | list):
+            _check_depth(inner, deepest - 1, kind)
 
 
 def _check_text(text: str, what: str) -> None:
