@@ -131,9 +131,13 @@ def partitioned(new_database):
 
 
 HOT = {
-    "append": (
-        postgres.APPEND,
-        {"kinds": ["user"], "contents": ["x"], "datas": [None], "bases": [None], "expected": 1, "now": 1},
+    "append one": (
+        postgres.APPEND_ONE,
+        {"kind": "user", "content": "x", "data": None, "base": None, "expected": 1, "now": 1},
+    ),
+    "append many": (
+        postgres.APPEND_MANY,
+        {"kind": ["user"], "content": ["x"], "data": [None], "base": [None], "expected": 1, "now": 1},
     ),
     "walk": (postgres.WALK, {"at": None}),
     "lineage": (postgres.LINEAGE, {}),
