@@ -1,27 +1,37 @@
 """Ctrl-C held back for a moment: an event is written whole, and whoever wrote it knows.
 
-Only the main thread hears Ctrl-C, so elsewhere there is nothing to do.
+The same holds for other signals that a program has taken over to end in order. Only the main
+thread hears them, so elsewhere there is nothing to do.
 """
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not everywhere
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Within the block Ctrl-C waits; it strikes when the block is done."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is None:  # None: somebody's who is not Python
-        yield
-        return
     heard: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: heard.append((number, frame)))
+    before = _taken_over() if threading.current_thread() is threading.main_thread() else {}
     try:
+        for number in before:
+            signal.signal(number, lambda number, frame: heard.append((number, frame)))
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-    if heard and callable(before):
-        before(*heard[0])
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if heard:
+            before[heard[0][0]](*heard[0])
+
+
+def _taken_over() -> dict[int, Callable[[int, FrameType | None], Any]]:
+    """The signals that a function of Python's answers to; what the system does with others is not ours."""
+    numbers = (getattr(signal, name) for name in NAMES if hasattr(signal, name))
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    return {number: handler for number, handler in handlers.items() if callable(handler)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import re
 import struct
 import subprocess
 import sys
@@ -35,6 +36,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     }
     return CLEAN | places | {"TERM": "xterm-256color", "NO_PROXY": "*", "LANG": "C.UTF-8"} | more
 
+
+STATUS = re.compile(r" · [\d,/]+ tokens( · ⚑ .*)?$")
 
 # The child makes the terminal its own by itself: forking a process with threads is asking for trouble.
 LAUNCH = """
@@ -114,11 +117,8 @@ class Terminal:
         raise AssertionError(f"no {wanted!r} within {seconds} s on\n{self.text}")
 
     def ready(self, seconds: float = 20) -> str:
-        """Wait until the person can type."""
-        return self.wait(
-            lambda text: text.rstrip().splitlines()[-1:] and " tokens" in text.rstrip().splitlines()[-1],
-            seconds,
-        )
+        """Wait until the person can type: the last line is the editor's."""
+        return self.wait(lambda text: STATUS.search(text.rstrip().rpartition("\n")[2]), seconds)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
@@ -136,6 +136,15 @@ class Terminal:
         self._child.kill()
         self._child.wait()
 
+    def signal(self, number: int) -> None:
+        self._child.send_signal(number)
+
+    def hang_up(self) -> None:
+        """As closing the window does."""
+        self.type("x")  # its echo wakes the reader, which would keep the terminal open
+        master, self._master = self._master, -1
+        os.close(master)
+
     def leave(self) -> int:
         self.ready()
         self.type("\x04")
@@ -150,4 +159,26 @@ class Terminal:
         if self._child.poll() is None:
             self.kill()
         self._reader.join(2)
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)
+
+
+def kinds(agent: Any) -> list[str]:
+    return [event.kind for event in agent.context().messages]
+
+
+def prompts_on(text: str) -> list[str]:
+    """What the person said, as the screen has it."""
+    return re.findall(r"^> (.+?)\s*$", text, re.MULTILINE)
+
+
+def page_of(text: str) -> str:
+    """What was drawn since the last move."""
+    return re.split(r"^── .* ─+$", text, flags=re.MULTILINE)[-1]
+
+
+def wait_for(path: Path) -> None:
+    end = time.monotonic() + 10
+    while not path.exists():
+        assert time.monotonic() < end, path
+        time.sleep(0.05)

@@ -35,13 +35,26 @@ class Refuse:
     status: int
     message: str = "no"
     headers: tuple[tuple[str, str], ...] = ()
+    code: str | None = None
+
+
+@dataclass(frozen=True)
+class Send:
+    """Any bytes, whatever they mean."""
+
+    payload: bytes
+    type: str = "text/event-stream"
+
+
+Act = Say | Refuse | Send
 
 
 @dataclass
 class Server:
     url: str
-    script: list[Say | Refuse] = field(default_factory=list)
+    script: list[Act] = field(default_factory=list)
     bodies: list[Any] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     @property
@@ -54,7 +67,7 @@ class Server:
 
 
 @contextmanager
-def scripted(*script: Say | Refuse) -> Iterator[Server]:
+def scripted(*script: Act) -> Iterator[Server]:
     http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     http.daemon_threads = True
     http.block_on_close = False
@@ -84,13 +97,23 @@ class _Handler(BaseHTTPRequestHandler):
         stage: Server = self.server.stage  # type: ignore[attr-defined]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         stage.bodies.append(body)
-        stage.refused += violations(body, "openai")
+        stage.keys.append(self.headers["Authorization"] or self.headers["X-Api-Key"])
+        stage.refused += violations(body, "anthropic" if self.path.endswith("/messages") else "openai")
         act = stage.script.pop(0) if stage.script else Say("(the script is over)")
-        if isinstance(act, Refuse):
-            error = {"message": act.message, "type": "x", "param": None, "code": None}
-            self._json(act.status, {"error": error}, act.headers)
-        else:
-            self._stream(act, body)
+        match act:
+            case Refuse():
+                error = {"message": act.message, "type": "x", "param": None, "code": act.code}
+                self._json(act.status, {"error": error}, act.headers)
+            case Send():
+                self._send(act)
+            case Say():
+                self._stream(act, body)
+
+    def _send(self, act: Send) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", act.type)
+        self.end_headers()
+        self.wfile.write(act.payload)
 
     def _json(self, status: int, value: Any, headers: tuple[tuple[str, str], ...] = ()) -> None:
         payload = json.dumps(value).encode()

@@ -7,7 +7,7 @@ import pytest
 
 import backstory
 from backstory.loop import Halted, Loop, Wrote, shortened
-from backstory.models import Answer, Call, ModelError, Retrying, Said
+from backstory.models import Answer, Call, Said
 from backstory.tools import Tool, ToolError
 
 from ..wire.rules import violations
@@ -71,6 +71,19 @@ def test_calls_of_one_answer_run_side_by_side(agent):
     calls = [Call(f"c{n}", "meet", {}) for n in range(3)]
     list(Loop(agent, Actor(speaks("", *calls), speaks("Done")), [Tool.of(meet)]).ask("Hi"))
     assert [text for kind, text in said(agent) if kind == "tool_result"] == ["met"] * 3
+
+
+def test_two_calls_with_one_id_keep_their_own_results(agent):
+    def wait(seconds: float) -> str:
+        time.sleep(seconds)
+        return f"waited {seconds}"
+
+    calls = [Call("c", "wait", {"seconds": 0.3}), Call("c", "wait", {"seconds": 0.0})]
+    model = Actor(speaks("", *calls), speaks("Done"))
+    list(Loop(agent, model, [Tool.of(wait)]).ask("Hi"))
+    *_, asked, first, second = model.heard[-1]
+    assert [first["content"], second["content"]] == ["waited 0.3", "waited 0.0"]
+    assert [call["id"] for call in asked["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
 
 
 def failing() -> str:
@@ -159,69 +172,6 @@ def test_a_tool_that_asks_runs_only_if_it_is_allowed(agent, allow, output):
     assert ("tool_result", output) in said(agent)
 
 
-# --- interruption ---
-
-
-def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
-    happenings = Loop(agent, Actor(speaks("one two three"))).ask("Hi")
-    for happening in happenings:
-        if happening == Said("two"):
-            break
-    happenings.close()
-    kept = agent.context().messages[-1]
-    assert (kept.kind, kept.content) == ("assistant", "onetwo")
-    assert kept.data == {"model": "actor", "interrupted": True, "why": "stopped by the person"}
-
-
-def test_a_model_that_fails_in_the_middle_loses_nothing(agent):
-    with pytest.raises(ModelError, match="gone"):
-        list(Loop(agent, Actor([Said("half"), ModelError("gone")])).ask("Hi"))
-    kept = agent.context().messages[-1]
-    assert (kept.content, kept.data["why"]) == ("half", "gone")
-
-
-def test_what_was_said_before_a_retry_does_not_count(agent):
-    model = Actor([Said("wrong"), Retrying("lost", 0), *speaks("right")])
-    list(Loop(agent, model).ask("Hi"))
-    assert said(agent)[-1] == ("assistant", "right")
-    with pytest.raises(ModelError):
-        list(Loop(agent, Actor([Said("wrong"), Retrying("lost", 0), ModelError("gone")])).ask("Hi"))
-    assert said(agent)[-1] == ("user", "Hi")
-
-
-def test_ctrl_c_in_a_tool_gives_every_open_call_a_result(agent):
-    cancelled = threading.Event()
-
-    def slow() -> str:
-        cancelled.wait(10)
-        return "late"
-
-    def quick() -> str:
-        return "quick"
-
-    def allow(tool, arguments):
-        time.sleep(0.2)
-        raise KeyboardInterrupt
-
-    calls = [Call("c1", "slow", {}), Call("c2", "quick", {}), Call("c3", "asking", {})]
-    tools = [
-        Tool.of(slow, cancel=cancelled.set),
-        Tool.of(quick),
-        Tool("asking", "", {"type": "object", "properties": {}}, quick, asks=True),
-    ]
-    model = Actor(speaks("", *calls), speaks("Back"))
-    loop = Loop(agent, model, tools, allow=allow)
-    with pytest.raises(KeyboardInterrupt):
-        list(loop.ask("Hi"))
-    assert cancelled.is_set()
-    results = {e.data["id"]: e.content for e in agent.context().messages if e.kind == "tool_result"}
-    assert set(results) == {"c1", "c2", "c3"}
-    assert results["c1"].startswith("interrupted: it was stopped")
-    assert results["c3"] == "interrupted: it was not run"
-    list(loop.ask("Still there?"))
-    assert {repair.rule for repair in agent.conversation().repairs("openai")} == {"error"}
-
-
 def test_calls_that_an_earlier_process_left_open_are_not_run_again(agent):
     ran = []
     agent.user("Run it")
@@ -238,3 +188,17 @@ def test_a_model_that_never_stops_calling_is_stopped(agent):
     happened = list(Loop(agent, Actor(*acts), [ECHO], most_steps=3).ask("Hi"))
     assert happened[-1] == Halted("stopped after 3 steps: say what to do next")
     assert len([kind for kind, _ in said(agent) if kind == "tool_result"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Answer(" "), "the model said nothing: ask again, or choose another model"),
+        (
+            Answer("I", data={"refused": True}),
+            "the model refused to answer: ask in another way, or choose another model",
+        ),
+    ],
+)
+def test_an_answer_that_is_none_is_told_at_the_end(agent, answer, why):
+    assert list(Loop(agent, Actor([answer])).ask("Hi"))[-1] == Halted(why)

@@ -1,29 +1,34 @@
 """The models: how answers are put together, what errors mean, and which model is meant."""
 
+import os
+
 import pytest
 
 from backstory.conversation import Conversation
 from backstory.messages import Message
-from backstory.models import Answer, Call, ModelError, Retrying, Said, Unavailable
+from backstory.models import Answer, Call, ModelError, Retrying, Said, Unavailable, choosing
 from backstory.models.anthropic import AnthropicModel
 from backstory.models.anthropic import assembled as anthropic_assembled
 from backstory.models.arguments import parsed, storable
 from backstory.models.choosing import Wish, _provider, choose, from_config, instead, known_window
 from backstory.models.chunks import ConnectionEnded, assembled
+from backstory.models.endpoints import Endpoint
 from backstory.models.openai import OpenAIModel
-from backstory.models.retrying import ATTEMPTS, retried
+from backstory.models.retrying import ATTEMPTS, LONGEST_PAUSE, retried
 from backstory.tools import working_tools
 
 from ..wire.stub_server import stub_server
+from .screen import CLEAN
 from .scripted import Refuse, Say, scripted
 
 HELLO = Conversation([Message("user", "Hello")])
+HERE = Endpoint("m", "here")
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch):
-    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+def nothing_is_set(monkeypatch):
+    for name in os.environ.keys() - CLEAN.keys():
+        monkeypatch.delenv(name)
 
 
 def chunk(delta, reason=None):
@@ -89,7 +94,7 @@ def test_an_attempt_is_repeated_with_growing_pauses_and_then_given_up():
         yield Said("x")
         raise RateLimitError
 
-    pieces = retried(attempt, name="m", where="here", sleep=pauses.append)
+    pieces = retried(attempt, HERE, sleep=pauses.append)
     heard = [next(pieces) for _ in range(2 * ATTEMPTS - 1)]
     assert [type(piece) for piece in heard] == [Said, Retrying] * (ATTEMPTS - 1) + [Said]
     with pytest.raises(Unavailable, match="limits how fast"):
@@ -104,7 +109,59 @@ def test_what_nobody_knows_goes_through():
         yield
 
     with pytest.raises(ZeroDivisionError):
-        list(retried(attempt, name="m", where="here"))
+        list(retried(attempt, HERE))
+
+
+class Told(RateLimitError):
+    def __init__(self, after):
+        self.response = type("Response", (), {"headers": {"retry-after": after}})
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "most"),
+    [("7", 7, 7), ("0", 0, 0), ("9999", LONGEST_PAUSE, LONGEST_PAUSE), ("inf", LONGEST_PAUSE, LONGEST_PAUSE)]
+    + [(odd, 0.5, 0.7) for odd in ("-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT", "")],
+)
+def test_the_pause_is_as_long_as_the_service_says_if_that_makes_sense(after, least, most):
+    def attempt():
+        raise Told(after)
+        yield
+
+    pauses = []
+    with pytest.raises(Unavailable):
+        list(retried(attempt, HERE, sleep=pauses.append))
+    assert least <= pauses[0] <= most
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("end_turn", {}), ("max_tokens", {"cut": True}), ("refusal", {"refused": True})]
+)
+def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
+    end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}
+    *_, answer = anthropic_assembled([end], "claude-x")
+    assert answer.data == {"model": "claude-x", "usage": {"input": 0, "output": 9}} | kept
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("stop", {}), ("length", {"cut": True}), ("content_filter", {"refused": True})]
+)
+def test_how_an_answer_of_openai_ended_is_kept_and_what_it_cost(reason, kept):
+    chunks = [
+        chunk({"content": "x"}),
+        chunk({}, reason),
+        {"usage": {"prompt_tokens": 7, "completion_tokens": 9}},
+    ]
+    *_, answer = assembled(chunks, "m")
+    assert answer.data == {"model": "m", "usage": {"input": 7, "output": 9}} | kept
+
+
+def test_thinking_that_no_store_can_hold_is_made_storable():
+    block = {"type": "thinking", "thinking": "H\0m", "signature": ""}
+    events = [{"type": "content_block_start", "index": 0, "content_block": block}]
+    *_, answer = anthropic_assembled(
+        [*events, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}], "claude-x"
+    )
+    assert answer.data["native"]["wire"][0]["thinking"] == "H␀m"
 
 
 def test_the_openai_sdk_streams_and_sends_the_tools(folder):
@@ -201,11 +258,48 @@ def test_known_windows():
     assert known_window("somebody-7b") is None
 
 
-@pytest.mark.parametrize("text", ["model = ", 'modle = "x"'])
-def test_a_config_file_with_a_mistake_says_which(tmp_path, text):
-    (tmp_path / "chat.toml").write_text(text)
-    with pytest.raises(ModelError, match="the config file"):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"model = ", "is no TOML"),
+        (b'model = "\xff"', "is no TOML"),
+        (b'modle = "x"', "has modle: it takes model, base_url, key, window"),
+        (b"model = 5", 'is 5: write model = "…"'),
+        (b"base_url = 5", 'is 5: write base_url = "…"'),
+        (b"key = [1]", 'is [1]: write key = "…"'),
+        (b"window = true", "is True: write window = 200000"),
+    ],
+)
+def test_a_config_file_with_a_mistake_says_which(tmp_path, text, words):
+    (tmp_path / "chat.toml").write_bytes(text)
+    with pytest.raises(ModelError, match="the config file") as caught:
         from_config(tmp_path / "chat.toml")
+    assert words in str(caught.value)
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    path = tmp_path / "chat.toml"
+    path.write_text('model = "x"\nbase_url = "http://here"\nkey = "secret"\n')
+    path.chmod(0o600)
+    monkeypatch.setattr(choosing, "config_path", lambda: path)
+    return path
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o660, 0o610])
+def test_a_key_that_others_can_read_is_refused(config, mode):
+    assert from_config(config).key == "secret"
+    config.chmod(mode)
+    with pytest.raises(ModelError, match=r"others can read the key in .*: run chmod 600"):
+        from_config(config)
+
+
+def test_the_key_of_the_config_file_goes_to_its_own_address_only(config, monkeypatch):
+    assert choosing.wish(Wish()).key == "secret"
+    assert choosing.wish(Wish(model="y", base_url="http://here")).key == "secret"
+    assert choosing.wish(Wish(base_url="http://there")).key is None
+    monkeypatch.setenv("BACKSTORY_BASE_URL", "http://there")
+    assert choosing.wish(Wish()).key is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,8 @@
 """The chat without a terminal: the answer on standard output, everything in the log."""
 
+import json
+import signal
+import stat
 import subprocess
 import sys
 
@@ -61,7 +64,8 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
         done = run("ask", "Hello", *connected(server))
     assert done.returncode == 1
     assert done.stdout == ""
-    assert done.stderr.splitlines() == ["backstory: the key was refused by 127.0.0.1: mend the key (bad key)"]
+    [line] = done.stderr.splitlines()
+    assert line.startswith("backstory: the key was refused by 127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -89,6 +93,85 @@ def test_anthropic_is_asked_through_its_own_sdk(run, reopened):
 
 def test_an_empty_question_is_refused(run):
     assert run("chat", given="  \n").returncode == 2
+    assert run("ask", " ").returncode == 2
+
+
+@pytest.mark.parametrize("act", [Say(""), Say(" ")])
+def test_no_answer_is_exit_code_one(run, act):
+    with scripted(act) as server:
+        done = run("ask", "Hello", *connected(server))
+    assert (done.stdout.strip(), done.returncode) == ("", 1)
+    assert done.stderr
+
+
+def test_a_model_that_goes_round_in_circles_has_not_answered(run):
+    rounds = [Say(calls=((f"c{n}", "glob", '{"pattern": "*"}'),)) for n in range(45)]
+    with scripted(*rounds) as server:
+        done = run("ask", "Hello", *connected(server))
+    assert done.returncode == 1
+    assert "stopped after 40 steps" in done.stderr
+
+
+def test_the_answer_as_json(run, reopened):
+    with scripted(
+        Say("Looking.", calls=(("c1", "glob", '{"pattern": "*.md"}'),)), Say("One."), Say("")
+    ) as server:
+        done = run("ask", "How many?", "--json", *connected(server))
+        found = json.loads(done.stdout)
+        agent = reopened()
+        assert (found["answer"], found["seq"], done.returncode) == ("One.", agent.head, 0)
+        assert (found["agent"], found["name"], found["model"]) == (agent.id, "main", "scripted-1")
+        assert found["tokens"] > 10
+        nothing = run("ask", "And?", "--json", *connected(server))
+        assert (json.loads(nothing.stdout)["answer"], nothing.returncode) == (None, 1)
+
+
+def begun(tmp_path, folder, address, *arguments):
+    """The command, still running, with a pipe at its end."""
+    command = [sys.executable, "-c", "from backstory.cli import main; main()", "--store", address, *arguments]
+    return subprocess.Popen(
+        command, cwd=folder, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def test_a_pipe_gets_the_answer_as_it_comes_and_a_signal_keeps_what_was_said(
+    tmp_path, folder, address, reopened
+):
+    with scripted(Say("one two three " * 60, pause=0.1)) as server:
+        with begun(tmp_path, folder, address, "ask", "Hello", *connected(server)) as process:
+            assert process.stdout.read(7) == b"one two"
+            assert len(server.bodies) == 1
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 128 + signal.SIGTERM
+    last = reopened().context().messages[-1]
+    assert last.content.startswith("one two")
+    assert last.data["interrupted"] is True
+
+
+def test_a_system_prompt_for_an_agent_that_has_one_is_told_to_be_of_no_use(run, folder):
+    (folder / "prompt.txt").write_text("Be brief.\n")
+    with scripted(Say("A."), Say("B.")) as server:
+        assert run("ask", "one", "--system", "prompt.txt", *connected(server)).stderr == ""
+        done = run("ask", "two", "--system", "prompt.txt", *connected(server))
+    assert done.stdout == "B.\n"
+    assert done.stderr.splitlines() == [
+        "--system is for a new session, 'main' has its own: say --new, or /system"
+    ]
+
+
+def test_the_store_in_the_data_folder_is_nobody_else_s_business(tmp_path, folder):
+    with scripted(Say("A " * 40, pause=0.1)) as server:
+        command = [sys.executable, "-c", "import os; os.umask(0); from backstory.cli import main; main()"]
+        env = environment(tmp_path)
+        arguments = ["ask", "Hello", *connected(server)]
+        with subprocess.Popen([*command, *arguments], cwd=folder, env=env, stdout=subprocess.PIPE) as process:
+            assert process.stdout.read(1) == b"A"
+            data = tmp_path / "data" / "backstory"
+            assert stat.S_IMODE(data.stat().st_mode) == 0o700
+            files = sorted(data.iterdir())
+            assert [file.name for file in files] == ["history.db", "history.db-shm", "history.db-wal"]
+            assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600] * 3
+            process.kill()
 
 
 def test_new_begins_another_session_with_its_own_prompt(run, folder, reopened):

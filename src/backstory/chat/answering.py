@@ -7,17 +7,18 @@ above, and stays.
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.markdown import Markdown
 from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text
 
+from backstory.agent import Agent
 from backstory.chat import drawing
-from backstory.cli.visible import one_line, visible
+from backstory.chat.prose import Prose
+from backstory.cli.visible import one_line
 from backstory.events import Event
 from backstory.loop import Halted, Happening, Happenings, Wrote
 from backstory.models import Retrying, Said
@@ -32,21 +33,23 @@ class Tail:
         self.text = text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        lines = console.render_lines(Markdown(visible(self.text), hyperlinks=False), options, pad=False)
+        lines = console.render_lines(Prose(self.text), options, pad=False)
         for line in lines[-max(3, console.height - 4) :]:
             yield from line
             yield Segment.line()
 
 
 class Answering:
-    """Draws what happens; tells where it is, so that what was missed can be drawn afterwards."""
+    """Draws what happens behind a position; tells where it is, and what somebody else did meanwhile."""
 
-    def __init__(self, console: Console, *, expanded: bool = False) -> None:
+    def __init__(self, console: Console, agent: Agent, *, after: int, expanded: bool = False) -> None:
         self._console = console
+        self._agent = agent
         self._pen = drawing.Pen(expanded=expanded)
-        self._said = ""
         self._live: Live | None = None
-        self.drawn_to = 0  # the newest position that is on the screen
+        self.said = ""  # of an answer that is not in the log yet
+        self.drawn_to = after  # the newest position that is on the screen
+        self.others: list[Event] = []  # what came from somebody else
 
     def follow(self, happenings: Happenings) -> None:
         """Draw everything that happens; Ctrl-C goes through, after the loop has recorded it."""
@@ -66,21 +69,26 @@ class Answering:
     def _take(self, happening: Happening) -> None:
         match happening:
             case Said(text):
-                self._said += text
+                self.said += text
                 self._grow()
             case Retrying(why, seconds):
-                self._said = ""
+                self.said = ""
                 self._note(f"{one_line(why)}; trying again in {seconds:.1f} s")
             case Halted(why):
                 self._note(why)
             case Wrote(event):
-                self._said = ""
+                self.said = ""
                 self.show(event)
 
     def show(self, event: Event) -> None:
-        """Draw an event, and wait for the next thing."""
+        """Draw an event, and wait for the next thing. What others wrote before it comes first."""
         self.rest()
-        self._console.print(self._pen.draw(event))
+        between = []
+        if event.seq > self.drawn_to + 1:
+            between = self._agent.events(after=self.drawn_to, until=event.seq - 1)
+        self.others += between
+        for one in (*between, event):
+            self._console.print(self._pen.draw(one))
         self.drawn_to = event.seq
         self._grow()
 
@@ -90,7 +98,7 @@ class Answering:
         self._grow()
 
     def _grow(self) -> None:
-        shown = Tail(self._said) if self._said else Spinner("dots", Text("… Ctrl-C stops", style="dim"))
+        shown = Tail(self.said) if self.said else Spinner("dots", Text("… Ctrl-C stops", style="dim"))
         if self._live is None:
             self._live = Live(
                 shown, console=self._console, refresh_per_second=FRAMES, transient=True, redirect_stdout=False
@@ -112,4 +120,5 @@ def unechoed() -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -5,14 +5,14 @@ Nothing is printed here.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.markdown import Markdown
 from rich.padding import Padding
 from rich.text import Text
 
+from backstory.chat.prose import Prose
 from backstory.cli.visible import one_line, visible
 from backstory.cli.wording import count
 from backstory.events import Event
@@ -24,15 +24,32 @@ MOST_PROMPT_LINES = 40
 MOST_ARGUMENTS = 200  # characters
 
 
-def drawn(events: Iterable[Event], *, expanded: bool = False) -> Iterator[RenderableType]:
-    """The events of a context, one drawing each; calls that nobody answered say so."""
-    events = list(events)
-    answered = {(event.data or {}).get("id") for event in events if event.kind == "tool_result"}
+def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
+    """The events of a context from an index on, one drawing each; calls that nobody answered say so."""
+    open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
-    for event in events:
+    for event in events[first:]:
         yield pen.draw(event)
-        if event.kind == "tool_call" and tool_call(event.data).id not in answered:
+        if event.seq in open_calls:
             yield Text(f"    ⚠ {INTERRUPTED}", style="yellow")
+
+
+def interrupted(events: Iterable[Event]) -> set[int]:
+    """The positions of calls without a result. Ids may come again, so it goes by the order, as on the
+    wire: a result belongs to the oldest open call with its id, in the last answer that used it."""
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    found: set[int] = set()
+    answer = 0
+    for event in events:
+        id = str((event.data or {}).get("id"))
+        if event.kind == "tool_call":
+            same = [one for one in waiting.get(id, ()) if one[0] == answer]
+            waiting[id] = [*same, (answer, event.seq)]
+            found.add(event.seq)
+        elif event.kind == "tool_result" and waiting.get(id):
+            found.discard(waiting[id].pop(0)[1])
+        answer += event.kind in ("user", "system", "tool_result")
+    return found
 
 
 class Pen:
@@ -41,16 +58,16 @@ class Pen:
 
     def __init__(self, *, expanded: bool = False) -> None:
         self._expanded = expanded
-        self._calls: dict[Any, Event] = {}
+        self._calls: dict[str, Event] = {}
         self._last: Event | None = None
 
     def draw(self, event: Event) -> RenderableType:
         """The next event."""
         drawing = one(event, expanded=self._expanded)
         if event.kind == "tool_call":
-            self._calls[tool_call(event.data).id] = event
+            self._calls[str(tool_call(event.data).id)] = event
         elif event.kind == "tool_result":
-            of = self._calls.get((event.data or {}).get("id"))
+            of = self._calls.get(str((event.data or {}).get("id")))
             if of is not None and of is not self._last:
                 drawing = Group(call(of, sign="  ↳ "), drawing)
         self._last = event
@@ -91,7 +108,7 @@ def answer(text: str, data: dict[str, Any]) -> RenderableType:
     """What the model said, with a line about how it ended if that was not by itself."""
     parts: list[RenderableType] = [Text("")]
     if text.strip():
-        parts.append(Markdown(visible(text), hyperlinks=False))
+        parts.append(Prose(text))
     else:
         parts.append(Text("(the model said nothing)", style="dim"))
     if data.get("interrupted"):

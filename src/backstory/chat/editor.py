@@ -7,14 +7,16 @@
 It reads; it knows commands only as words to complete.
 """
 
+import sys
+import termios
 from collections.abc import Callable, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.shortcuts import prompt
 from prompt_toolkit.styles import Style
 
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse #888888", "prompt": "bold"})
@@ -48,12 +50,12 @@ class Editor:
     """Reads what the person types."""
 
     def __init__(self, commands: Iterable[str], choices: Choices, status: Callable[[], str]) -> None:
+        self.draft = ""  # what stood there when a key, not Enter, ended the reading
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_bindings(),
+            key_bindings=_bindings(self._leave_for),
             completer=Words(commands, choices),
             complete_while_typing=False,
-            enable_open_in_editor=True,
             bottom_toolbar=status,
             style=STYLE,
             erase_when_done=True,
@@ -69,15 +71,24 @@ class Editor:
 
     def read(self, text: str = "") -> str:
         """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""
+        self.draft = ""
         return self._session.prompt("> ", default=text)
+
+    def _leave_for(self, event: KeyPressEvent, command: str) -> None:
+        self.draft = event.current_buffer.text
+        event.app.exit(result=command)
 
 
 def ask(question: str) -> str:
-    """One line, as the answer to a question."""
-    return prompt(question)
+    """One line, as the answer to a question: what was typed before it was asked is none."""
+    session: PromptSession[str] = PromptSession()
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    clear_typeahead(session.input)
+    return session.prompt(question)
 
 
-def _bindings() -> KeyBindings:
+def _bindings(leave_for: Callable[[KeyPressEvent, str], None]) -> KeyBindings:
     keys = KeyBindings()
 
     @keys.add("enter")
@@ -95,12 +106,16 @@ def _bindings() -> KeyBindings:
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
+    @keys.add("c-x", "c-e")
+    def _edit(event: KeyPressEvent) -> None:
+        event.current_buffer.open_in_editor()  # it comes back to be looked at; Enter sends it
+
     @keys.add("escape", "escape")
     def _back(event: KeyPressEvent) -> None:
-        event.app.exit(result=BACK)
+        leave_for(event, BACK)
 
     @keys.add("c-o")
     def _expand(event: KeyPressEvent) -> None:
-        event.app.exit(result=EXPAND)
+        leave_for(event, EXPAND)
 
     return keys

@@ -5,26 +5,61 @@ from contextlib import closing
 
 from backstory.chat.session import Chat
 from backstory.cli.visible import one_line, visible
-from backstory.loop import Halted, Wrote
-from backstory.models import Retrying
+from backstory.events import Event
+from backstory.loop import Halted, Happening, Wrote
+from backstory.models import Retrying, Said
 
 
-def answer(chat: Chat, question: str) -> None:
-    """Ask, and print what the model says. It is printed when it is whole: a pipe takes nothing back."""
-    is_terminal = sys.stdout.isatty()
-    with closing(chat.ask(question)) as happenings:
-        for happening in happenings:
-            match happening:
-                case Wrote(event) if event.kind == "assistant":
-                    text = event.content or ""
-                    print(visible(text) if is_terminal else text, flush=True)
-                case Wrote(event) if event.kind == "tool_call":
-                    _tell(f"[{(event.data or {}).get('name')}]")
-                case Retrying(why, seconds):
-                    _tell(f"{why}; trying again in {seconds:.1f} s")
-                case Halted(why):
-                    _tell(why)
+def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:
+    """Ask, and print what the model says as it comes, unless `quiet`. The answer; None if there was none."""
+    reader = Reader(quiet=quiet)
+    try:
+        with closing(chat.ask(question)) as happenings:
+            for happening in happenings:
+                reader.take(happening)
+    finally:
+        reader.end_line()
+    return reader.answer
 
 
-def _tell(text: str) -> None:
-    print(one_line(text), file=sys.stderr, flush=True)
+class Reader:
+    """Passes on what happens, and keeps the last answer."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.answer: Event | None = None
+        self._quiet = quiet
+        self._in_line = False  # something was printed, and its line is not at its end
+        self._is_terminal = sys.stdout.isatty()
+
+    def take(self, happening: Happening) -> None:
+        """Print what there is to print."""
+        match happening:
+            case Said(text):
+                self._print(text)
+            case Wrote(event) if event.kind == "assistant":
+                self.answer = event if (event.content or "").strip() else None
+                if not self._in_line:
+                    self._print(event.content or "")
+                self.end_line()
+            case Wrote(event) if event.kind == "tool_call":
+                self._tell(f"[{(event.data or {}).get('name')}]")
+            case Retrying(why, seconds):
+                self._tell(f"{why}; trying again in {seconds:.1f} s")
+            case Halted(why):
+                self.answer = None
+                self._tell(why)
+
+    def end_line(self) -> None:
+        """What comes next begins a line of its own."""
+        if self._in_line:
+            print(flush=True)
+        self._in_line = False
+
+    def _print(self, text: str) -> None:
+        if text and not self._quiet:
+            print(visible(text) if self._is_terminal else text, end="", flush=True)
+            self._in_line = True
+
+    def _tell(self, text: str) -> None:
+        self.end_line()
+        print(one_line(text), file=sys.stderr, flush=True)

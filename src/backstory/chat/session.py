@@ -7,11 +7,13 @@ taken as it is: nothing is written on start.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backstory.agent import Agent
-from backstory.errors import AgentNotFound, Invalid, NotFound
+from backstory.agent import Agent, Preview
+from backstory.cli.wording import short_ids
+from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.events import KINDS, Event
 from backstory.loop import Allow, Happenings, Loop
 from backstory.models import Model
+from backstory.models.arguments import storable
 from backstory.store import Store
 from backstory.tools import Tool
 
@@ -46,7 +48,7 @@ class Chat:
         self.store = store
         self.system = system
         self.loop = Loop(agent, model, tools, allow=allow)
-        begin(agent, system)
+        self.is_new = begin(agent, system)
 
     @property
     def agent(self) -> Agent:
@@ -62,6 +64,34 @@ class Chat:
         """What happens when the person says something."""
         return self.loop.ask(text)
 
+    def say(self, text: str) -> Event:
+        """Write what the person says; `go_on` lets the model answer."""
+        return self.agent.user(storable(text))
+
+    def go_on(self) -> Happenings:
+        """What happens when the model goes on."""
+        return self.loop.go_on()
+
+    def retry(self) -> None:
+        """Be where the model can answer again: before an answer that was broken off, if there is one."""
+        last = self._last()
+        if last is None:
+            raise NotFound("there is nothing to answer yet: say something")
+        if last.kind == "assistant":
+            if not (last.data or {}).get("interrupted"):
+                raise Invalid("the last answer is whole: say something, or /back to change what you asked")
+            self.agent.jump(last.seq - 1)
+
+    def is_unanswered(self) -> bool:
+        """Whether the person, or a tool, had the last word."""
+        last = self._last()
+        return last is not None and last.kind != "assistant" and not _is_carried(last)
+
+    def _last(self) -> Event | None:
+        spoken = (event for event in self.agent.context().messages[::-1] if KINDS[event.kind].speaks)
+        last = next(spoken, None)
+        return None if last is None or last.kind == "system" else last
+
     def restored(self) -> Restored:
         """The live context in numbers."""
         context = self.agent.context()
@@ -74,15 +104,15 @@ class Chat:
 
     def prompts(self) -> list[Event]:
         """What the person said, of what is live, oldest first."""
-        return [event for event in self.agent.context().messages if event.kind == "user"]
+        said = (event for event in self.agent.context().messages if event.kind == "user")
+        return [event for event in said if not _is_carried(event)]
 
     # --- moving ---
 
     def clear(self) -> None:
-        """Empty the context, but for the system prompt."""
-        spoken = [event for event in self.agent.context().messages if event.kind == "system"]
-        prompt = spoken[0].content if spoken else self.system
-        self.agent.extend([("clear",), ("system", prompt)])
+        """Empty the context, but for what the system says: that is written again, as it is."""
+        kept = [event for event in self.agent.context().messages if event.kind == "system"]
+        self.agent.extend([("clear",), *kept])
 
     def rewind(self, label: str | None, carry: str | None = None) -> None:
         """Go back to a mark, and take a note along."""
@@ -93,11 +123,13 @@ class Chat:
         if carry:
             self.agent.user(CARRIED + carry, data={"carried": True})
 
-    def undo(self) -> None:
-        """Take back the last clear, rewind or jump, but not the beginning."""
-        if self.agent.preview("undo").target == 0:
+    def undo(self) -> Preview:
+        """Take back the last clear, rewind or jump, but not the beginning; what leaves, what returns."""
+        preview = self.agent.preview("undo")
+        if preview.target == 0:
             raise NotFound("nothing to undo: no clear, rewind or jump since the beginning")
         self.agent.undo()
+        return preview
 
     def back_to(self, prompt: Event) -> str:
         """Go to before a prompt; returns its text."""
@@ -122,17 +154,42 @@ class Chat:
         self.loop.agent = child
 
     def switch(self, ref: str) -> None:
-        """Go on in another agent. Of names that several sessions have, this session's is meant."""
-        own = [agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref]
-        agent = own[0] if own else only_agent(self.store, ref)
+        """Go on in another agent."""
+        agent = self.find(ref)
         begin(agent, self.system)
         self.loop.agent = agent
 
+    def find(self, ref: str) -> Agent:
+        """The agent that is meant. Of names that several sessions have, this session's is."""
+        own = [agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref]
+        return own[0] if own else only_agent(self.store, ref)
 
-def begin(agent: Agent, system: str) -> None:
-    """Write the clear and the system prompt of an agent that has no history at all."""
-    if agent.head == 0:
-        agent.extend([("clear",), ("system", system)])
+    def ref(self, agent: Agent) -> str:
+        """What every session knows an agent by: its name, or the beginning of its id."""
+        agents = self.store.agents()
+        is_only = sum(1 for one in agents if one.name == agent.name) == 1
+        return agent.name if is_only else short_ids(one.id for one in agents)[agent.id]
+
+    def names(self) -> list[str]:
+        """What `find` knows all agents by, this session's first."""
+        agents = self.store.agents()
+        own = [agent.name for agent in agents if agent.session == self.agent.session]
+        return own + [self.ref(agent) for agent in agents if agent.session != self.agent.session]
+
+
+def begin(agent: Agent, system: str) -> bool:
+    """Write the clear and the system prompt of an agent that has no history at all; whether it had none."""
+    if agent.head != 0:
+        return False
+    try:
+        agent.extend([("clear",), ("system", system)], expected=0)
+    except Conflict:  # somebody else began it just now
+        return False
+    return True
+
+
+def _is_carried(event: Event) -> bool:
+    return bool((event.data or {}).get("carried"))
 
 
 def only_agent(store: Store, ref: str) -> Agent:

@@ -1,23 +1,30 @@
 """The chat on a terminal: greets, reads, asks the loop, draws. It decides nothing else."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 
 from rich.console import Console
-from rich.text import Text
 
 from backstory.chat import commands, drawing
 from backstory.chat.answering import Answering
 from backstory.chat.consent import Consent
-from backstory.chat.editor import Editor, ask
+from backstory.chat.editor import BACK, EXPAND, Editor
+from backstory.chat.leaving import Leaving
+from backstory.chat.page import Page
 from backstory.chat.session import Chat
-from backstory.cli.visible import one_line, visible
+from backstory.chat.waiting import Writing
+from backstory.cli.visible import one_line
 from backstory.cli.wording import count
-from backstory.errors import Error
-from backstory.events import Event
+from backstory.errors import Error, StorageError
+from backstory.events import MOVES, Event
+from backstory.loop import Happenings
 from backstory.models import Model
 
-MOST_DRAWN = 200  # events of a long context; /log has the others
-MOST_CHOICES = 20
+MOST_DRAWN = 200  # events of a long context
+EXCERPT = 1000  # characters of a result that could not be written
+SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
+UNANSWERED = "no answer was recorded to this: /retry asks again"
 
 Choose = Callable[[str], Model]  # the model of a name
 
@@ -25,137 +32,203 @@ Choose = Callable[[str], Model]  # the model of a name
 class Terminal:
     """One chat on a screen."""
 
-    def __init__(self, chat: Chat, console: Console, consent: Consent, *, url: str, choose: Choose) -> None:
+    def __init__(
+        self, chat: Chat, console: Console, consent: Consent, *, choose: Choose, leaving: Leaving
+    ) -> None:
         self.chat = chat
-        self.console = console
+        self.page = Page(console, list(commands.COMMANDS))
+        self.write = Writing(self._tell_waiting)
         self.typed = ""  # what stands in the editor when it opens
         self.is_done = False
         self._consent = consent
-        self._url = url
         self._choose = choose
+        self._leaving = leaving
         self._expanded = False
         self._status = ""
-        names = [f"/{name}" for name in commands.COMMANDS]
-        self._editor = Editor(names, lambda command: commands.choices(self, command), lambda: self._status)
+        self._hint = ""  # said before the editor opens
+        self._shown = chat.agent  # whose events are on the screen
+        self._seen = chat.agent.head  # the newest position that is there
+        self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
+        self._editor = Editor(
+            commands.words(), lambda command: commands.choices(self, command), lambda: self._status
+        )
 
     # --- the conversation ---
 
-    def run(self, greeting: Sequence[str], *, is_new: bool) -> None:
+    def run(self, greeting: Sequence[str]) -> None:
         """Draw what came back, then read and answer until the person leaves."""
-        for line in greeting:
-            self.say(line)
-        if not is_new:
-            self.draw_context()
-            self.say(self.restored_line())
-        while not self.is_done:
-            self._refresh()
-            text, self.typed = self.typed, ""
+        act: Callable[[], None] = partial(self._begin, greeting)
+        while not self.is_done and not self._leaving.code:
             try:
-                self._do(self._editor.read(text))
+                act()
             except KeyboardInterrupt:
-                self.say("Ctrl-D or /quit leaves")
+                self._hint = self._hint or "Ctrl-D or /quit leaves"
             except EOFError:
-                return
+                self.is_done = True
             except (Error, OSError) as error:
-                self.complain(str(error))
+                self.page.complain(str(error))
+            act = self._turn
+        if self.is_done:
+            self._part()
 
-    def _do(self, text: str) -> None:
-        if text.startswith("/"):
-            self.say(text)
-            commands.run(self, text.strip())
-        elif text.strip():
-            self._answer(text)
+    def _begin(self, greeting: Sequence[str]) -> None:
+        for line in greeting:
+            self.page.say(line)
+        if not self.chat.is_new:
+            self.draw_context()
+            self.page.say(self.restored_line())
 
-    def _answer(self, text: str) -> None:
-        answering = Answering(self.console, expanded=self._expanded)
-        self._consent.rest = answering.rest
-        before = self.chat.agent.head
+    def _part(self) -> None:
+        """Say how to come back here, where that is not what happens by itself."""
+        with suppress(Error, OSError):
+            latest = self.chat.store.resolve("@").agent
+            if latest != self.chat.agent:
+                here = self.chat.ref(self.chat.agent)
+                self.page.say(
+                    f"backstory chat {here} comes back here; without a name it is {latest.name!r}, the one "
+                    "that was written to last"
+                )
+
+    def _turn(self) -> None:
+        self._refresh()
+        text, self.typed = self.typed, ""
+        read = self._editor.read(text)
+        self.typed = self._editor.draft
+        if commands.is_command(read):
+            self._run(read)
+        elif read.strip():
+            self._send(commands.unescaped(read))
+
+    def _run(self, text: str) -> None:
+        self.page.say(text)
         try:
-            answering.follow(self.chat.ask(text))
-        except KeyboardInterrupt:
-            self._draw_missed(max(before, answering.drawn_to))
-            self.say("stopped; what was said is kept")
+            commands.run(self, text.strip())
         except (Error, OSError):
-            self._draw_missed(max(before, answering.drawn_to))
+            if text not in (BACK, EXPAND):
+                self._keep(text)
             raise
 
-    def _draw_missed(self, after: int) -> None:
+    def _send(self, text: str) -> None:
+        """Write what the person says; where that fails, the text is in the editor again."""
+        try:
+            self.catch_up()
+            said = self.write(lambda: self.chat.say(text))
+        except KeyboardInterrupt:
+            self._keep(text)
+            self._hint = "given up: nothing was sent, the text is in the editor again"
+            raise
+        except (Error, OSError):
+            self._keep(text)
+            raise
+        self.answer(self.chat.go_on(), said)
+
+    def _keep(self, text: str) -> None:
+        self.typed = text
+        self._refused.append(text)
+
+    def answer(self, happenings: Happenings, said: Event | None = None) -> None:
+        """Draw what was said, and what comes of it."""
+        answering = Answering(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
+        self._consent.rest = answering.rest
+        try:
+            if said is not None:
+                answering.show(said)
+            answering.follow(happenings)
+        except KeyboardInterrupt:
+            missed = self._draw_missed(answering)
+            kept = any(event.kind in ("assistant", "tool_result") for event in missed)
+            self._hint = "stopped; what was said is kept" if kept else "stopped; /retry asks again"
+        except (Error, OSError) as error:
+            self._tell_unsaved(error, answering)
+            raise
+        else:
+            self._draw_missed(answering)
+
+    def _draw_missed(self, answering: Answering) -> list[Event]:
         """What was recorded when nobody drew any more."""
+        self._seen = answering.drawn_to
+        missed = self.draw_new()
+        if _moved(answering.others):
+            self.redraw("somebody else has moved this agent")
+        return missed
+
+    def _tell_unsaved(self, error: Exception, answering: Answering) -> None:
+        """What the store did not take is at least to be read, a tool's result in part."""
+        unsaved = getattr(error, "unsaved", "")
+        if isinstance(error, StorageError) and answering.said.strip():
+            self.page.draw(drawing.answer(unsaved or answering.said, {}))
+            self.page.warn("this answer is not recorded: the store could not take it")
+        elif unsaved.strip():
+            self.page.say(unsaved if len(unsaved) <= EXCERPT else f"{unsaved[:EXCERPT]}…")
+            self.page.warn("this is not recorded: the store could not take it")
+        self._draw_missed(answering)
+        if self.chat.is_unanswered():
+            self._hint = UNANSWERED
+
+    # --- what is on the screen ---
+
+    def catch_up(self) -> None:
+        """Draw what somebody else wrote to this agent: the model will read it, too."""
+        if self.chat.agent != self._shown:  # the screen was not drawn to its end
+            self.redraw(f"in {self.chat.agent.name!r}")
+        elif self.chat.agent.head != self._seen:
+            self.page.say("somebody else wrote to this agent:")
+            if _moved(self.draw_new()):
+                self.redraw("somebody else has moved this agent")
+
+    def draw_new(self) -> list[Event]:
+        """Draw the events that are not on the screen yet."""
+        new = self.chat.agent.events(after=self._seen)
         pen = drawing.Pen(expanded=self._expanded)
-        for event in self.chat.agent.events(after=after):
-            self.console.print(pen.draw(event))
+        for event in new:
+            self.page.draw(pen.draw(event))
+        self._seen += len(new)
+        return new
 
-    # --- what commands need ---
-
-    def say(self, text: str) -> None:
-        """A line of the chat's own."""
-        self.console.print(Text(visible(text), style="dim", overflow="fold"))
-
-    def line(self, text: str) -> None:
-        """A line of a list, cut at the edge."""
-        self.console.print(Text(one_line_kept(text)), no_wrap=True, overflow="ellipsis")
-
-    def table(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Two columns, the second one wrapped where the screen is narrow."""
-        from rich.table import Table
-
-        table = Table.grid(padding=(0, 2))
-        for left, right in rows:
-            table.add_row(Text(left), Text(right, style="dim"))
-        self.console.print(table)
-
-    def complain(self, text: str) -> None:
-        """One line on what went wrong."""
-        self.console.print(Text(f"✗ {one_line(text)}", style="red", overflow="fold"))
-
-    def redraw(self, note: str) -> None:
-        """The screen shows exactly the live context, and a note below."""
-        self.console.clear()
-        if not self.console.is_dumb_terminal:
-            self.console.file.write("\x1b[3J")  # what was scrolled away is not the context any more
+    def redraw(self, done: str, hint: str = "") -> None:
+        """A new page that shows the live context: a rule says what was done, a line below it, too."""
+        self.page.turn(done)
         self.draw_context()
-        self.say(note)
+        self.page.say(f"{done}; {hint}" if hint else done)
 
     def draw_context(self) -> None:
         """The live context, or the end of a long one."""
-        events = self.chat.agent.context().messages
-        if len(events) > MOST_DRAWN:
-            self.say(f"… {count(len(events) - MOST_DRAWN, 'earlier event')}: /context lists them")
-        for one in drawing.drawn(events[-MOST_DRAWN:], expanded=self._expanded):
-            self.console.print(one)
+        context = self.chat.agent.context()
+        events = context.messages
+        self._shown, self._seen = self.chat.agent, context.at
+        earlier = max(0, len(events) - MOST_DRAWN)
+        if earlier:
+            self.page.say(
+                f"… {count(earlier, 'earlier event')} of the context not drawn: "
+                "/context lists them, /show POSITION shows one, /log all shows everything"
+            )
+        self.page.draw(*drawing.drawn(events, first=earlier, expanded=self._expanded))
+        if self.chat.is_unanswered():
+            self.page.warn(UNANSWERED)
 
     def draw_event(self, event: Event) -> None:
         """One event in full."""
-        self.console.print(drawing.one(event, expanded=True))
+        self.page.draw(drawing.one(event, expanded=True))
 
     def expand(self) -> None:
         """Results in full, or short again."""
         self._expanded = not self._expanded
         self.redraw("results in full" if self._expanded else "results short")
 
-    def choose(self, texts: Sequence[str]) -> int | None:
-        """Which of some texts, by its number; the newest is 1."""
-        newest = list(range(len(texts)))[::-1][:MOST_CHOICES]
-        for number, index in reversed(list(enumerate(newest, 1))):
-            self.line(f"{number:>3}  {one_line(texts[index])}")
-        try:
-            said = ask("which one? (a number, or nothing) ").strip()
-        except (EOFError, KeyboardInterrupt):
-            return None
-        if not said.isdecimal() or not 1 <= int(said) <= len(newest):
-            return None
-        return newest[int(said) - 1]
+    # --- what commands need ---
 
     def shell(self, *arguments: str) -> None:
         """Run a command of the command line on this store."""
         import click
 
+        from backstory.cli.options import lending
         from backstory.cli.running import cli
 
         try:
-            cli.main(["--store", self._url, *arguments], prog_name="backstory", standalone_mode=False)
+            with lending(self.chat.store):
+                cli.main(list(arguments), prog_name="backstory", standalone_mode=False)
         except click.ClickException as error:
-            self.complain(error.format_message())
+            self.page.complain(error.format_message())
 
     def change_model(self, name: str) -> None:
         """Let another model answer from now on."""
@@ -170,25 +243,37 @@ class Terminal:
         parts = (count(back.messages, "message"), count(back.marks, "mark"), count(back.tokens, "token"))
         return f"restored {', '.join(parts)}"
 
+    def _tell_waiting(self, text: str) -> None:
+        self.page.say(text)
+
     def _refresh(self) -> None:
-        """The status line, and the history behind the arrow keys."""
+        """What others wrote, a hint, the status line, and the history behind the arrow keys."""
         try:
+            self.catch_up()
             self._status = self._state()
-            self._editor.remember(prompt.content or "" for prompt in self.chat.prompts())
+            said = [prompt.content or "" for prompt in self.chat.prompts()]
+            self._editor.remember([*said, *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"
-            self.complain(str(error))
+            self.page.complain(str(error))
+        if self._hint:
+            self.page.say(self._hint)
+        self._hint = ""
 
     def _state(self) -> str:
+        """The status line; where it is narrow, the name is cut and the numbers stay."""
         chat = self.chat
         marks = chat.agent.marks()
         window = f"/{chat.model.window:,}" if chat.model.window else ""
-        parts = [chat.agent.name, chat.model.name, f"{chat.tokens():,}{window} tokens"]
+        parts = [chat.model.name, f"{chat.tokens():,}{window} tokens"]
         if marks:
             parts.append(f"⚑ {marks[-1].label or marks[-1].seq}")
-        return " · ".join(one_line(str(part)) for part in parts)
+        facts = "".join(f" · {one_line(str(part))}" for part in parts)
+        name = one_line(chat.agent.name)
+        room = max(SHORTEST_NAME, self.page.console.width - len(facts) - 1)
+        return (name if len(name) <= room else name[: room - 1] + "…") + facts
 
 
-def one_line_kept(text: str) -> str:
-    """A line with its columns as they are, and nothing in it that drives the terminal."""
-    return visible(text.replace("\n", " "), keep="")
+def _moved(events: Sequence[Event]) -> bool:
+    """Whether the screen is no longer the context."""
+    return any(event.kind in MOVES or event.kind == "clear" for event in events)

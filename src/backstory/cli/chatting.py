@@ -1,6 +1,5 @@
 """chat and ask: a conversation with a model, restored from the log and recorded in it."""
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import screen
-from backstory.cli.options import VARIABLE, command, default_store, opened, reference
+from backstory.cli.options import command, opened, reference
+from backstory.cli.running import Ended
 from backstory.errors import Error, Invalid
 
 if TYPE_CHECKING:
     from backstory.chat.session import Chat
+    from backstory.events import Event
     from backstory.models import Model
     from backstory.models.choosing import Wish
 
@@ -41,23 +42,25 @@ def _model_options(function: F) -> F:
 )
 @reference(metavar="REF")
 @_model_options
-def chat_command(url: str | None, ref: str, **options: Any) -> None:
+def chat_command(url: str | None, ref: str, **options: Any) -> int:
     """Talk with a model that has tools. Goes on where the agent (by default the latest) was, with
     everything that was said. Without a terminal: reads the question from standard input,
     answers on standard output, and exits."""
     if sys.stdin.isatty() and sys.stdout.isatty():
-        _on_terminal(url, None if ref == "@" else ref, **options)
-    else:
-        _once(url, None if ref == "@" else ref, _standard_input(), **options)
+        return _on_terminal(url, None if ref == "@" else ref, **options)
+    return _once(url, None if ref == "@" else ref, _standard_input(), **options)
 
 
-@command("ask", example='backstory ask "Which Python files are here?"', json=False)
+@command("ask", example='backstory ask "Which Python files are here?"')
 @click.argument("question")
 @click.option("--agent", "ref", metavar="REF", help="Whom to ask (default: the latest agent).")
 @_model_options
-def ask_command(url: str | None, question: str, ref: str | None, **options: Any) -> None:
-    """Ask one question; the answer goes to standard output, and both into the log."""
-    _once(url, ref, question, **options)
+def ask_command(url: str | None, question: str, ref: str | None, **options: Any) -> int:
+    """Ask one question; the answer goes to standard output as it comes, and both into the log. Exit
+    code 1 if there is no answer."""
+    if not question.strip():
+        raise Invalid("there is no question: backstory ask 'a question'")
+    return _once(url, ref, question, **options)
 
 
 def _standard_input() -> str:
@@ -67,31 +70,56 @@ def _standard_input() -> str:
     return question
 
 
-def _once(url: str | None, ref: str | None, question: str, *, yes: bool, **options: Any) -> None:
+def _once(
+    url: str | None, ref: str | None, question: str, *, yes: bool, as_json: bool = False, **options: Any
+) -> int:
+    from backstory.chat.leaving import Leaving
     from backstory.chat.plain import answer
 
-    with _chat(url, ref, allow=(lambda tool, arguments: True) if yes else None, **options) as chat:
-        answer(chat, question)
+    allow = (lambda tool, arguments: True) if yes else None
+    with Leaving() as leaving, _chat(url, ref, allow=allow, **options) as chat:
+        try:
+            found = answer(chat, question, quiet=as_json)
+        except KeyboardInterrupt:
+            raise Ended(leaving.code or 130) from None
+        if as_json:
+            screen.answer_json(_answer_json(chat, found))
+        return 0 if found else 1
 
 
-def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> None:
+def _answer_json(chat: "Chat", found: "Event | None") -> dict[str, Any]:
+    return {
+        "answer": found and found.content,
+        "seq": found and found.seq,
+        "agent": chat.agent.id,
+        "name": chat.agent.name,
+        "model": chat.model.name,
+        "tokens": chat.tokens(),
+    }
+
+
+def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> int:
     try:
         from backstory.chat.consent import Consent
         from backstory.chat.editor import ask
+        from backstory.chat.leaving import Leaving
         from backstory.chat.terminal import Terminal
         from backstory.models.choosing import instead
     except ImportError as error:
         raise Error(f"the chat needs {error.name}: run pip install 'backstory[chat]'") from error
     console = screen.console()
     consent = Consent(console, ask, yes=yes)
-    with _chat(url, ref, allow=consent, **options) as chat:
+    with Leaving() as leaving, _chat(url, ref, allow=consent, **options) as chat:
         wish = _wish(**options)
-        address = url or os.environ.get(VARIABLE) or default_store(make=True)
         terminal = Terminal(
-            chat, console, consent, url=address, choose=lambda name: _model(instead(wish, name))
+            chat, console, consent, choose=lambda name: _model(instead(wish, name)), leaving=leaving
         )
-        is_new = not any(event.kind == "user" for event in chat.agent.events())
-        terminal.run(_greeting(chat), is_new=is_new)
+        try:
+            terminal.run(_greeting(chat))
+        except OSError:
+            if not leaving.code:  # else the terminal is gone, which is why it was to end
+                raise
+        return leaving.code
 
 
 def _greeting(chat: "Chat") -> list[str]:
@@ -121,7 +149,12 @@ def _chat(
     try:
         with opened(url, make=True) as store:
             agent = first_agent(store, ref, new=new)
-            yield Chat(store, agent, model, working_tools(), allow=allow, system=prompt)
+            chat = Chat(store, agent, model, working_tools(), allow=allow, system=prompt)
+            if system and not chat.is_new:
+                screen.say(
+                    f"--system is for a new session, {agent.name!r} has its own: say --new, or /system"
+                )
+            yield chat
     finally:
         close = getattr(model, "close", None)
         if close:

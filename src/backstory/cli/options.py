@@ -2,7 +2,8 @@
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,8 @@ from backstory.store import Store
 F = TypeVar("F", bound=Callable[..., Any])
 
 VARIABLE = "BACKSTORY_STORE"
+
+_lent: ContextVar[Store | None] = ContextVar("lent", default=None)
 
 
 def command(name: str, *, example: str, json: bool = True) -> Callable[[Callable[..., Any]], click.Command]:
@@ -53,10 +56,25 @@ def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def opened(url: str | None, *, make: bool = False) -> Store:
+@contextmanager
+def lending(store: Store) -> Iterator[None]:
+    """Commands that are run inside work on this store, which stays open."""
+    before = _lent.set(store)
+    try:
+        yield
+    finally:
+        _lent.reset(before)
+
+
+def opened(url: str | None, *, make: bool = False) -> AbstractContextManager[Store]:
     """The store that the person means. Only a command that adds to it makes a new one."""
+    lent = _lent.get()
+    if lent is not None:
+        return nullcontext(lent)
     address = _address(url, make=make)
     path = file_of(address)
+    if make and address == default_store(make=False):
+        _make_private(address)
     if not make and path is not None and not _holds_something(path):
         raise backstory.CannotOpen(
             f"there is no store at {path!r}: start one with backstory new, or say --store URL (or {VARIABLE})"
@@ -107,13 +125,20 @@ def agent_of(found: Reference, why: str) -> Agent:
 
 
 def default_store(*, make: bool) -> str:
-    """The store in the platform's folder for data."""
+    """The store in the platform's folder for data. What is said there is nobody else's business."""
     from platformdirs import user_data_path
 
     folder: Path = user_data_path("backstory", appauthor=False)
     if make:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
     return str(folder / "history.db")
+
+
+def _make_private(path: str) -> None:
+    """A new file that only its owner can read; what SQLite puts beside it gets the same rights."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:

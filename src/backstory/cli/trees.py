@@ -34,7 +34,7 @@ def agents_command(url: str | None, session: str | None, as_json: bool) -> None:
                 screen.answer_json(agent_json(agent, agent.marks()))
         elif screen.on_terminal():
             ids = short_ids(agent.id for agent in store.agents())
-            for tree in _trees(found, ids):
+            for tree in trees(found, ids):
                 screen.draw(tree)
         else:
             names = {agent.id: agent.name for agent in store.agents()}
@@ -55,7 +55,8 @@ def _plain(agent: Agent, names: dict[str, str]) -> list[Any]:
     ]
 
 
-def _trees(agents: list[Agent], ids: dict[str, str]) -> "list[Tree]":
+def trees(agents: list[Agent], ids: dict[str, str], *, here: str = "") -> "list[Tree]":
+    """The sessions as trees; the agent with the id `here` is pointed at."""
     from rich.tree import Tree
 
     roots: list[Tree] = []
@@ -66,7 +67,7 @@ def _trees(agents: list[Agent], ids: dict[str, str]) -> "list[Tree]":
         left = []
         for agent in waiting:
             room[agent.id] = room.get(agent.parent, 0) - INDENT
-            line = _line(agent, ids[agent.id], room[agent.id])
+            line = _line(agent, ids[agent.id], room[agent.id], is_here=agent.id == here)
             if agent.parent is None:
                 nodes[agent.id] = Tree(line, guide_style="dim")
                 roots.append(nodes[agent.id])
@@ -80,11 +81,13 @@ def _trees(agents: list[Agent], ids: dict[str, str]) -> "list[Tree]":
     return roots
 
 
-def _line(agent: Agent, id: str, room: int) -> "Text":
+def _line(agent: Agent, id: str, room: int, *, is_here: bool = False) -> "Text":
     """An agent in so many columns: the name is cut first, then the marks, and the numbers stay."""
     from rich.text import Text
 
     facts = _facts(agent, id)
+    if is_here:
+        facts = Text(" ◂ here", style="bold").append_text(facts)
     name = Text(one_line(agent.name), style="bold")
     name.truncate(max(SHORTEST_NAME, room - facts.cell_len), overflow="ellipsis")
     text = Text(overflow="ellipsis", no_wrap=True).append_text(name).append_text(facts)

@@ -30,7 +30,7 @@ class Said(NamedTuple):
 
 
 class Retrying(NamedTuple):
-    """The answer begins again from the start, after a pause: what was said so far does not count."""
+    """The answer begins again from the start, after a pause: what it says then replaces what it said."""
 
     why: str
     seconds: float

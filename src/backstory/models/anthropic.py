@@ -9,13 +9,15 @@ from typing import Any
 
 from backstory.conversation import Conversation
 from backstory.models import Answer, Call, ModelError, Piece, Said
-from backstory.models.arguments import parsed, storable
-from backstory.models.chunks import ConnectionEnded
+from backstory.models.arguments import parsed, storable, storable_value
+from backstory.models.chunks import ConnectionEnded, how_it_ended
+from backstory.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.models.retrying import retried
 from backstory.tools import Tool
 
 MOST_TOKENS = 8192  # of one answer; the service insists on a number
 CUT = "max_tokens"
+REFUSED = "refusal"
 
 
 class AnthropicModel:
@@ -35,18 +37,17 @@ class AnthropicModel:
             import anthropic
         except ImportError:
             raise ModelError("Anthropic needs its SDK: run pip install 'backstory[anthropic]'") from None
-        import os
-
-        key = key or os.environ.get("ANTHROPIC_API_KEY") or ("none" if base_url else None)
-        if key is None:
+        url = address(base_url, "ANTHROPIC_BASE_URL")
+        sent, source = key_for(key, "ANTHROPIC_API_KEY", url)
+        if sent is None:
             raise ModelError(
                 "no key for Anthropic: set ANTHROPIC_API_KEY, or put it into the config file: docs/chat.md"
             )
-        self._client = anthropic.Anthropic(
-            base_url=base_url, api_key=key, max_retries=0, timeout=anthropic.Timeout(300, connect=10)
-        )
-        self.where = self._client.base_url.host
+        timeout = anthropic.Timeout(300, connect=10)
+        self._client = anthropic.Anthropic(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        self.where = self._client.base_url.netloc.decode()
         self.name = name
+        self._endpoint = Endpoint(name, self.where, source)
         self.window = window
         self._most_tokens = most_tokens
 
@@ -56,13 +57,8 @@ class AnthropicModel:
         body |= {"model": self.name, "max_tokens": self._most_tokens}
         if tools:
             body["tools"] = described(tools)
-        return retried(lambda: assembled(self._events(body), self.name), name=self.name, where=self.where)
-
-    def _events(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         create: Any = self._client.messages.create  # its types know no plain dict
-        with create(**body, stream=True) as stream:
-            for event in stream:
-                yield event.model_dump(exclude_none=True)
+        return retried(lambda: assembled(streamed(create(**body, stream=True)), self.name), self._endpoint)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -110,10 +106,11 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
                 usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
-    yield _answer(list(blocks.values()), model, usage, cut=ended == CUT)
+    data = {"model": model, "usage": usage} | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
+    yield _answer(list(blocks.values()), model, data)
 
 
-def _answer(blocks: list[dict[str, Any]], model: str, usage: dict[str, int], *, cut: bool) -> Answer:
+def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Answer:
     texts = (block.get("text", "") for block in blocks if block["type"] == "text")
     text = storable("\n\n".join(text for text in texts if text.strip()))  # as the wire joins them
     calls = tuple(
@@ -121,9 +118,8 @@ def _answer(blocks: list[dict[str, Any]], model: str, usage: dict[str, int], *, 
         for block in blocks
         if block["type"] == "tool_use"
     )
-    data: dict[str, Any] = {"model": model, "usage": usage} | ({"cut": True} if cut else {})
     if any(block["type"] not in ("text", "tool_use") for block in blocks):
-        data["native"] = {"provider": "anthropic", "model": model, "wire": _wire(blocks)}
+        data["native"] = {"provider": "anthropic", "model": model, "wire": storable_value(_wire(blocks))}
     return Answer(text, calls, data)
 
 

@@ -52,7 +52,9 @@ def wish(said: Wish) -> Wish:
     wanted = said.over(environment)
     configured = from_config(config_path())
     if wanted.base_url and wanted.base_url != configured.base_url:
-        configured = configured._replace(key=None)  # a key goes only where it belongs
+        # A key that was written down beside an address goes to no other. The environment's go wherever
+        # a person points, as with every tool of this kind: see `endpoints.key_for`.
+        configured = configured._replace(key=None)
     if wanted.model:
         return wanted.over(instead(configured, wanted.model))
     return wanted.over(configured)
@@ -77,23 +79,29 @@ def config_path() -> Path:
 def from_config(path: Path) -> Wish:
     """What the config file says. One with a key in it must be its owner's alone."""
     try:
-        text = path.read_text()
+        values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
         return Wish()
     except OSError as error:
         raise ModelError(f"the config file {path} cannot be read: {error.strerror}") from error
-    try:
-        values: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no UTF-8, or no TOML
         raise ModelError(f"the config file {path} is no TOML: {error}") from error
+    _check(values, path)
+    if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
+        raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
+    return Wish(**values)
+
+
+def _check(values: dict[str, Any], path: Path) -> None:
     unknown = sorted(values.keys() - set(Wish._fields))
     if unknown:
         raise ModelError(
             f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(Wish._fields)}"
         )
-    if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
-        raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
-    return Wish(**values)
+    for name, value in values.items():
+        wanted, example = (int, "200000") if name == "window" else (str, '"…"')
+        if type(value) is not wanted:
+            raise ModelError(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
 
 
 def choose(wanted: Wish, *, tell: Tell | None = None) -> Model:

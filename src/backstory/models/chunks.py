@@ -11,6 +11,7 @@ from backstory.models import Answer, Call, ModelError, Piece, Said
 from backstory.models.arguments import parsed, storable
 
 CUT = "length"  # how the protocol calls an answer that reached its limit
+REFUSED = "content_filter"  # and one that somebody did not want to be given
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
@@ -27,6 +28,8 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
             ended = choice.get("finish_reason") or ended
             piece = delta.get("content") or delta.get("refusal")
             if piece:
+                if not isinstance(piece, str):
+                    raise TypeError(f"the text of an answer is {piece!r:.50}")
                 text.append(piece)
                 yield Said(piece)
             for part in delta.get("tool_calls") or ():
@@ -75,7 +78,12 @@ def _data(model: str, usage: Any, ended: str) -> dict[str, Any]:
     data: dict[str, Any] = {"model": model}
     if usage:
         data["usage"] = {
-            "input": usage.get("prompt_tokens", 0),
-            "output": usage.get("completion_tokens", 0),
+            "input": int(usage.get("prompt_tokens") or 0),
+            "output": int(usage.get("completion_tokens") or 0),
         }
-    return data | ({"cut": True} if ended == CUT else {})
+    return data | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
+
+
+def how_it_ended(*, cut: bool, refused: bool) -> dict[str, Any]:
+    """What to keep of an answer that did not come to its own end."""
+    return {name: True for name, is_so in (("cut", cut), ("refused", refused)) if is_so}

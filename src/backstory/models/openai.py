@@ -10,6 +10,7 @@ from typing import Any
 from backstory.conversation import Conversation
 from backstory.models import ModelError, Piece
 from backstory.models.chunks import assembled
+from backstory.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.models.retrying import meaning, retried
 from backstory.tools import Tool
 
@@ -32,27 +33,26 @@ class OpenAIModel:
             raise ModelError(
                 "OpenAI-compatible endpoints need the SDK: run pip install 'backstory[openai]'"
             ) from None
-        timeout = openai.Timeout(300, connect=10)
-        # Servers at home want no key, but the SDK does not go without one.
-        fallback = "none" if base_url else None
-        try:
-            self._client = openai.OpenAI(
-                base_url=base_url, api_key=key or _known_key() or fallback, max_retries=0, timeout=timeout
-            )
-        except openai.OpenAIError:
+        url = address(base_url, "OPENAI_BASE_URL")
+        sent, source = key_for(key, "OPENAI_API_KEY", url)
+        if sent is None:
             raise ModelError(
                 "no key for OpenAI: set OPENAI_API_KEY, or put it into the config file: see docs/chat.md"
-            ) from None
-        self.where = self._client.base_url.host
+            )
+        timeout = openai.Timeout(300, connect=10)
+        self._client = openai.OpenAI(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        self.where = self._client.base_url.netloc.decode()
         self.window = window
         self._counts_usage = True
+        self._endpoint = Endpoint(name or "", self.where, source)
         self.name = name or self._only_name()
+        self._endpoint = self._endpoint._replace(model=self.name)
 
     def _only_name(self) -> str:
         try:
-            names = [model.id for model in self._client.models.list()]
+            names = [str(model.id) for model in self._client.models.list()]
         except Exception as error:
-            raise meaning(error, name="", where=self.where) from error
+            raise meaning(error, self._endpoint) from error
         if len(names) == 1:
             return names[0]
         raise ModelError(f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME")
@@ -62,12 +62,7 @@ class OpenAIModel:
         body = {"model": self.name, **conversation.to("openai", model=self.name)}
         if tools:
             body["tools"] = described(tools)
-        return retried(lambda: assembled(self._chunks(body), self.name), name=self.name, where=self.where)
-
-    def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        with self._stream(body) as stream:
-            for chunk in stream:
-                yield chunk.model_dump()
+        return retried(lambda: assembled(streamed(self._stream(body)), self.name), self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Any:
         extra = {"stream_options": {"include_usage": True}} if self._counts_usage else {}
@@ -83,12 +78,6 @@ class OpenAIModel:
     def close(self) -> None:
         """Let go of the connections."""
         self._client.close()
-
-
-def _known_key() -> str | None:
-    import os
-
-    return os.environ.get("OPENAI_API_KEY")
 
 
 def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:

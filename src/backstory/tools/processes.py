@@ -1,4 +1,8 @@
-"""Processes with a limit of time and of output, that take their children with them when they end."""
+"""Processes with a limit of time and of output.
+
+A process ends with its children, and all of them end with us, even if we are killed. Only a child that has
+made itself a session of its own (setsid, a daemon) outlives its parent: that was its purpose.
+"""
 
 import os
 import signal
@@ -10,6 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 MOST_OUTPUT = 1_000_000  # bytes; a process that says more is ended
+STOPPED = "stopped before it was done"
+
+# A guard beside the command, in its group, reads from a pipe that we hold and never write to: when we are
+# gone, however that came, the pipe ends, and the guard takes the group along. Any shell can do that.
+GUARDED = 'exec 3<&0 </dev/null; (read _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
 
 
 class Done(NamedTuple):
@@ -24,28 +33,28 @@ class Processes:
     """Runs processes, and can end those that are running."""
 
     def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: dict[subprocess.Popen[bytes], str] = {}  # and why it was ended, if it was
 
     def run(self, command: Sequence[str], folder: Path, seconds: float) -> Done:
         """Run a command to its end, or to one of its limits; errors are part of the output."""
         work = subprocess.Popen(
-            command,
+            ["sh", "-c", GUARDED, "sh", *command],
             cwd=folder,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # a group of its own, so that it can be ended with its children
         )
         output = _Output(work)
-        self._running.add(work)
+        self._running[work] = ""
         ended = ""
         try:
             work.wait(seconds)
         except subprocess.TimeoutExpired:
             ended = f"ended after {seconds:g} seconds: the time limit"
         finally:
-            _end(work)  # whatever it left in the background ends with it
-            self._running.discard(work)
+            _end(work)  # what it left in the background ends with it, but for sessions of their own
+            ended = self._running.pop(work) or ended
         text = output.text()
         if output.is_full:
             ended = f"ended after {MOST_OUTPUT:,} bytes: the output limit"
@@ -54,6 +63,7 @@ class Processes:
     def kill(self) -> None:
         """End everything that is running."""
         for work in list(self._running):
+            self._running[work] = STOPPED
             _end(work)
 
 
@@ -86,3 +96,5 @@ def _end(work: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError, PermissionError):  # all of it is gone already
         os.killpg(work.pid, signal.SIGKILL)
     work.wait()
+    if work.stdin:
+        work.stdin.close()

@@ -1,67 +1,134 @@
-"""grep's other half: searches files for a regular expression, in a process that can be ended.
+"""What glob and grep do, in a process that can be ended: some patterns would run for ever.
 
-python -m backstory.tools.searching '{"root": …, "place": …, "pattern": …, "glob": …}'
+    python -I searching.py '{"glob": …, "root": …}'
+    python -I searching.py '{"pattern": …, "glob": …, "root": …, "place": …}'
+
+It is run as a file, and imports nothing but the standard library: it works among files of which some may be
+called json.py.
 """
 
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 MOST_FOUND = 500
-LONGEST_LINE = 300
-MOST_READ = 10_000_000
+LONGEST_LINE = 300  # of a match that is shown
+MOST_AT_ONCE = 1_000_000  # bytes of a line that are searched together
 PASSED_OVER = {".git", ".hg", ".venv", "node_modules", "__pycache__"}
 
 
 def main() -> None:
     """Print what was found; the exit code is 1 if the question makes no sense."""
     asked = json.loads(sys.argv[1])
-    try:
-        pattern = re.compile(asked["pattern"])
-    except re.error as error:
-        sys.exit(f"{asked['pattern']!r} is no regular expression: {error}")
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    root, place = Path(asked["root"]), Path(asked["place"])
-    for number, line in enumerate(_matches(root, place, pattern, asked["glob"])):
+    if "pattern" in asked:
+        _grep(asked)
+    else:
+        _glob(asked)
+
+
+def _glob(asked: dict[str, str]) -> None:
+    root = Path(asked["root"])
+    try:
+        # Twice any folders is any folders, but takes much longer to try.
+        paths = root.glob(re.sub(r"(\*\*/)+", "**/", asked["glob"]))
+        inside = (str(path.relative_to(root)) for path in paths if _is_inside(path, root))
+        found = list(islice(inside, MOST_FOUND + 1))
+    except (ValueError, IndexError, NotImplementedError) as error:
+        sys.exit(f"{asked['glob']!r} is no pattern: {error}")
+    _print(sorted(found), "ask for less")
+
+
+def _grep(asked: dict[str, str]) -> None:
+    pattern = _compiled(asked["pattern"], asked["pattern"], "regular expression")
+    wanted = _compiled(translated(asked["glob"]), asked["glob"], "pattern")
+    _print(_matches(Path(asked["root"]), Path(asked["place"]), pattern, wanted), "search for less")
+
+
+def _compiled(expression: str, written: str, what: str) -> re.Pattern[str]:
+    try:
+        return re.compile(expression)
+    except (re.error, RecursionError, OverflowError) as error:
+        sys.exit(f"{written!r:.200} is no {what}: {error}")
+
+
+def _print(found: Iterable[str], what_to_do: str) -> None:
+    for number, line in enumerate(found):
         if number == MOST_FOUND:
-            print(f"[only the first {MOST_FOUND} matches: search for less]")
+            print(f"[only the first {MOST_FOUND}: {what_to_do}]")
             return
         print(line)
 
 
-def _matches(root: Path, place: Path, pattern: re.Pattern[str], glob: str) -> Iterator[str]:
-    for path in _files(place, glob):
-        if not path.resolve().is_relative_to(root):
+def _matches(root: Path, place: Path, pattern: re.Pattern[str], wanted: re.Pattern[str]) -> Iterator[str]:
+    for path in _files(root, place, wanted):
+        if not _is_inside(path, root):
             continue
-        for number, line in enumerate(_lines(path), 1):
+        for number, line in _lines(path):
             if pattern.search(line):
                 yield f"{path.relative_to(root)}:{number}:{line[:LONGEST_LINE]}"
 
 
-def _files(place: Path, glob: str) -> Iterator[Path]:
+def _is_inside(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root)
+    except (OSError, RuntimeError):  # a link that leads to itself
+        return False
+
+
+def _files(root: Path, place: Path, wanted: re.Pattern[str]) -> Iterator[Path]:
     if place.is_file():
         yield place
         return
-    wanted = glob.rpartition("/")[2]
     for folder, folders, names in os.walk(place):
         folders[:] = sorted(name for name in folders if name not in PASSED_OVER)
         for name in sorted(names):
             path = Path(folder, name)
-            if path.match(wanted) and path.is_file():
+            # A model means the folder that it searches, or the one that it works in.
+            if any(wanted.fullmatch(path.relative_to(start).as_posix()) for start in (place, root)):
                 yield path
 
 
-def _lines(path: Path) -> list[str]:
+def translated(glob: str) -> str:
+    """A glob as a regular expression on a path: `**/` is any folders, the others stay within one. Without
+    a folder in it, it is about names, wherever they are."""
+    path = glob.removeprefix("./") if "/" in glob else f"**/{glob or '*'}"
+    parts = re.split(r"((?:\*\*/)+|\*\*|\*|\?|\[[^]]+\])", path)
+    return "".join(_meant(part) for part in parts)
+
+
+def _meant(part: str) -> str:
+    if part.startswith("**/"):
+        return "(?:.*/)?"
+    if part.startswith("[") and part.endswith("]"):
+        return (
+            "["
+            + ("^" if part[1] == "!" else "")
+            + re.escape(part[1:-1].lstrip("!")).replace(r"\-", "-")
+            + "]"
+        )
+    return {"**": ".*", "*": "[^/]*", "?": "[^/]"}.get(part) or re.escape(part)
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a text file with their numbers; one that is endless comes in pieces."""
     try:
-        if path.stat().st_size > MOST_READ:
-            return []
-        content = path.read_bytes()
+        if not path.is_file():
+            return
+        with open(path, "rb") as file:
+            if b"\0" in file.read(1024):
+                return
+            file.seek(0)
+            number = 1
+            while line := file.readline(MOST_AT_ONCE):
+                yield number, line.decode(errors="replace").rstrip("\r\n")
+                number += line.endswith(b"\n")
     except OSError:
-        return []
-    return [] if b"\0" in content[:1024] else content.decode(errors="replace").splitlines()
+        return  # nobody may read it, or it is gone
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ runs; what is wrong with them is said in words that the model can act upon.
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -57,19 +58,25 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
     properties = {}
     required = []
     for name, parameter in inspect.signature(function).parameters.items():
-        properties[name] = {"type": NAMES.get(_bare(hints.get(name, str)), "string")}
+        properties[name] = _schema(hints.get(name, str))
         if parameter.default is inspect.Parameter.empty:
             required.append(name)
     return {"type": "object", "properties": properties, "required": required}
 
 
-def _bare(hint: Any) -> Any:
-    """list of list[str], str of str | None."""
-    origin = getattr(hint, "__origin__", None)
-    if origin is not None:
-        return origin
-    choices = [choice for choice in getattr(hint, "__args__", ()) if choice is not type(None)]
-    return _bare(choices[0]) if len(choices) == 1 else hint
+def _schema(hint: Any) -> dict[str, Any]:
+    """What a type hint says of a value. None is no value: `str | None` is a string that may be left out."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        choices = [_schema(choice) for choice in arguments if choice is not NoneType]
+        return choices[0] if len(choices) == 1 else {"anyOf": choices}
+    if origin is Literal:
+        return {"enum": list(arguments)}
+    if origin is list and arguments:
+        return {"type": "array", "items": _schema(arguments[0])}
+    if hint is Any:
+        return {}
+    return {"type": NAMES.get(origin or hint, "string")}
 
 
 def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
@@ -86,13 +93,34 @@ def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
     if missing:
         raise ToolError(f"{tool.name} needs {', '.join(missing)}")
     for name, value in given.items():
-        _check_type(tool, name, value, known.get(name, {}).get("type"))
+        schema = known.get(name, {})
+        if not _fits(value, schema):
+            raise ToolError(f"{name} of {tool.name} must be {_wanted(schema)}, not {value!r:.100}")
     return given
 
 
-def _check_type(tool: Tool, name: str, value: Any, wanted: Any) -> None:
+def _fits(value: Any, schema: Any) -> bool:
+    """Whether a value is of the schema's type; what else a schema may say is the tool's business."""
+    if not isinstance(schema, Mapping):  # True is a schema too
+        return True
+    if "enum" in schema:
+        return value in schema["enum"]
+    if "anyOf" in schema:
+        return any(_fits(value, choice) for choice in schema["anyOf"])
+    wanted = schema.get("type")
     allowed = TYPES.get(wanted) if isinstance(wanted, str) else None
     if allowed is None:
-        return
+        return True
     if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-        raise ToolError(f"{name} of {tool.name} must be of the type {wanted}, not {value!r:.100}")
+        return False
+    return not isinstance(value, list) or all(_fits(one, schema.get("items", {})) for one in value)
+
+
+def _wanted(schema: Mapping[str, Any]) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(map(repr, schema['enum']))}"
+    if "anyOf" in schema:
+        return " or ".join(_wanted(choice) for choice in schema["anyOf"])
+    if isinstance(schema.get("items"), Mapping):
+        return f"an array, each {_wanted(schema['items'])}"
+    return f"of the type {schema.get('type', 'any')}"

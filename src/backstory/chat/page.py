@@ -1,0 +1,57 @@
+"""The page that the chat is drawn on: lines, lists, complaints, and a new page after each move."""
+
+import re
+from collections.abc import Sequence
+
+from rich.console import Console, RenderableType
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from backstory.cli.running import in_commands
+from backstory.cli.visible import one_line, visible
+
+
+class Page:
+    """Draws what the chat itself has to say. `commands`: what a call of the library's is called here."""
+
+    def __init__(self, console: Console, commands: Sequence[str]) -> None:
+        self.console = console
+        self._call = re.compile(rf"(?<![\w'.])({'|'.join(commands)})\((\d*)\)")
+
+    def draw(self, *things: RenderableType) -> None:
+        """Something that rich can draw."""
+        for thing in things:
+            self.console.print(thing)
+
+    def say(self, text: str) -> None:
+        """A line of the chat's own."""
+        self.draw(Text(visible(text), style="dim", overflow="fold"))
+
+    def warn(self, text: str) -> None:
+        """A line that should not be overlooked."""
+        self.draw(Text(f"⚠ {one_line(text)}", style="yellow", overflow="fold"))
+
+    def line(self, text: str) -> None:
+        """A line of a list, cut at the edge, its columns as they are."""
+        flat = visible(text.replace("\n", " "), keep="")
+        self.console.print(Text(flat), no_wrap=True, overflow="ellipsis")
+
+    def table(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Two columns, the second one wrapped where the screen is narrow."""
+        table = Table.grid(padding=(0, 2))
+        for left, right in rows:
+            table.add_row(Text(left), Text(right, style="dim"))
+        self.draw(table)
+
+    def complain(self, text: str) -> None:
+        """One line on what went wrong: mark() is /mark here."""
+        here = self._call.sub(lambda call: f"/{call[1]} {call[2]}".rstrip(), text)
+        self.draw(Text(f"✗ {one_line(in_commands(here))}", style="red", overflow="fold"))
+
+    def turn(self, title: str) -> None:
+        """A new page under a thin rule. What was on the screen is scrolled away, not erased."""
+        if not self.console.is_dumb_terminal:
+            self.console.file.write("\n" * self.console.height)
+        self.console.clear()
+        self.draw(Rule(Text(f"── {one_line(title)}", style="dim"), align="left", style="dim"))

@@ -1,0 +1,39 @@
+"""A chat without its screen: how it begins, and what it calls its agents."""
+
+import backstory
+from backstory.agent import Agent
+from backstory.chat.session import Chat, begin
+
+from .acting import Actor
+
+
+def test_two_that_begin_at_once_write_the_prompt_once(tmp_path, monkeypatch):
+    one, other = (backstory.open(tmp_path / "history.db") for _ in range(2))
+    first = one.start("main")
+    second = other.agent("main")
+    extend = Agent.extend
+
+    def late(self, events, **options):
+        if self is second:  # it has looked, and the other is quicker
+            assert begin(first, "prompt")
+            first.user("a question")
+        return extend(self, events, **options)
+
+    monkeypatch.setattr(Agent, "extend", late)
+    begin(second, "prompt")
+    assert [event.kind for event in first.events()] == ["clear", "system", "user"]
+    one.close()
+    other.close()
+
+
+def test_agents_are_called_by_their_names_or_by_their_ids_where_names_are_alike():
+    store = backstory.open(":memory:")
+    other, work = store.start("other"), store.start("work")
+    same = store.start("work")
+    chat = Chat(store, work, Actor())
+    idea = work.fork("idea")
+    assert chat.names()[:3] == ["work", "idea", "other"]
+    for agent, name in zip((work, idea, other, same), chat.names(), strict=True):
+        assert chat.find(name) == agent
+    assert store.agent(chat.ref(same)) == same
+    assert store.agent(chat.ref(work)) == work

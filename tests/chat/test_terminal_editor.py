@@ -1,0 +1,121 @@
+"""The editor of the real program: keys, completion, history, and what is not sent."""
+
+import re
+import time
+
+import backstory
+
+from .screen import prompts_on
+from .scripted import Say, scripted
+
+
+def test_commands_are_completed_and_lists_shown(start):
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server)
+        terminal.send("hello there")
+        terminal.wait("Answer 1.")
+        terminal.send("/mark before the storm")
+        terminal.wait("⚑ before the storm  (at")
+        terminal.ready()
+        terminal.type("/rew\t")
+        terminal.wait("> /rewind")
+        terminal.type("bef\t")  # the space is there already
+        terminal.wait("> /rewind before the storm")
+        terminal.type("\x15")
+        for command, shown in [
+            ("/marks", "before the storm"),
+            ("/agents", "main ◂ here"),
+            ("/context", "in all about"),
+            ("/log 5", "assistant"),
+            ("/search hello", "hello there"),
+            ("/diff @2", "in common"),
+            ("/system", "You are a helpful assistant"),
+            ("/model", "the model is scripted-1"),
+            ("/help", "Leave; everything is in the log."),
+            ("/export out.md", "written to out.md"),
+            ("/nonsense", "there is no command /nonsense"),
+            ("/rewind nowhere", "no mark 'nowhere'"),
+            ("/switch nobody", "/agents lists all"),
+        ]:
+            terminal.send(command)
+            terminal.wait(shown)
+            terminal.ready()
+            terminal.type("\x15")  # a refused one stands there again
+        assert terminal.leave() == 0
+
+
+def test_several_lines_are_one_prompt_and_the_history_comes_from_the_log(start, reopened):
+    with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
+        terminal = start(server)
+        terminal.ready()
+        terminal.type("one\x1b\rtwo")
+        terminal.wait("two")
+        terminal.type("\r")
+        terminal.wait("Answer 1.")
+        assert server.said()[-1] == ("user", "one\ntwo")
+        terminal.leave()
+        again = start(server)
+        again.ready()
+        again.type("\x1b[A")
+        again.wait(lambda text: text.count("> one") == 2)
+        again.type("\r")
+        again.wait("Answer 2.")
+        assert server.said()[-1] == ("user", "one\ntwo")
+
+
+def test_a_path_is_sent_and_a_refused_command_stays_in_the_editor(start):
+    with scripted(Say("Answer 1."), Say("Answer 2."), Say("Answer 3.")) as server:
+        terminal = start(server)
+        terminal.send("/usr/bin/python fails, why?")
+        terminal.wait("Answer 1.")
+        assert server.said()[-1] == ("user", "/usr/bin/python fails, why?")
+        terminal.send("/tmp is full")
+        terminal.wait("there is no command /tmp")
+        assert prompts_on(terminal.ready())[-1] == "/tmp is full"
+        terminal.type("\x15")
+        terminal.wait(lambda text: prompts_on(text)[-1] != "/tmp is full")
+        terminal.type("\x1b[A")
+        terminal.wait(lambda text: prompts_on(text)[-1] == "/tmp is full")
+        terminal.type("\x01/\r")  # a second slash at the beginning
+        terminal.wait("Answer 2.")
+        assert server.said()[-1] == ("user", "/tmp is full")
+
+
+def test_ctrl_o_keeps_the_draft(start):
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server)
+        terminal.ready()
+        terminal.type("my draft")
+        terminal.wait("my draft")
+        terminal.type("\x0f")
+        terminal.wait("── results in full ──")
+        assert prompts_on(terminal.ready())[-1] == "my draft"
+
+
+def test_a_narrow_status_line_cuts_the_name_and_keeps_the_numbers(start, address):
+    with backstory.open(address) as store:
+        store.start("a very long name of an agent that nobody would type", system="s").mark("here")
+    with scripted() as server:
+        terminal = start(server, columns=60)
+        last = terminal.wait(lambda text: text.rstrip().endswith("⚑ here")).rstrip()
+        assert re.search(r"^a very.*… · scripted-1 · \d+ tokens · ⚑ here$", last.split("\n")[-1])
+
+
+def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(start, folder, tmp_path):
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "from the editor" >> "$1"\n')
+    editor.chmod(0o755)
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server, env={"EDITOR": str(editor), "VISUAL": str(editor)})
+        terminal.ready()
+        terminal.type("\x1b[200~first line\nsecond line\x1b[201~")
+        terminal.wait("second line")
+        terminal.type("\x18\x05")
+        terminal.wait("from the editor")
+        time.sleep(0.5)
+        assert server.bodies == []  # to be looked at first
+        terminal.type("\r")
+        terminal.wait("Answer 1.")
+        assert server.said()[-1][1].split("\n")[0] == "first line"
+        assert "second line" in server.said()[-1][1]
+        assert "from the editor" in server.said()[-1][1]

@@ -1,0 +1,328 @@
+"""Commands that move, in the real program: what the screen shows, what is live and what the server is sent
+agree, event by event."""
+
+import re
+
+import pytest
+
+import backstory
+
+from .screen import kinds, page_of, prompts_on
+from .scripted import Say, scripted
+
+GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
+OWN = re.compile(r"; |^restored|comes back here|^/\w|tokens( · ⚑.*)?$|^>$|^somebody else")  # not of the log
+
+
+def drawn(event):
+    """The lines that an event should be on the screen, written down here once more."""
+    match event.kind:
+        case "user":
+            return [f"> {event.content}"]
+        case "tool_call":
+            return [f"● {event.data['name']} {event.data['arguments']['pattern']}"]
+        case "tool_result":
+            return event.content.split("\n")
+        case "mark":
+            return [f"⚑ {event.data['label']}  (at {event.seq})"]
+        case "system":
+            return [f"system: {event.content}"]
+        case "assistant":
+            return [event.content]
+    return [f"↩ {event.kind} to {event.data['target_message_id']}"]
+
+
+def sent(event):
+    """The message that an event should be for the model."""
+    match event.kind:
+        case "tool_call":
+            return [("call", event.data["name"])]
+        case "tool_result":
+            return [("tool", event.content)]
+        case "system" | "user" | "assistant":
+            return [(event.kind, event.content)]
+    return []
+
+
+def received(server):
+    for message in server.last["messages"]:
+        if message.get("content"):
+            yield message["role"], message["content"]
+        for call in message.get("tool_calls", ()):
+            yield "call", call["function"]["name"]
+
+
+class Person:
+    """Types, and looks whether all three agree."""
+
+    def __init__(self, terminal, server, reopened):
+        self.terminal, self.server, self.reopened = terminal, server, reopened
+        self.answers = 0
+
+    def agree(self, ref="@"):
+        """The screen has the live events, all of them, in their order, and no others."""
+        page = page_of(self.terminal.ready())
+        lines = [line.strip() for line in page.split("\n")]
+        shown = [line for line in lines if line and not OWN.search(line)]
+        live = self.reopened(ref).context().messages
+        assert shown == [line for event in live for line in drawn(event)]
+
+    def ask(self, text, ref="@"):
+        self.answers += 1
+        self.terminal.send(text)
+        self.terminal.wait(f"Answer {self.answers}.")
+        self.terminal.ready()
+        agent = self.reopened(ref)
+        before = agent.context(agent.head - 1).messages  # what there was to answer
+        assert list(received(self.server)) == [message for event in before for message in sent(event)]
+        assert self.server.refused == []
+        self.agree(ref)
+
+    def do(self, command, shown, ref="@"):
+        self.terminal.send(command)
+        self.terminal.wait(shown)
+        self.agree(ref)
+
+
+def test_after_each_command_screen_context_and_request_agree(start, folder, reopened):
+    (folder / "prompt").write_text("Be brief.")
+    answers = [Say(f"Answer {number}.") for number in range(1, 12)]
+    with scripted(Say(calls=(GLOB,)), *answers) as server:
+        terminal = start(server, "--system", "prompt")
+        person = Person(terminal, server, reopened)
+        terminal.send("/spawn main2")  # from here on the page begins with a rule
+        terminal.wait("in 'main2', a new agent")
+        person.agree("main2")
+        person.ask("one")
+        assert kinds(reopened())[1:] == ["user", "tool_call", "tool_result", "assistant"]
+        person.do("/mark start", "/rewind start comes back here")
+        person.ask("two")
+        person.do("/rewind start", "── rewound to start ──")
+        assert "two" not in page_of(terminal.text)
+        person.ask("three")
+        person.do("/undo", "── undone ──")
+        assert "undone; 3 events left, 2 came back; /undo once more does it again" in terminal.text
+        person.ask("four")
+        person.do('/rewind start --carry "two was wrong"', "two was wrong")
+        person.ask("five")
+        person.do("/fork idea", "in 'idea', a fork", ref="idea")
+        person.ask("six", ref="idea")
+        terminal.send("/back")
+        terminal.wait("back to before which prompt?")
+        terminal.type("2\r")
+        terminal.wait("before that prompt")
+        assert prompts_on(page_of(terminal.ready()))[-1] == "five"
+        terminal.type("\x15")
+        terminal.wait(lambda text: prompts_on(page_of(text))[-1] != "five")
+        person.agree("idea")
+        person.ask("seven", ref="idea")
+        person.do("/switch main2", "── in 'main2' ──", ref="main2")
+        person.ask("eight", ref="main2")
+        person.do("/clear", "── the context is empty ──", ref="main2")
+        assert kinds(reopened("main2")) == ["system"]
+        person.ask("nine", ref="main2")
+        person.do("/jump 6", "── at the context of 6 ──", ref="main2")
+        person.do("/spawn helper", "in 'helper', a new agent", ref="helper")
+        person.ask("ten", ref="helper")
+
+
+def test_a_move_scrolls_away_what_was_on_the_screen_and_erases_nothing(start):
+    with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
+        terminal = start(server)
+        terminal.send("/mark here")
+        terminal.send("a question")
+        terminal.wait("Answer 1.")
+        terminal.send("/rewind")
+        text = terminal.wait("── rewound to the last mark ──")
+        assert "backstory chat: 'main'" in text
+        assert "Answer 1." in text
+        assert "Answer 1." not in page_of(text)
+        assert b"\x1b[3J" not in terminal.raw
+
+
+def test_back_is_chosen_with_the_arrows_and_leaving_it_keeps_the_draft(start, reopened):
+    with scripted(*(Say(f"Answer {number}.") for number in range(1, 5))) as server:
+        terminal = start(server)
+        for number, text in enumerate(("first", "second", "third"), 1):
+            terminal.send(text)
+            terminal.wait(f"Answer {number}.")
+        terminal.ready()
+        terminal.type("my draft")
+        terminal.wait("my draft")
+        terminal.type("\x1b\x1b")
+        terminal.wait("back to before which prompt?")
+        terminal.type("\x1b")
+        text = terminal.ready()
+        assert prompts_on(text)[-1] == "my draft"
+        terminal.type("\x1b\x1b")
+        terminal.wait("back to before which prompt?")
+        terminal.type("\x1b[A\r")  # up, from the newest
+        terminal.wait("before that prompt")
+        terminal.ready()
+        assert [e.content for e in reopened().context().messages if e.kind == "user"] == ["first"]
+        terminal.type(" thought\r")
+        terminal.wait("Answer 4.")
+        assert [text for role, text in server.said() if role == "user"] == ["first", "second thought"]
+
+
+def test_back_lists_no_carried_notes_and_scrolls(start, address):
+    with backstory.open(address) as store:
+        agent = store.start(system="s")
+        agent.mark("m")
+        agent.user("Note carried across a rewind: x", data={"carried": True})
+        agent.extend([pair for n in range(30) for pair in (("user", f"prompt {n}"), ("assistant", "a"))])
+    with scripted() as server:
+        terminal = start(server)
+        terminal.send("/back")
+        text = terminal.wait("… 20 earlier")
+        assert "Note carried" not in text.rpartition("back to before")[2]
+        terminal.type("30")
+        terminal.wait(">  30  prompt 0")
+        assert "… 20 later" in terminal.text
+        terminal.type("\x1b")
+        terminal.ready()
+
+
+def test_clear_keeps_what_the_system_said_as_it_is_and_invents_nothing(start, address, reopened):
+    with backstory.open(address) as store:
+        store.start("bare").user("hello")
+    with scripted() as server:
+        terminal = start(server)
+        terminal.send("/clear")
+        terminal.wait("── the context is empty ──")
+        terminal.ready()
+        assert kinds(reopened()) == []
+        for text in ("Speak French.", "Be brief."):
+            terminal.send(f"/system {text}")
+            terminal.wait(f"system: {text}")
+        terminal.send("/clear")
+        terminal.wait("the context is empty; /undo")
+        terminal.ready()
+        assert [e.content for e in reopened().context().messages] == ["Speak French.", "Be brief."]
+
+
+def test_what_another_process_writes_is_drawn_before_the_next_prompt(start, reopened):
+    with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
+        terminal = start(server)
+        terminal.send("one")
+        terminal.wait("Answer 1.")
+        terminal.ready()
+        reopened().user("from elsewhere")
+        terminal.send("two")
+        terminal.wait("Answer 2.")
+        text = terminal.ready()
+        assert prompts_on(text) == ["one", "from elsewhere", "two"]
+        assert text.index("somebody else wrote to this agent:") < text.index("> from elsewhere")
+        assert [text for role, text in server.said() if role == "user"] == ["one", "from elsewhere", "two"]
+
+
+def test_what_another_process_takes_out_of_the_context_is_not_on_the_page(start, reopened):
+    with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
+        terminal = start(server)
+        terminal.send("one")
+        terminal.wait("Answer 1.")
+        terminal.ready()
+        reopened().clear()
+        terminal.send("two")
+        terminal.wait("Answer 2.")
+        assert prompts_on(page_of(terminal.ready())) == ["two"]
+        assert "── somebody else has moved this agent ──" in terminal.text
+        assert server.said() == [("user", "two")]
+
+
+def test_what_another_process_writes_in_mid_answer_is_drawn_too(start, reopened):
+    with scripted(Say("slow " * 30 + "end.", pause=0.05), Say("Answer 2.")) as server:
+        terminal = start(server)
+        terminal.send("one")
+        terminal.wait("slow slow")
+        reopened().user("from elsewhere")
+        terminal.wait("end.")
+        text = terminal.ready()
+        assert text.index("> from elsewhere") < text.index("slow end.")
+        terminal.send("two")
+        terminal.wait("Answer 2.")
+        assert prompts_on(terminal.ready()) == ["one", "from elsewhere", "two"]
+
+
+def test_the_agents_of_all_sessions_are_listed_and_can_be_switched_to(start, address, reopened):
+    with backstory.open(address) as store:
+        store.start("other").user("in another session")
+        store.start("other").user("the same name")
+        work = store.start("work", system="s")
+        work.fork("idea")
+        work.user("here")
+    with scripted() as server:
+        terminal = start(server, columns=100)
+        terminal.send("/agents")
+        text = terminal.wait("idea").rpartition("/agents")[2]
+        assert text.index("work ◂ here") < text.index("idea") < text.index("other")
+        terminal.ready()
+        terminal.type("/switch ide\t")
+        terminal.wait("> /switch idea")
+        terminal.type("\r")
+        terminal.wait("── in 'idea' ──")
+        terminal.send("/switch other")
+        terminal.wait("fits 2 agents")
+        terminal.type("\x15")
+        id = next(agent.id for agent in backstory.open(address).agents() if agent.name == "other")
+        terminal.send(f"/switch {id}")
+        terminal.wait("> in another session")
+
+
+def test_leaving_an_agent_that_was_only_switched_to_says_how_to_come_back(start, address):
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("hello")
+        terminal.wait("Answer 1.")
+        terminal.send("/fork idea")
+        terminal.wait("── in 'idea', a fork ──")
+        terminal.send("/switch main")
+        terminal.wait("── in 'main' ──")
+        assert terminal.leave() == 0
+        assert "backstory chat main comes back here; without a name it is 'idea'" in terminal.text
+
+
+def test_two_names_alike_are_told_apart_by_their_ids(start, address):
+    with backstory.open(address) as store:
+        one, other = (store.start("work", system="s") for _ in range(2))
+        one.user("in the other session")
+        other.user("here")
+    with scripted() as server:
+        terminal = start(server, columns=120)
+        terminal.ready()
+        terminal.type(f"/diff {one.id[:5]}\t")
+        terminal.wait(f"> /diff {one.id[:8]}")
+        terminal.type("\r")
+        text = terminal.wait("- is only in ")
+        assert "1 message in common" in text
+        assert other.id not in text
+
+
+@pytest.mark.parametrize("store", [":memory:", None])
+def test_lists_are_of_the_store_that_the_chat_has_open(start, store):
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server, *(("--store", store) if store else ()))
+        terminal.send("hello there")
+        terminal.wait("Answer 1.")
+        for command, shown in [
+            ("/marks", "there are no marks in this context: /mark sets one"),
+            ("/log 2", "assistant"),
+            ("/log all", "system"),
+            ("/search hello", "main@"),
+            ("/diff @2", "- is only in main@2, + only in main"),
+            ("/export out.md", "written to out.md"),
+        ]:
+            terminal.send(command)
+            terminal.wait(shown)
+            terminal.ready()
+            terminal.type("\x15")
+
+
+def test_a_long_context_says_how_much_of_it_is_not_drawn(start, address):
+    with backstory.open(address) as store:
+        store.start(system="s").extend([("user", f"prompt {n}") for n in range(210)])
+    with scripted() as server:
+        terminal = start(server, columns=120)
+        text = terminal.ready()
+        assert "… 11 earlier events of the context not drawn: /context lists them, /show" in text
+        assert prompts_on(text) == [f"prompt {n}" for n in range(10, 210)]
