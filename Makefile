@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHAT := .venv-chat
 
-.PHONY: help chat test test-all coverage check format bench clean
+.PHONY: help chat test test-all coverage check format bench bench-peers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make check     lint and types"
 	@echo "make format    put the code into shape"
 	@echo "make bench     measure against bare drivers (JSON=file writes the numbers too)"
+	@echo "make bench-peers  measure beside the other libraries (ARGS='--jobs restore --peers backstory,llm')"
 	@echo "make clean     remove what these made"
 
 $(READY): pyproject.toml
@@ -65,5 +66,9 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON)) $(ARGS)
 
+# Their newest releases, each in an environment of its own in .venv-peers. About an hour; alone on the machine.
+bench-peers: $(READY)
+	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
+
 clean:
-	rm -rf .venv .venv-3.* $(CHAT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-3.* .venv-peers $(CHAT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

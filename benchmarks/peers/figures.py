@@ -1,0 +1,171 @@
+"""What the numbers say: the table's figures, the ratios to ours and the slopes. Pure: it reads no file."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Numbers = dict[str, Any]
+OURS = "backstory"
+
+
+class Figure(NamedTuple):
+    """One line of the table: where it is found and how it is written."""
+
+    title: str
+    job: str
+    size: str
+    key: str
+    unit: str = "ms"
+    how: str = ""
+    """Which of the peer's methods does it: its docstring explains the ratio."""
+
+
+FIGURES = (
+    Figure("1 · append a turn, durably, to 10,000 messages", "append", "10000", "ms", how="append"),
+    Figure("2 · restore 10,000 messages, warm", "restore", "10000", "ms", how="restore"),
+    Figure("2 · cold: open, and read from the disk", "cold", "10000", "ms", how="restore"),
+    Figure("2 · a new process: imports, open and read", "restore", "10000", "new_ms", how="restore"),
+    Figure("2 · warm, to the form that a provider takes", "request", "10000", "ms", how="request"),
+    Figure("3 · restore 1,000 live of 100,000 written, ten rewinds", "dead", "100000", "ms", how="restore"),
+    Figure("4 · fork 10,000 messages at the end", "fork", "10000", "ms", how="fork"),
+    Figure("4 · bytes for it", "fork", "10000", "bytes", "B", how="fork"),
+    Figure("4 · fork in the middle", "fork", "10000", "middle_ms", how="fork"),
+    Figure("4 · bytes for it, in the middle", "fork", "10000", "middle_bytes", "B", how="fork"),
+    Figure("5 · rewind by 20 of 10,000 messages", "rewind", "10000", "ms", how="rewind"),
+    Figure("6 · disk after 200 turns, per byte said", "disk", "200", "per_byte", "×", how="append"),
+    Figure("6 · disk after 2,000 turns, per byte said", "disk", "2000", "per_byte", "×", how="append"),
+    Figure("7 · the state at message 5,000 of 10,000", "as-of", "10000", "ms", how="as_of"),
+    Figure("7 · the same after a rewind to before it", "as-of", "10000", "after a rewind", ""),
+    Figure("8 · eight processes, time per turn", "together", "8", "ms", how="append"),
+    Figure("8 · errors", "together", "8", "errors", ""),
+    Figure("8 · acknowledged turns lost", "together", "8", "lost", ""),
+    Figure("9 · acknowledged turns lost by five kill -9", "kill", "5", "lost", ""),
+    Figure("10 · cut histories that the provider takes, of 10", "cut", "0", "taken", "", how="ask"),
+    Figure("10 · messages of theirs that reach the model, of 21", "cut", "0", "seen", ""),
+    Figure("coding agent · restore 100 turns", "coding-restore", "100", "ms", how="restore"),
+    Figure(
+        "coding agent · disk after 200 turns, per byte said",
+        "coding-disk",
+        "200",
+        "per_byte",
+        "×",
+        how="append",
+    ),
+)
+REASONS = ("not_offered", "failed")
+"""What stands in place of numbers; who did not do a small size was not asked for a larger one."""
+TIMED = ("append", "restore", "cold", "request", "dead", "fork", "rewind", "disk", "as-of", "together")
+"""The jobs whose cost is drawn over the size."""
+
+
+def value(jobs: dict[str, Any], figure: Figure, peer: str) -> float | str | None:
+    """One cell: a number, the reason why there is none, or None where nothing was measured."""
+    by_size = jobs.get(figure.job, {}).get(peer)
+    if not by_size:
+        return None
+    last = list(by_size.values())[-1]
+    numbers = by_size.get(figure.size) or {key: last[key] for key in REASONS if key in last}
+    reason = next((str(numbers[key]) for key in REASONS if key in numbers), None)
+    if reason or not numbers:
+        return reason
+    return DERIVED[figure.key](numbers) if figure.key in DERIVED else numbers.get(figure.key)
+
+
+def _new_process(numbers: Numbers) -> float | None:
+    return None if numbers.get("first_ms") is None else numbers["first_ms"] + numbers["import_ms"]
+
+
+DERIVED: dict[str, Callable[[Numbers], float | None]] = {
+    "new_ms": _new_process,
+    "per_byte": lambda numbers: numbers["bytes"] / numbers["said"],
+}
+
+
+def ratio(jobs: dict[str, Any], figure: Figure, peer: str) -> float | None:
+    """How many times ours: above 1, ours is ahead."""
+    theirs, ours = value(jobs, figure, peer), value(jobs, figure, OURS)
+    if (
+        not figure.unit
+        or not isinstance(theirs, int | float)
+        or not isinstance(ours, int | float)
+        or not ours
+    ):
+        return None
+    return theirs / ours
+
+
+def cost(job: str, numbers: Numbers) -> float | None:
+    """What is drawn over the size: milliseconds, or bytes on disk."""
+    found = numbers.get("bytes") if job == "disk" else numbers.get("ms")
+    return found if isinstance(found, int | float) else None
+
+
+def line(jobs: dict[str, Any], job: str, peer: str) -> list[tuple[int, float]]:
+    """The points of one line of the picture."""
+    points = ((int(size), cost(job, numbers)) for size, numbers in jobs.get(job, {}).get(peer, {}).items())
+    return [(size, found) for size, found in points if found]
+
+
+def slope(points: list[tuple[int, float]]) -> float | None:
+    """The exponent of the growth, by least squares on the logarithms: 0 constant, 1 linear, 2 quadratic."""
+    if len(points) < 2:
+        return None
+    xs, ys = ([math.log(point[axis]) for point in points] for axis in (0, 1))
+    x, y = sum(xs) / len(xs), sum(ys) / len(ys)
+    return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / sum((a - x) ** 2 for a in xs)
+
+
+def written(found: float | str | None, unit: str) -> str:
+    """A figure for people."""
+    if found is None:
+        return "—"
+    if isinstance(found, str):
+        return found
+    if unit == "B":
+        return f"{found:,.0f} B"
+    digits = 0 if found >= 100 or not unit else 1 if found >= 10 else 2
+    return f"{found:,.{digits}f}{' ' + unit if unit else ''}"
+
+
+class Promise(NamedTuple):
+    """What the issue that asked for this comparison expects."""
+
+    what: str
+    found: float
+    wanted: float
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is as good as expected."""
+        return self.found >= self.wanted
+
+
+def promises(results: dict[str, Any]) -> list[Promise]:
+    """Each expectation with what was measured, against the best of the others that persist."""
+    jobs = results["jobs"]
+    rivals = [
+        peer for peer in results["peers"] if peer not in (OURS, "bare") and results["how"][peer]["persists"]
+    ]
+    wanted = {"ms": 1.0, "B": 1.0, "×": 1.0}
+    kept = []
+    for figure in FIGURES:
+        ratios = [found for peer in rivals if (found := ratio(jobs, figure, peer)) is not None]
+        if figure.unit and ratios:
+            least = (
+                2.5
+                if figure.job == "restore"
+                else 50
+                if figure.job in ("fork", "as-of")
+                else wanted[figure.unit]
+            )
+            kept.append(Promise(f"{figure.title}: the best other one, in times ours", min(ratios), least))
+    floor = ratio(jobs, FIGURES[1], "bare")
+    if floor:
+        kept.append(Promise("2 · restore, warm: the floor, in times ours (1 / 1.5)", floor, 1 / 1.5))
+    for clients, numbers in (
+        results.get("postgres", {}).get("postgres-append", {}).get("backstory-postgres", {}).items()
+    ):
+        bare = results["postgres"]["postgres-append"]["pgbench"][clients]["a_second"]
+        title = f"PostgreSQL, {clients} at once: appends, as a part of pgbench's"
+        kept.append(Promise(title, numbers.get("a_second", 0) / bare, 0.6))
+    return kept

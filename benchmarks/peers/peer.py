@@ -1,0 +1,79 @@
+"""The one small interface behind which every peer does the jobs.
+
+A peer is one class in a file of `kept/`. The first line of each method's docstring says in a sentence how
+this peer does that job; docs/peers.md quotes it. What a peer does not offer raises NotOffered with the
+reason, which stands in place of a number; a copy or a cut by hand is nothing that a library offers. Points in
+a history fall between two turns.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from benchmarks.peers.conversations import Turn
+
+
+class NotOffered(Exception):
+    """The peer has no way of doing this job; the message says why, in a few words."""
+
+
+class Peer:
+    """One way of keeping conversations, opened on a place: a folder of its own, or a PostgreSQL address."""
+
+    persists: ClassVar[bool] = True
+    """Whether another process can restore what this one kept."""
+
+    def __init__(self, place: str) -> None:
+        """Open what is at the place, or begin there."""
+        raise NotImplementedError
+
+    def native(self, turn: Turn) -> Any:
+        """A turn in the peer's own form; never timed."""
+        raise NotImplementedError
+
+    def append(self, session: str, turn: Any) -> None:
+        """Keep one more turn, made by native(); it must be durable on return."""
+        raise NotImplementedError
+
+    def fill(self, session: str, turns: list[Any]) -> None:
+        """Begin a session with a long history; never timed, so as quickly as leaves what a life would."""
+        for turn in turns:
+            self.append(session, turn)
+
+    def stretch(self, session: str, turn: Any) -> None:
+        """Keep a very long turn; never timed, and it leaves what append() leaves."""
+        self.append(session, turn)
+
+    def restore(self, session: str) -> Sequence[Any]:
+        """What the model is to see now, as the peer hands it out."""
+        raise NotImplementedError
+
+    def texts(self, restored: Sequence[Any]) -> list[str]:
+        """The text of each message that restore() or as_of() gave; never timed."""
+        raise NotImplementedError
+
+    def request(self, session: str) -> Any:
+        """What restore() gives, in the form in which a provider takes it."""
+        raise NotOffered("only inside its own call of a model")
+
+    def point(self, session: str, messages: int) -> Any:
+        """What the peer calls the moment after so many messages; never timed: an application knows it."""
+        return messages
+
+    def rewind(self, session: str, to: Any) -> None:
+        """Go back to the state of a point."""
+        raise NotOffered("no rewind")
+
+    def fork(self, session: str, at: Any, name: str) -> str:
+        """Branch off at a point; the answer is a session that restore() and append() take."""
+        raise NotOffered("no fork")
+
+    def as_of(self, session: str, point: Any) -> Sequence[Any]:
+        """What the model saw at a point."""
+        raise NotOffered("no read of an earlier state")
+
+    def ask(self, session: str, question: str, base_url: str) -> None:
+        """Restore, add a question and send it all to an OpenAI-compatible endpoint, as the peer does it."""
+        raise NotOffered("sends nothing to a model")
+
+    def close(self) -> None:
+        """Let go of the store."""

@@ -1,0 +1,90 @@
+"""One task in the peer's own environment: `python -m benchmarks.peers.worker TASK`, JSON in and JSON out.
+
+It imports nothing of backstory unless the peer is backstory.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.peers import jobs
+from benchmarks.peers.contract import problems
+from benchmarks.peers.peer import NotOffered, Peer
+from benchmarks.peers.peers import PEERS
+
+FIXTURES = {"fill": jobs.fill, "life": jobs.live, "coding": jobs.fill_coding}
+READS = {
+    "append": jobs.append,
+    "request": jobs.request,
+    "restore": jobs.restore,
+    "dead": jobs.restore_after_life,
+    "coding-restore": jobs.restore_coding,
+    "fork": jobs.fork,
+    "rewind": jobs.rewind,
+    "as-of": jobs.as_of,
+    "cut": jobs.cut_off,
+}
+ON_DISK = {
+    "cold": jobs.cold,
+    "disk": jobs.disk,
+    "coding-disk": jobs.disk_coding,
+    "write": jobs.write,
+    "found": jobs.found,
+    "rate": jobs.rate,
+}
+JOBS: dict[str, Callable[..., jobs.Numbers]] = {**READS, **ON_DISK}
+
+
+def main() -> None:
+    """Do the task that is named; what cannot be done says why instead of a number."""
+    task: dict[str, Any] = json.loads(sys.argv[1])
+    start = time.perf_counter()
+    kind = PEERS[task.pop("peer")].load()
+    imported = (time.perf_counter() - start) * 1000
+    try:
+        numbers = _do(kind, **task)
+    except NotOffered as reason:
+        numbers = {"not_offered": str(reason)}
+    print(json.dumps({**numbers, "import_ms": imported}))
+
+
+def _do(kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **more: Any) -> jobs.Numbers:
+    if job == "describe":
+        return _described(kind)
+    if job == "contract":
+        return {"problems": list(problems(kind, place))}
+    if job == "make":
+        kept = kind(place)
+        FIXTURES[fixture](kept, size)
+        kept.close()
+        return {}
+    if not kind.persists:
+        kind = _filled(kind, job, fixture, size)
+    return JOBS[job](kind, place, size, **more)
+
+
+def _filled(kind: type[Peer], job: str, fixture: str, size: int) -> type[Peer]:
+    """A peer that keeps nothing beyond its process: filled in this one, and handed out when it is opened."""
+    if job in ON_DISK:
+        raise NotOffered("keeps nothing on disk")
+    kept = kind("")
+    if fixture:
+        FIXTURES[fixture](kept, size)
+    return type(kind.__name__, (kind,), {"__new__": lambda *_: kept, "__init__": lambda *_: None})
+
+
+def _described(kind: type[Peer]) -> jobs.Numbers:
+    """How the peer does each job, in its file's own sentences."""
+    methods = ("append", "restore", "request", "rewind", "fork", "as_of", "ask")
+    said = {name: getattr(kind, name) for name in methods}
+    return {
+        "class": (kind.__doc__ or "").strip(),
+        **{name: (method.__doc__ or "").strip().split("\n")[0] for name, method in said.items()},
+        "persists": kind.persists,
+    }
+
+
+if __name__ == "__main__":
+    main()

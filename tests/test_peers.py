@@ -1,0 +1,103 @@
+"""The comparison's own code: the peers that need nothing keep their contract, and the figures add up."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import page, rooms
+from benchmarks.peers.contract import asked, problems
+from benchmarks.peers.conversations import chat, coding, cut, together
+from benchmarks.peers.figures import FIGURES, ratio, slope, value, written
+from benchmarks.peers.kept.ours import Backstory
+from benchmarks.peers.measuring import JOBS, Measuring
+from benchmarks.peers.peers import EMBEDDED, PEERS
+from tests.wire.stub_server import stub_server
+
+HERE = [name for name, entry in EMBEDDED.items() if not entry.needs]
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+@pytest.mark.parametrize("name", HERE)
+def test_a_peer_gives_back_what_was_put_in(name, tmp_path):
+    assert list(problems(PEERS[name].load(), str(tmp_path))) == []
+
+
+def test_a_peer_that_forgets_is_found_out(tmp_path):
+    class Forgetful(Backstory):
+        def restore(self, session):
+            return super().restore(session)[:-1]
+
+    assert list(problems(Forgetful, str(tmp_path)))
+
+
+def test_every_cut_history_of_ours_is_taken_and_none_of_a_plain_file(tmp_path):
+    with stub_server() as server:
+        taken = [
+            len(asked(PEERS[name].load()(str(tmp_path)), f"{server.url}/v1"))
+            for name in ("backstory", "json-lines")
+        ]
+    assert taken == [len(list(cut())), 0]
+
+
+def test_every_peer_has_its_file():
+    for entry in PEERS.values():
+        module, _, kind = entry.where.partition(":")
+        source = (rooms.PROJECT / "benchmarks" / "peers" / "kept" / f"{module}.py").read_text()
+        assert f"class {kind}(" in source
+
+
+def test_the_conversations_are_the_same_in_every_run():
+    assert chat(3) == chat(3)
+    assert chat(3) != chat(3, 1)
+    assert chat(5)[:3] == chat(3)
+    results = [m for turn in coding(50) for m in turn if m.kind == "tool_result"]
+    assert all(900 <= len(result.text) <= 50_000 for result in results)
+    assert max(len(result.text) for result in results) > 30_000
+
+
+def test_calls_made_at_once_are_one_group():
+    turn = dict(cut())["two calls, the first result"]
+    assert [[m.kind for m in group] for group in together(turn)] == [
+        ["user"],
+        ["tool_call", "tool_call"],
+        ["tool_result"],
+    ]
+
+
+@pytest.mark.slow
+def test_the_small_sizes_of_every_job_run_through(tmp_path):
+    measuring = Measuring(str(tmp_path), HERE, 1)
+    try:
+        found = {name: measuring.job(name) for name in JOBS}
+    finally:
+        measuring.close()
+    for name, by_peer in found.items():
+        assert all("failed" not in numbers for sizes in by_peer.values() for numbers in sizes.values()), name
+    kill, at_once = found["kill"]["backstory"]["5"], found["together"]["backstory"]["1"]
+    assert (kill["lost"], at_once["lost"], at_once["errors"]) == (0, 0, 0)
+    assert kill["acknowledged"] > 0
+    assert found["cut"]["backstory"]["0"]["taken"] == 10
+
+
+def test_a_slope_is_the_exponent():
+    assert slope([(10, 5.0), (100, 50.0), (1000, 500.0)]) == pytest.approx(1)
+    assert slope([(10, 1.0), (100, 100.0)]) == pytest.approx(2)
+    assert slope([(10, 3.0), (100, 3.0)]) == pytest.approx(0)
+    assert slope([(10, 3.0)]) is None
+
+
+def test_what_is_not_offered_has_a_reason_and_no_ratio():
+    jobs = {"fork": {"backstory": {"10000": {"ms": 2.0}}, "sdk": {"100": {"not_offered": "no fork"}}}}
+    figure = next(figure for figure in FIGURES if figure.job == "fork")
+    assert value(jobs, figure, "sdk") == "no fork"
+    assert ratio(jobs, figure, "sdk") is None
+    assert written(2.0, "ms") == "2.00 ms"
+
+
+def test_the_page_has_the_numbers_of_the_file(tmp_path):
+    numbers = json.loads((DOCS / "peers" / "numbers.json").read_text())
+    copy = tmp_path / "peers.md"
+    copy.write_text((DOCS / "peers.md").read_text())
+    page.rewrite(copy, numbers)
+    assert copy.read_text() == (DOCS / "peers.md").read_text()
