@@ -1,6 +1,7 @@
 """The comparison's own code: the peers that need nothing keep their contract, and the figures add up."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,16 @@ def test_the_page_has_the_numbers_of_the_file(tmp_path):
     copy.write_text((DOCS / "peers.md").read_text())
     page.rewrite(copy, numbers)
     assert copy.read_text() == (DOCS / "peers.md").read_text()
+
+
+def test_a_terminal_gets_what_was_measured_and_nothing_else():
+    numbers = json.loads((DOCS / "peers" / "numbers.json").read_text())
+    postgres, jobs = numbers.pop("postgres"), numbers.pop("jobs")
+    both = page.text_table({**numbers, "jobs": jobs, "postgres": postgres})
+    alone = page.text_table({**numbers, "postgres": postgres})
+    assert re.split(r"  +", alone.splitlines()[0]) == ["PostgreSQL", "1 at once", "8 at once", "32 at once"]
+    assert both.endswith(f"\n\n{alone}")
+    assert len({len(line) for line in alone.splitlines()}) == 1
+    one_job = page.text_table({**numbers, "jobs": {"kill": jobs["kill"]}})
+    assert [line.split(" · ")[0].strip() for line in one_job.splitlines()[1:]] == ["9"]
+    assert page.text_table(numbers) == ""

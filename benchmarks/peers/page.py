@@ -21,22 +21,26 @@ from benchmarks.peers.peers import PEERS
 
 Results = dict[str, Any]
 
+LONGEST = 28  # characters of a cell on a terminal
+POSTGRES_HEAD = ["PostgreSQL", "", "1 at once", "8 at once", "32 at once"]
+
 
 def text_table(results: Results) -> str:
-    """The jobs as the rows, the peers as the columns, each figure with its ratio to ours."""
-    jobs, peers = results["jobs"], results["peers"]
-    rows = [
-        (figure.title, [_cell(jobs, figure, peer)[:22] for peer in peers])
-        for figure in FIGURES
-        if figure.job in jobs
-    ]
-    widths = [max([len(peer), *(len(cells[at]) for _, cells in rows)]) for at, peer in enumerate(peers)]
-    first = max((len(title) for title, _ in rows), default=0)
-    lines = [(" " * first, list(peers)), *rows]
+    """What was measured, for a terminal: the jobs as rows, the peers as columns; then PostgreSQL."""
+    tables = []
+    if results.get("jobs"):
+        tables.append(_aligned(["", *results["peers"]], _job_rows(results)))
+    if results.get("postgres"):
+        tables.append(_aligned(POSTGRES_HEAD, _postgres_rows(results)))
+    return "\n\n".join(tables)
+
+
+def _aligned(head: list[str], rows: list[list[str]]) -> str:
+    """Columns of equal width; a reason that is too long for one is cut."""
+    lines = [head, *([row[0], *(cell[:LONGEST] for cell in row[1:])] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
-        f"{title:{first}}  "
-        + "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        for title, cells in lines
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in lines
     )
 
 
@@ -54,13 +58,17 @@ def rewrite(page: Path, results: Results) -> None:
 
 def _jobs(results: Results) -> str:
     """Rows and columns as the terminal has them."""
-    jobs, peers = results["jobs"], results["peers"]
-    rows = [
-        [figure.title, *(_cell(jobs, figure, peer) for peer in peers)]
+    return _markdown(["", *(PEERS[peer].title for peer in results["peers"])], _job_rows(results))
+
+
+def _job_rows(results: Results) -> list[list[str]]:
+    """A row per figure: its title, and what each peer reached, with its ratio to ours."""
+    jobs = results["jobs"]
+    return [
+        [figure.title, *(_cell(jobs, figure, peer) for peer in results["peers"])]
         for figure in FIGURES
         if figure.job in jobs
     ]
-    return _markdown(["", *(PEERS[peer].title for peer in peers)], rows)
 
 
 def _peers(results: Results) -> str:
@@ -108,6 +116,10 @@ def _growth(results: Results) -> str:
 
 def _postgres(results: Results) -> str:
     """Appends and restores a second, by clients."""
+    return _markdown(POSTGRES_HEAD, _postgres_rows(results))
+
+
+def _postgres_rows(results: Results) -> list[list[str]]:
     rows = []
     for job, by_peer in results.get("postgres", {}).items():
         floor = by_peer.get("pgbench", {})
@@ -115,7 +127,7 @@ def _postgres(results: Results) -> str:
             title = PEERS[peer].title if peer in PEERS else "pgbench, bare INSERT"
             cells = [_a_second(numbers, floor.get(count)) for count, numbers in by_count.items()]
             rows.append([f"{job.split('-')[1]}s a second", title, *cells])
-    return _markdown(["", "", "1 at once", "8 at once", "32 at once"], rows)
+    return rows
 
 
 def _a_second(numbers: dict[str, Any], floor: dict[str, Any] | None) -> str:

@@ -15,6 +15,9 @@ from benchmarks.peers.rooms import Numbers, say
 from benchmarks.places import new_database, postgres_server
 
 SECONDS = 4
+PGBENCH = "pgbench"
+CLOSE = (PGBENCH, "backstory-postgres", "bare-postgres")  # done by turns, and the best counts
+ROUNDS = 3
 INSERT = "INSERT INTO messages (session, kind, text) VALUES (:client_id, 'user', '{text}');\n"
 TABLE = """
     CREATE TABLE messages (
@@ -24,22 +27,26 @@ TABLE = """
 def measured(peers: list[str], clients: tuple[int, ...] = (1, 8, 32)) -> dict[str, Found]:
     """Appends and restores a second; each client has a session of its own."""
     found: dict[str, Found] = {
-        "postgres-append": {name: {} for name in [*peers, "pgbench"]},
+        "postgres-append": {name: {} for name in [PGBENCH, *peers]},
         "postgres-restore": {name: {} for name in peers},
     }
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         server = postgres_server(folder)
         for count in clients:
-            found["postgres-append"]["pgbench"][str(count)] = pgbench(new_database(server), count)
             for job, by_peer in found.items():
-                for name in peers:
-                    by_peer[name][str(count)] = rate(name, new_database(server), job.split("-")[1], count)
-                    say(f"  {job}, {count} at once, {name}: {by_peer[name][str(count)]}")
+                closely = [name for name in CLOSE if name in by_peer]
+                for name in [*by_peer, *closely * (ROUNDS - 1)]:
+                    database = new_database(server)
+                    now = pgbench(database, count) if name == PGBENCH else rate(name, database, job, count)
+                    before = by_peer[name].get(str(count), {})
+                    by_peer[name][str(count)] = max(now, before, key=lambda one: one.get("a_second", 0))
+                    say(f"  {job}, {count} at once, {name}: {now}")
     return found
 
 
-def rate(name: str, database: str, what: str, count: int) -> Numbers:
+def rate(name: str, database: str, job: str, count: int) -> Numbers:
     """How often a second so many processes do it together."""
+    what = job.removeprefix("postgres-")
     begun = rooms.run(name, "make", database, 2, fixture="fill")  # the tables are made before anybody hurries
     if "failed" in begun:
         return begun
