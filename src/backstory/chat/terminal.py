@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -13,7 +14,7 @@ from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.leaving import Leaving
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
-from backstory.chat.waiting import Writing
+from backstory.chat.waiting import aloud
 from backstory.cli.visible import one_line
 from backstory.cli.wording import count
 from backstory.errors import Error, StorageError
@@ -26,6 +27,8 @@ EXCERPT = 1000  # characters of a result that could not be written
 SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
 UNANSWERED = "no answer was recorded to this: /retry asks again"
 
+T = TypeVar("T")
+
 Choose = Callable[[str], Model]  # the model of a name
 
 
@@ -37,7 +40,6 @@ class Terminal:
     ) -> None:
         self.chat = chat
         self.page = Page(console, list(commands.COMMANDS))
-        self.write = Writing(self._tell_waiting)
         self.typed = ""  # what stands in the editor when it opens
         self.is_done = False
         self._consent = consent
@@ -121,6 +123,10 @@ class Terminal:
             self._keep(text)
             raise
         self.answer(self.chat.go_on(), said)
+
+    def write(self, act: Callable[[], T]) -> T:
+        """Do what writes into the store: it may have to wait for others."""
+        return aloud(act, self.page.say)
 
     def _keep(self, text: str) -> None:
         self.typed = text
@@ -242,9 +248,6 @@ class Terminal:
         back = self.chat.restored()
         parts = (count(back.messages, "message"), count(back.marks, "mark"), count(back.tokens, "token"))
         return f"restored {', '.join(parts)}"
-
-    def _tell_waiting(self, text: str) -> None:
-        self.page.say(text)
 
     def _refresh(self) -> None:
         """What others wrote, a hint, the status line, and the history behind the arrow keys."""
