@@ -72,8 +72,13 @@ def started(name: str, job: str, place: str, size: int, **more: Any) -> "subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "NO_PROXY": "127.0.0.1", "OPENAI_API_KEY": "none"},
+        env={**_environment(), "NO_PROXY": "127.0.0.1", "OPENAI_API_KEY": "none"},
     )
+
+
+def _environment() -> dict[str, str]:
+    """Ours, but compiled modules are kept: an installed library has its own, and a checkout must, too."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _result(process: "subprocess.Popen[str]", out: str, errors: str) -> Numbers:

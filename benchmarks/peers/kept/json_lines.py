@@ -2,7 +2,6 @@
 
 import json
 import os
-import urllib.request
 from collections.abc import Sequence
 from itertools import islice
 from typing import Any
@@ -98,6 +97,8 @@ def openai_form(messages: list[Message]) -> dict[str, Any]:
 
 def post(base_url: str, messages: list[dict[str, Any]]) -> None:
     """Send a plain request; a refusal is the server's to note."""
+    import urllib.request  # here: a new process that only reads is measured, too
+
     body = json.dumps({"model": "any", "messages": messages}).encode()
     request = urllib.request.Request(
         f"{base_url}/chat/completions", body, {"Content-Type": "application/json"}
