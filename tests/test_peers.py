@@ -9,8 +9,7 @@ import pytest
 from benchmarks.peers import page, rooms
 from benchmarks.peers.contract import asked, problems
 from benchmarks.peers.conversations import chat, coding, cut, together
-from benchmarks.peers.figures import FIGURES, ratio, slope, value, written
-from benchmarks.peers.kept.ours import Backstory
+from benchmarks.peers.figures import FIGURES, promises, ratio, slope, value, written
 from benchmarks.peers.measuring import JOBS, Measuring
 from benchmarks.peers.peers import EMBEDDED, PEERS
 from tests.wire.stub_server import stub_server
@@ -22,14 +21,6 @@ DOCS = Path(__file__).parent.parent / "docs"
 @pytest.mark.parametrize("name", HERE)
 def test_a_peer_gives_back_what_was_put_in(name, tmp_path):
     assert list(problems(PEERS[name].load(), str(tmp_path))) == []
-
-
-def test_a_peer_that_forgets_is_found_out(tmp_path):
-    class Forgetful(Backstory):
-        def restore(self, session):
-            return super().restore(session)[:-1]
-
-    assert list(problems(Forgetful, str(tmp_path)))
 
 
 def test_every_cut_history_of_ours_is_taken_and_none_of_a_plain_file(tmp_path):
@@ -113,5 +104,41 @@ def test_a_terminal_gets_what_was_measured_and_nothing_else():
     assert both.endswith(f"\n\n{alone}")
     assert len({len(line) for line in alone.splitlines()}) == 1
     one_job = page.text_table({**numbers, "jobs": {"kill": jobs["kill"]}})
-    assert [line.split(" · ")[0].strip() for line in one_job.splitlines()[1:]] == ["9"]
+    assert [line.split(" · ")[0].strip() for line in one_job.splitlines()[1:]] == ["9", "9"]
     assert page.text_table(numbers) == ""
+
+
+def test_a_small_run_shows_the_largest_size_that_it_did():
+    small = {
+        "peers": ["backstory"],
+        "jobs": {"restore": {"backstory": {"100": {"ms": 1.0}, "1000": {"ms": 7}}}},
+    }
+    assert "restore, 1,000 messages (`restore`)    7.00 ms" in page.text_table(small)
+
+
+def test_who_refuses_the_work_is_not_compared_by_the_rest():
+    figure = next(figure for figure in FIGURES if figure.job == "together")
+    jobs = {"together": {"backstory": {"8": {"ms": 1.0}}, "llm": {"8": {"ms": 9.0, "errors": 174}}}}
+    assert value(jobs, figure, "llm") == 9.0
+    assert ratio(jobs, figure, "llm") is None
+
+
+def test_a_job_that_nobody_offers_is_no_trouble(tmp_path):
+    measuring = Measuring(str(tmp_path), ["bare"], 3, str(tmp_path / "histories"))
+    assert measuring.job("request")["bare"]["10000"]["not_offered"] == "makes no requests"
+
+
+def test_the_nearest_is_named_beside_what_was_expected():
+    def of(ms):
+        return {"10000": {"ms": ms, "first_ms": 1.0, "import_ms": 1.0}}
+
+    results = {
+        "peers": ["backstory", "sdk", "llm", "bare"],
+        "how": {name: {"persists": name != "llm"} for name in ("sdk", "llm", "bare")},
+        "jobs": {"restore": {"backstory": of(2.0), "sdk": of(6.0), "llm": of(1.0), "bare": of(1.0)}},
+    }
+    warm = [promise for promise in promises(results) if "warm" in promise.what]
+    assert [(each.against, each.found, each.is_kept) for each in warm] == [
+        ("sdk", 3.0, True),
+        ("bare", 0.5, False),
+    ]

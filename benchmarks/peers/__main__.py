@@ -7,9 +7,12 @@ import argparse
 import json
 import os
 import platform
+import signal
 import sqlite3
 import subprocess
+import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -18,28 +21,42 @@ import apsw
 
 import backstory
 from benchmarks.peers import postgres, rooms
-from benchmarks.peers.measuring import JOBS, Measuring
+from benchmarks.peers.measuring import JOBS, MESSAGES, REASONS, Measuring
 from benchmarks.peers.page import rewrite, text_table
 from benchmarks.peers.peers import EMBEDDED, ON_POSTGRES
 from benchmarks.peers.rooms import say
 
 DOCS = rooms.PROJECT / "docs"
 PICTURES = DOCS / "peers"
+NUMBERS = PICTURES / "numbers.json"
+FOLDER = os.environ.get("BENCH_FOLDER") or None
+PREFIX = "backstory-peers-"
+EPILOG = """
+BENCH_FOLDER=FOLDER says on which disk to measure: there, not in the folder for temporary files.
+With make: make bench-peers JSON=numbers.json ARGS="--jobs restore,fork --sizes 2"
+"""
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure what was asked for; whoever stops it gets what there is by then."""
     arguments = _arguments()
-    if not arguments.draw:
-        _measure(arguments)
-    if arguments.page or arguments.draw:
-        _write_page()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders are removed
+    finished: list[str] = []
+    try:
+        if not arguments.draw:
+            _measure(arguments, finished)
+        if arguments.page or arguments.draw:
+            _write_page()
+    except KeyboardInterrupt:
+        say(_stopped(arguments, finished))
+        sys.exit(130)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.peers",
         description=__doc__,
+        epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
@@ -47,7 +64,12 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--peers", type=_some_of(list(EMBEDDED)), help=f"some of {', '.join(EMBEDDED)}")
     parser.add_argument(
-        "--sizes", type=int, default=4, help="how many of the sizes, smallest first (default: all)"
+        "--sizes",
+        type=int,
+        choices=range(1, len(MESSAGES) + 1),
+        metavar=f"1-{len(MESSAGES)}",
+        help="how many of the sizes, smallest first; 3 includes the 10,000 messages of the table"
+        " (default: all)",
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
     parser.add_argument(
@@ -60,38 +82,55 @@ def _arguments() -> argparse.Namespace:
         "--draw", action="store_true", help="measure nothing; draw the picture and the page again"
     )
     arguments = parser.parse_args()
-    if arguments.page and arguments.peers:
-        parser.error("the page has all peers: leave --peers or --page out")
+    for trouble in _troubles(arguments):
+        parser.error(trouble)
     return arguments
 
 
-def _some_of(known: list[str]) -> Any:
+def _some_of(known: list[str]) -> Callable[[str], list[str]]:
     def read(text: str) -> list[str]:
-        names = text.split(",")
-        unknown = [name for name in names if name not in known]
-        if unknown:
-            raise argparse.ArgumentTypeError(f"no {', '.join(unknown)} here: use some of {', '.join(known)}")
+        names = [name for name in dict.fromkeys(map(str.strip, text.split(","))) if name]
+        unknown = [repr(name) for name in names if name not in known]
+        if unknown or not names:
+            wrong = f"unknown: {', '.join(unknown)}" if unknown else "no name"
+            raise argparse.ArgumentTypeError(f"{wrong}; there are {', '.join(known)}")
         return names
 
     return read
 
 
-def _measure(arguments: argparse.Namespace) -> None:
+def _troubles(arguments: argparse.Namespace) -> Iterator[str]:
+    """What would go wrong after an hour, in sentences."""
+    if arguments.page and arguments.peers:
+        yield "the page has all peers: leave --peers or --page out"
+    if arguments.page and arguments.sizes:
+        yield "the page has all sizes: leave --sizes or --page out"
+    if arguments.json and not _is_writable(arguments.json, folder=False):
+        yield f"--json: {arguments.json} cannot be written"
+    if arguments.histories and not _is_writable(arguments.histories, folder=True):
+        yield f"--histories: {arguments.histories} cannot be a folder to write in"
+    if FOLDER and not (os.path.isdir(FOLDER) and _is_writable(FOLDER, folder=True)):
+        yield f"BENCH_FOLDER: {FOLDER} is no folder to write in"
+
+
+def _is_writable(name: str, *, folder: bool) -> bool:
+    """Whether a file or folder can be written, or made in what there is of its path."""
+    path = Path(name).absolute()
+    there = next(found for found in [path, *path.parents] if found.exists())
+    return there.is_dir() == (folder or there != path) and os.access(there, os.W_OK)
+
+
+def _measure(arguments: argparse.Namespace, finished: list[str]) -> None:
+    """Job after job; those that are finished are in the table, whatever becomes of the rest."""
     peers = arguments.peers or list(EMBEDDED)
     jobs = arguments.jobs or [*JOBS, "postgres"]
     on_postgres = [name for name in ON_POSTGRES if name.removesuffix("-postgres") in peers]
     everyone = [*peers, *(on_postgres if "postgres" in jobs else [])]
     rooms.prepare(everyone)
-    results: dict[str, Any] = {
-        **_before(arguments),
-        "machine": _machine(),
-        "peers": peers,
-        "versions": [f"backstory {backstory.__version__}", *rooms.versions(everyone)],
-        "how": {name: rooms.run(name, "describe", "", 0) for name in everyone},
-    }
+    results = {**_before(arguments), "peers": peers, **_circumstances(everyone)}
     _check(everyone)
-    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_FOLDER")) as folder:
-        measuring = Measuring(folder, peers, arguments.sizes, arguments.histories)
+    with tempfile.TemporaryDirectory(dir=FOLDER, prefix=PREFIX) as folder:
+        measuring = Measuring(folder, peers, arguments.sizes or len(MESSAGES), arguments.histories)
         try:
             for number, job in enumerate(jobs, 1):
                 say(f"{number} of {len(jobs)}: {job}")
@@ -101,9 +140,29 @@ def _measure(arguments: argparse.Namespace) -> None:
                     results.setdefault("jobs", {})[job] = measuring.job(job)
                 results.setdefault("when", {})[job] = datetime.now().isoformat(" ", "minutes")
                 _keep(results, arguments)
+                finished.append(job)
         finally:
             measuring.close()
-    print(text_table(results))
+            if finished:
+                print(text_table(results))
+
+
+def _circumstances(names: list[str]) -> dict[str, Any]:
+    """On what is measured, which versions, and how each peer does its jobs."""
+    return {
+        "machine": _machine(),
+        "versions": [f"backstory {backstory.__version__}", *rooms.versions(names)],
+        "how": {name: rooms.run(name, "describe", "", 0) for name in names},
+    }
+
+
+def _stopped(arguments: argparse.Namespace, finished: list[str]) -> str:
+    """Where the numbers are, for whoever pressed Ctrl-C."""
+    if not finished:
+        return "stopped: no job was finished"
+    files = " and ".join(map(str, _files(arguments)))
+    where = f"in {files}" if files else "only above; --json FILE keeps them"
+    return f"stopped: the numbers of {', '.join(finished)} are {where}"
 
 
 def _machine() -> str:
@@ -115,34 +174,38 @@ def _machine() -> str:
 def _check(names: list[str]) -> None:
     """Nobody is measured who does not give back what was put in."""
     for name in (name for name in names if name in EMBEDDED):
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
             found = rooms.run(name, "contract", folder, 0)
-        if found.get("problems") or "failed" in found:
-            raise SystemExit(f"{name} does not keep its contract: {found}")
+        problems = found.get("problems") or [found[reason] for reason in REASONS if reason in found]
+        if problems:
+            raise SystemExit("\n  ".join([f"{name} does not keep its contract:", *problems]))
 
 
 def _before(arguments: argparse.Namespace) -> dict[str, Any]:
     """What the page has already: a job that is measured again takes its own row's place only."""
-    numbers = PICTURES / "numbers.json"
-    if not (arguments.page and arguments.jobs and numbers.exists()):
+    if not (arguments.page and arguments.jobs and NUMBERS.exists()):
         return {}
-    found: dict[str, Any] = json.loads(numbers.read_text())
+    found: dict[str, Any] = json.loads(NUMBERS.read_text())
     return found
 
 
 def _keep(results: dict[str, Any], arguments: argparse.Namespace) -> None:
     """Write what there is after every job: a run that is stopped has not measured for nothing."""
-    files = [arguments.json] if arguments.json else []
-    for file in [*files, *([PICTURES / "numbers.json"] if arguments.page else [])]:
-        Path(file).parent.mkdir(parents=True, exist_ok=True)
-        Path(file).write_text(json.dumps(results, indent=1) + "\n")
+    for file in _files(arguments):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def _files(arguments: argparse.Namespace) -> list[Path]:
+    """Where the numbers go."""
+    files = [Path(arguments.json)] if arguments.json else []
+    return [*files, NUMBERS] if arguments.page else files
 
 
 def _write_page() -> None:
-    numbers = PICTURES / "numbers.json"
-    rewrite(DOCS / "peers.md", json.loads(numbers.read_text()))
+    rewrite(DOCS / "peers.md", json.loads(NUMBERS.read_text()))
     python = rooms.python(("matplotlib",))
-    subprocess.run([python, "-m", "benchmarks.peers.plot", numbers, PICTURES], check=True, cwd=rooms.PROJECT)
+    subprocess.run([python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES], check=True, cwd=rooms.PROJECT)
 
 
 if __name__ == "__main__":

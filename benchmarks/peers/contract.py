@@ -3,33 +3,65 @@
 `python -m benchmarks.peers.contract NAME` runs it in that peer's environment.
 """
 
+import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.peers.conversations import chat, coding, cut
-from benchmarks.peers.peer import NotOffered, Peer
-from benchmarks.peers.peers import PEERS
+from benchmarks.peers.peer import QUOTED, REQUIRED, NotOffered, Peer
+from benchmarks.peers.peers import EMBEDDED, Entry
+
+if TYPE_CHECKING:
+    import argparse
+
+EXAMPLE = """
+example: .venv-peers/llm/bin/python -m benchmarks.peers.contract llm http://127.0.0.1:8000/v1
+"""
 
 
 def problems(kind: type[Peer], place: str) -> Iterator[str]:
     """What this peer's file gets wrong, in sentences."""
+    missing = [name for name in REQUIRED if not _overrides(kind, name)]
+    if missing:
+        yield from (f"{name}() is missing" for name in missing)
+        return
+    yield from _unsaid(kind)
     turns = chat(10)
     texts = [message.text for turn in turns for message in turn]
     kept = kind(place)
     for turn in turns[:3]:
         kept.append("talk", kept.native(turn))
-    yield from _differ("append", texts[:6], kept, kept.restore("talk"))
+    wrong = list(_differ("append", texts[:6], kept, kept.restore("talk")))
     if kind.persists:
         kept.close()
         kept = kind(place)
-        yield from _differ("append, after reopening", texts[:6], kept, kept.restore("talk"))
+        wrong += _differ("append, after reopening", texts[:6], kept, kept.restore("talk"))
     for turn in turns[3:]:
         kept.append("talk", kept.native(turn))
-    yield from _differ("append", texts, kept, kept.restore("talk"))
-    yield from _filled(kept)
-    yield from _earlier(kept, texts)
+    wrong += _differ("append", texts, kept, kept.restore("talk"))
+    yield from wrong
+    if not wrong:  # all the rest is built on that
+        yield from _filled(kept)
+        yield from _requested(kept)
+        yield from _earlier(kept, texts)
+        yield from _rewound(kept, texts)
     kept.close()
+
+
+def _overrides(kind: type[Peer], name: str) -> bool:
+    return getattr(kind, name) is not getattr(Peer, name)
+
+
+def _unsaid(kind: type[Peer]) -> Iterator[str]:
+    """The sentences that the page would miss."""
+    if not kind.__doc__:
+        yield f"{kind.__name__} has no sentence: docs/peers.md quotes the docstring of the class"
+    for name in QUOTED:
+        if _overrides(kind, name) and not getattr(kind, name).__doc__:
+            yield f"{name}() has no sentence: docs/peers.md quotes the first line of its docstring"
 
 
 def _filled(kept: Peer) -> Iterator[str]:
@@ -47,8 +79,18 @@ def _filled(kept: Peer) -> Iterator[str]:
         yield f"append after fill: {len(kept.restore('chat'))} messages instead of 42"
 
 
+def _requested(kept: Peer) -> Iterator[str]:
+    try:
+        items = len(kept.request("talk"))
+    except NotOffered as reason:
+        print(f"  request: {reason}")
+        return
+    if items != 20:
+        yield f"request: {items} items instead of 20, one per message"
+
+
 def _earlier(kept: Peer, texts: list[str]) -> Iterator[str]:
-    """The talk has 20 messages: as it was at 10, a fork there, and a rewind to 6 that is written over."""
+    """The talk has 20 messages: as it was at 10, and forks there and at the end."""
     try:
         yield from _differ("as_of", texts[:10], kept, kept.as_of("talk", kept.point("talk", 10)))
     except NotOffered as reason:
@@ -65,21 +107,38 @@ def _earlier(kept: Peer, texts: list[str]) -> Iterator[str]:
         )
     except NotOffered as reason:
         print(f"  fork: {reason}")
+
+
+def _rewound(kept: Peer, texts: list[str]) -> Iterator[str]:
+    """A rewind to 6 messages that is written over, and a second one, to what was written then."""
+    one, two = chat(2, 4)
+    written = [*texts[:6], *(message.text for message in one)]
     try:
         kept.rewind("talk", kept.point("talk", 6))
         yield from _differ("rewind", texts[:6], kept, kept.restore("talk"))
-        new = chat(1, 4)[0]
-        kept.append("talk", kept.native(new))
-        expected = [*texts[:6], *(message.text for message in new)]
-        yield from _differ("append after a rewind", expected, kept, kept.restore("talk"))
+        kept.append("talk", kept.native(one))
+        yield from _differ("append after a rewind", written, kept, kept.restore("talk"))
+        kept.append("talk", kept.native(two))
+        kept.rewind("talk", kept.point("talk", 8))
+        yield from _differ("a second rewind", written, kept, kept.restore("talk"))
     except NotOffered as reason:
         print(f"  rewind: {reason}")
 
 
-def _differ(what: str, expected: list[str], kept: Peer, restored: object) -> Iterator[str]:
-    found = kept.texts(restored)  # type: ignore[arg-type]
-    if found != expected:
-        yield f"{what}: {len(found)} messages instead of {len(expected)}, or other ones"
+def _differ(what: str, expected: list[str], kept: Peer, restored: Sequence[Any]) -> Iterator[str]:
+    found = kept.texts(restored)
+    if len(found) != len(expected):
+        yield f"{what}: {len(found)} messages instead of {len(expected)}"
+    elif found != expected:
+        index = next(index for index, text in enumerate(expected) if found[index] != text)
+        yield f"{what}: message {index} is {_apart(str(found[index]), expected[index])}"
+
+
+def _apart(found: str, expected: str) -> str:
+    """Forty characters of each text, from shortly before the first that differs."""
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(found, expected, strict=False))
+    start = max(0, len(list(same)) - 20)
+    return f"{found[start : start + 40]!r} instead of {expected[start : start + 40]!r}"
 
 
 def asked(kept: Peer, base_url: str) -> list[str]:
@@ -100,18 +159,86 @@ def asked(kept: Peer, base_url: str) -> list[str]:
 
 def main() -> None:
     """Check one peer, with a strict endpoint if one is named."""
-    entry = PEERS[sys.argv[1]]
-    kind = entry.load()
+    arguments = _arguments()
+    entry = EMBEDDED[arguments.name]
+    kind = _loaded(arguments.name, entry)
+    if arguments.endpoint and not _is_reached(arguments.endpoint):
+        raise _failure(f"nobody answers at {arguments.endpoint}")
     print(entry.title)
     with tempfile.TemporaryDirectory() as folder:
         found = list(problems(kind, folder))
-    if len(sys.argv) > 2:
-        with tempfile.TemporaryDirectory() as folder:
-            kept = kind(folder)
-            print(f"  takes {len(asked(kept, sys.argv[2]))} of {len(list(cut()))} cut histories")
-            kept.close()
+    if arguments.endpoint:
+        _ask(kind, arguments.endpoint)
     print(*found or ["all is well"], sep="\n")
     sys.exit(bool(found))
+
+
+# What only the command needs is imported below: what a new process costs is measured, too.
+
+
+def _arguments() -> "argparse.Namespace":
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.peers.contract",
+        description=(__doc__ or "").splitlines()[0],
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "name", metavar="NAME", choices=EMBEDDED, help=f"the peer, in its environment: {', '.join(EMBEDDED)}"
+    )
+    parser.add_argument(
+        "endpoint",
+        metavar="ENDPOINT",
+        nargs="?",
+        help="address of an OpenAI-compatible server: says which of the cut histories it takes",
+    )
+    return parser.parse_args()
+
+
+def _loaded(name: str, entry: Entry) -> type[Peer]:
+    """The peer's class; where its library is not installed, say who has it."""
+    from benchmarks.peers import rooms
+
+    home = rooms.home(entry.needs)
+    try:
+        return entry.load()
+    except ImportError as error:
+        if os.path.realpath(home) == os.path.realpath(sys.prefix):
+            raise  # nobody has it: the file imports what is not among its needs
+        run = f"run {home.relative_to(rooms.PROJECT)}/bin/python -m benchmarks.peers.contract {name}"
+        make = f'make bench-peers ARGS="--jobs append --sizes 1 --peers {name}"'
+        first = "" if (home / ".ready").exists() else f"make its environment with `{make}`, then "
+        raise _failure(f"{error} here: {first}{run}") from None
+
+
+def _is_reached(address: str) -> bool:
+    import socket
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(address)
+    try:
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+        socket.create_connection((parts.hostname, port), timeout=5).close()
+    except (OSError, ValueError, KeyError):  # nobody is there, or it is no address
+        return False
+    return True
+
+
+def _ask(kind: type[Peer], endpoint: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        kept = kind(folder)
+        try:
+            print(f"  takes {len(asked(kept, endpoint))} of {len(list(cut()))} cut histories")
+        except NotOffered as reason:
+            print(f"  ask: {reason}")
+        kept.close()
+
+
+def _failure(why: str) -> SystemExit:
+    print(why, file=sys.stderr)
+    return SystemExit(2)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,9 @@ REWOUND_TO = 100
 PATIENCE = 2.0
 """How many seconds one figure may take; what is slower is measured fewer times, at least once."""
 
+LONGEST_TOGETHER = 3.0
+"""How many seconds several processes write beside one another."""
+
 
 def fill(kept: Peer, size: int) -> None:
     """A long chat of so many messages."""
@@ -55,8 +58,9 @@ def _messages(count: int, seed: int) -> Turn:
 def append(kind: type[Peer], place: str, size: int) -> Numbers:
     """One more turn, durably, again and again."""
     kept = kind(place)
-    turns = iter([kept.native(turn) for turn in chat(100, 7)])
-    taken = samples(lambda: kept.append(SESSION, next(turns)), most=99)
+    most = min(max(99, size // 10), 1_000)  # enough to see the store at work, little beside the history
+    turns = iter([kept.native(turn) for turn in chat(most + 1, 7)])
+    taken = samples(lambda: kept.append(SESSION, next(turns)), most=most)
     kept.close()
     return {"ms": statistics.median(taken), "times": len(taken)}
 
@@ -69,7 +73,7 @@ def restore(kind: type[Peer], place: str, size: int) -> Numbers:
 
 def cold(kind: type[Peer], place: str, size: int) -> Numbers:
     """Open and restore what the machine has not in memory; the code was loaded on another, empty store."""
-    with tempfile.TemporaryDirectory() as elsewhere:
+    with tempfile.TemporaryDirectory(dir=place) as elsewhere:
         other = kind(elsewhere)
         fill(other, 2)
         other.restore(SESSION)
@@ -202,20 +206,22 @@ def cut_off(kind: type[Peer], place: str, size: int, base_url: str) -> Numbers:
 
 
 def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
-    """Wait for a line, then append so many turns to the one session, or 5,000, beside others.
+    """Wait for a line, then append turns to the one session, beside others: so many, or for three seconds.
 
-    What was acknowledged is said at once on standard error: whoever kills this process has read it.
+    Without a number it goes on to 5,000. What was acknowledged is said at once on standard error: whoever
+    kills this process has read it.
     """
     kept = kind(place)
     turns = [
         kept.native(marked(turn, f"{mark}-{number}")) for number, turn in enumerate(chat(size or 5_000, 9))
     ]
-    print("ready", flush=True)
-    sys.stdin.readline()
+    _wait()
     errors: list[str] = []
     acknowledged: list[str] = []
     start = time.time()
     for number, turn in enumerate(turns):
+        if size and time.time() - start > LONGEST_TOGETHER:
+            break
         try:
             kept.append(SESSION, turn)
         except Exception as error:
@@ -225,6 +231,13 @@ def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
         os.write(2, f"kept {mark}-{number}\n".encode())
     end = time.time()
     return {"acknowledged": acknowledged, "errors": errors, "start": start, "end": end}
+
+
+def _wait() -> None:
+    """Say that all is ready, and wait for a line; at the end of the pipe there is nobody to work for."""
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        sys.exit("whoever started this is gone")
 
 
 def found(kind: type[Peer], place: str, size: int) -> Numbers:
@@ -242,8 +255,7 @@ def rate(kind: type[Peer], place: str, size: int, mark: str, what: str) -> Numbe
     session = f"{what}-{mark}"
     kept.fill(session, [kept.native(turn) for turn in chat(1 if what == "append" else 500)])
     kept.restore(session)
-    print("ready", flush=True)
-    sys.stdin.readline()
+    _wait()
     done, start = 0, time.perf_counter()
     while time.perf_counter() - start < size:
         if what == "append":

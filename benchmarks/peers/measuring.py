@@ -32,8 +32,8 @@ class Job(NamedTuple):
 
 
 MESSAGES = (100, 1_000, 10_000, 100_000)
-WRITTEN, KILLS = 25, 5
-"""Turns of each of several writers; how often one is killed."""
+WRITTEN, KILLS = 500, 5
+"""Turns of each of several writers at most; how often one is killed."""
 
 TOO_LONG = 20
 """Seconds, the making of the history included: a peer that took longer is not asked for the next size."""
@@ -52,7 +52,7 @@ JOBS = {
     "rewind": Job("rewind by 20 messages", MESSAGES[:3], history="fill"),
     "disk": Job("size on disk", (20, 200, 2_000), "turns"),
     "as-of": Job("the state at half of the messages", MESSAGES[1:], history="fill"),
-    "together": Job("processes that append to one session", (1, 8), "processes"),
+    "together": Job("processes that append to one session", (1, 2, 4, 8), "processes"),
     "kill": Job("kill -9 in the middle of appends", (KILLS,), "kills"),
     "cut": Job("histories cut between a call and its result", (0,), ""),
     "coding-restore": Job("restore a coding agent", (10, 100), "turns", "coding"),
@@ -75,11 +75,11 @@ class Measuring:
         self.folder = folder
         self.peers = peers
         self.sizes = sizes
+        self.persists = {name: rooms.run(name, "describe", "", 0)["persists"] for name in peers}
+        self.keeps = histories is not None
         # Making a history is never timed: in memory it does not wait for the disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.made = Path(histories or tempfile.mkdtemp(prefix="backstory-peers-", dir=memory))
-        self.keeps = histories is not None
-        self.persists = {name: rooms.run(name, "describe", "", 0)["persists"] for name in peers}
 
     def close(self) -> None:
         """Remove the histories, unless somebody wants to keep them."""
@@ -107,13 +107,15 @@ class Measuring:
                 peer for peer, seconds in took.items() if seconds > TOO_LONG and size != job.sizes[-1]
             ):
                 following = str(job.sizes[job.sizes.index(size) + 1])
-                found[peer][following] = {"failed": f"not asked: {took[peer]:.0f} s for {size:,} {job.unit}"}
+                found[peer][following] = {
+                    "failed": f"not asked: making and reading {size:,} took {took[peer]:.0f} s"
+                }
         return found
 
     def again(self, name: str, size: int, found: Found) -> None:
         """Measure those that are close to one another again, by turns; the best of each figure counts."""
         costs = {peer: numbers[str(size)].get("ms") for peer, numbers in found.items()}
-        quickest = min(cost for cost in costs.values() if cost)
+        quickest = min((cost for cost in costs.values() if cost), default=0)
         for peer in [peer for _ in range(MORE_ROUNDS) for peer, cost in costs.items() if cost]:
             if costs[peer] < CLOSE * quickest:
                 numbers = self.numbers(name, peer, size)
@@ -151,7 +153,7 @@ class Measuring:
             numbers = rooms.run(peer, "make", str(half_made), size, fixture=kind)
             if REASONS & numbers.keys():
                 shutil.rmtree(half_made)
-                raise NotMade(numbers)
+                raise NotMade({key: _not_made(reason) for key, reason in numbers.items() if key in REASONS})
             half_made.rename(made)
         return made
 
@@ -214,7 +216,13 @@ class Measuring:
 def _best(before: Numbers, now: Numbers) -> Numbers:
     """The smaller one of each time; a round that failed is no reason to forget the others."""
     times = [key for key in before if key.endswith("ms") and isinstance(now.get(key), float)]
-    return {**before, **{key: min(before[key], now[key]) for key in times}}
+    rounds = before.get("rounds", 1) + 1
+    return {**before, **{key: min(before[key], now[key]) for key in times}, "rounds": rounds}
+
+
+def _not_made(reason: str) -> str:
+    """A history that was not made says nothing of how it would be read; what is not offered is just that."""
+    return f"its history was {reason}" if reason.startswith("not done") else reason
 
 
 def lost(acknowledged: list[str], words: list[str]) -> int:

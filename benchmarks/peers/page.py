@@ -6,12 +6,15 @@ from typing import Any
 
 from benchmarks.peers.figures import (
     FIGURES,
+    FLOOR,
     OURS,
     TIMED,
     Figure,
+    best,
     line,
     promises,
     ratio,
+    rivals,
     slope,
     value,
     written,
@@ -21,6 +24,14 @@ from benchmarks.peers.peers import PEERS
 
 Results = dict[str, Any]
 
+BY_HAND = "json-lines"
+SUMMARY = {
+    *(("append", "ms"), ("restore", "ms"), ("restore", "new_ms"), ("dead", "ms"), ("fork", "ms")),
+    *(("fork", "bytes"), ("rewind", "ms"), ("as-of", "ms"), ("together", "ms"), ("cut", "taken")),
+}
+"""The figures of the first table: job and key."""
+COSTS = {"disk": ("bytes", "B"), "coding-disk": ("bytes", "B"), "kill": ("lost", ""), "cut": ("taken", "")}
+"""What stands for a job that has no milliseconds."""
 LONGEST = 28  # characters of a cell on a terminal
 POSTGRES_HEAD = ["PostgreSQL", "", "1 at once", "8 at once", "32 at once"]
 
@@ -29,7 +40,8 @@ def text_table(results: Results) -> str:
     """What was measured, for a terminal: the jobs as rows, the peers as columns; then PostgreSQL."""
     tables = []
     if results.get("jobs"):
-        tables.append(_aligned(["", *results["peers"]], _job_rows(results)))
+        rows = [row for job in results["jobs"] for row in _terminal_rows(results, job)]
+        tables.append(_aligned(["", *results["peers"]], rows))
     if results.get("postgres"):
         tables.append(_aligned(POSTGRES_HEAD, _postgres_rows(results)))
     return "\n\n".join(tables)
@@ -58,17 +70,59 @@ def rewrite(page: Path, results: Results) -> None:
 
 def _jobs(results: Results) -> str:
     """Rows and columns as the terminal has them."""
-    return _markdown(["", *(PEERS[peer].title for peer in results["peers"])], _job_rows(results))
+    return _markdown(_head(results), _job_rows(results))
 
 
 def _job_rows(results: Results) -> list[list[str]]:
     """A row per figure: its title, and what each peer reached, with its ratio to ours."""
-    jobs = results["jobs"]
-    return [
-        [figure.title, *(_cell(jobs, figure, peer) for peer in results["peers"])]
-        for figure in FIGURES
-        if figure.job in jobs
-    ]
+    return [_row(results, figure) for figure in FIGURES if figure.job in results["jobs"]]
+
+
+def _row(results: Results, figure: Figure) -> list[str]:
+    cells = (_cell(results["jobs"], figure, peer) for peer in results["peers"])
+    return [f"{figure.title} (`{figure.job}`)", *cells]
+
+
+def _terminal_rows(results: Results, job: str) -> list[list[str]]:
+    """The job's rows; of a small run, which has none of the page's figures, the largest size it came to."""
+    sizes = {size for by_size in results["jobs"][job].values() for size in by_size}
+    figures = [figure for figure in FIGURES if figure.job == job and figure.size in sizes]
+    return [_row(results, figure) for figure in figures or [_at_size(job, max(map(int, sizes)))]]
+
+
+def _at_size(job: str, size: int) -> Figure:
+    return Figure(f"{JOBS[job].title}, {size:,} {JOBS[job].unit}", job, str(size), *COSTS.get(job, ("ms",)))
+
+
+def _sizes(results: Results) -> str:
+    """The restores at every size."""
+    figures = (_at_size(job, size) for job in ("restore", "cold", "request") for size in JOBS[job].sizes)
+    return _markdown(_head(results), [_row(results, figure) for figure in figures])
+
+
+def _head(results: Results) -> list[str]:
+    return ["", *(PEERS[peer].title for peer in results["peers"])]
+
+
+def _summary(results: Results) -> str:
+    """The first thing to read: ours, the best library, and what people write themselves."""
+    libraries = [peer for peer in rivals(results) if peer != BY_HAND]
+    rows = []
+    for figure in (figure for figure in FIGURES if (figure.job, figure.key) in SUMMARY):
+        nearest = _nearest(results, figure, libraries)
+        library = f"{_cell(results['jobs'], figure, nearest)}, {PEERS[nearest].title}" if nearest else "—"
+        by_hand = [_cell(results["jobs"], figure, peer) for peer in (OURS, BY_HAND, FLOOR)]
+        rows.append([_short(figure), by_hand[0], library, *by_hand[1:]])
+    return _markdown(["", "backstory", "the best of the libraries", "a plain file", "a bare table"], rows)
+
+
+def _nearest(results: Results, figure: Figure, peers: list[str]) -> str | None:
+    """Which of them does best: the smallest cost, or of what is counted the most."""
+    if figure.unit:
+        found = best(results, figure, peers)
+        return found[1] if found else None
+    counts = {peer: value(results["jobs"], figure, peer) for peer in peers}
+    return max((peer for peer in peers if isinstance(counts[peer], int)), key=counts.get, default=None)  # type: ignore[arg-type]
 
 
 def _peers(results: Results) -> str:
@@ -78,15 +132,33 @@ def _peers(results: Results) -> str:
 
 
 def _why(results: Results) -> str:
-    """Each ratio with the sentence that explains it."""
-    jobs = results["jobs"]
+    """How each peer does each thing, in one sentence, and the ratios that come of it."""
     rows = []
-    for figure in (figure for figure in FIGURES if figure.how and figure.job in jobs):
-        for peer in results["peers"]:
-            shown = _cell(jobs, figure, peer)
-            if isinstance(value(jobs, figure, peer), int | float):
-                rows.append([figure.title, PEERS[peer].title, shown, results["how"][peer][figure.how]])
-    return _markdown(["job", "peer", "measured", "how it does it"], rows)
+    for peer in (peer for peer in results["peers"] if peer != OURS):
+        for method in dict.fromkeys(figure.how for figure in FIGURES if figure.how):
+            found = [
+                _reached(results, figure, peer)
+                for figure in FIGURES
+                if figure.how == method and ratio(results["jobs"], figure, peer) is not None
+            ]
+            if found:
+                rows.append([PEERS[peer].title, results["how"][peer][method], "; ".join(found)])
+    return _markdown(["", "how it does it", "times ours"], rows)
+
+
+def _reached(results: Results, figure: Figure, peer: str) -> str:
+    """One ratio with its name; of a new process, what the imports alone take."""
+    shown = f"{_short(figure)} {_times(ratio(results['jobs'], figure, peer) or 0)}"
+    if figure.key != "new_ms":
+        return shown
+    imports = results["jobs"][figure.job][peer][figure.size]["import_ms"]
+    return f"{shown}, {imports:,.0f} ms of it for imports"
+
+
+def _short(figure: Figure) -> str:
+    """Its title without the number of the job."""
+    number, _, rest = figure.title.partition(" · ")
+    return rest if number.isdigit() else f"{number}, {rest}"
 
 
 def _promises(results: Results) -> str:
@@ -94,13 +166,16 @@ def _promises(results: Results) -> str:
     rows = [
         [
             promise.what,
+            PEERS[promise.against].title if promise.against in PEERS else promise.against,
             f"{promise.wanted:.2g}",
             f"{promise.found:,.2f}",
             "yes" if promise.is_kept else "**no**",
         ]
         for promise in promises(results)
     ]
-    return _markdown(["expected", "at least", "measured", "reached"], rows)
+    return _markdown(
+        ["job", "the nearest, or the floor", "expected", "measured, in times ours", "reached"], rows
+    )
 
 
 def _growth(results: Results) -> str:
@@ -122,19 +197,23 @@ def _postgres(results: Results) -> str:
 def _postgres_rows(results: Results) -> list[list[str]]:
     rows = []
     for job, by_peer in results.get("postgres", {}).items():
-        floor = by_peer.get("pgbench", {})
+        floors = [by_peer[name] for name in ("pgbench", "bare-postgres") if name in by_peer]
         for peer, by_count in by_peer.items():
             title = PEERS[peer].title if peer in PEERS else "pgbench, bare INSERT"
-            cells = [_a_second(numbers, floor.get(count)) for count, numbers in by_count.items()]
+            cells = [
+                _a_second(numbers, [floor.get(count, {}) for floor in floors])
+                for count, numbers in by_count.items()
+            ]
             rows.append([f"{job.split('-')[1]}s a second", title, *cells])
     return rows
 
 
-def _a_second(numbers: dict[str, Any], floor: dict[str, Any] | None) -> str:
+def _a_second(numbers: dict[str, Any], floors: list[dict[str, Any]]) -> str:
+    """A rate, and which share of each floor's it is."""
     if "a_second" not in numbers:
         return str(numbers.get("failed", "—"))
-    share = f" ({numbers['a_second'] / floor['a_second']:.0%})" if floor else ""
-    return f"{numbers['a_second']:,.0f}{share}"
+    shares = [f"{numbers['a_second'] / floor['a_second']:.0%}" for floor in floors if "a_second" in floor]
+    return f"{numbers['a_second']:,.0f} ({', '.join(shares)})"
 
 
 def _measured(results: Results) -> str:
@@ -143,13 +222,15 @@ def _measured(results: Results) -> str:
 
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
+    "summary": _summary,
     "measured": _measured,
-    "peers": _peers,
     "jobs": _jobs,
-    "promises": _promises,
+    "sizes": _sizes,
     "growth": _growth,
     "postgres": _postgres,
     "why": _why,
+    "promises": _promises,
+    "peers": _peers,
 }
 
 

@@ -1,15 +1,27 @@
 """The one small interface behind which every peer does the jobs.
 
-A peer is one class in a file of `kept/`. The first line of each method's docstring says in a sentence how
-this peer does that job; docs/peers.md quotes it. What a peer does not offer raises NotOffered with the
-reason, which stands in place of a number; a copy or a cut by hand is nothing that a library offers. Points in
-a history fall between two turns.
+A peer is one class in a file of `kept/`. It must have `__init__`, `native`, `append`, `restore` and `texts`;
+the others are optional. What a peer does not offer raises NotOffered with the reason, which stands in place
+of a number; a copy or a cut by hand is nothing that a library offers. The first line of each method's
+docstring says in a sentence how this peer does that job; docs/peers.md quotes it, and the class's own.
+
+What a peer can rely on, and what it must bear:
+
+- append() may get a turn of any length and of all kinds: user, assistant, tool_call and tool_result.
+- texts() gives one text per message, in their order.
+- point() counts the messages that are alive, and may be called after rewinds. Points fall between two turns.
+- Several processes may open the same place at once.
 """
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from benchmarks.peers.conversations import Turn
+
+REQUIRED = ("__init__", "native", "append", "restore", "texts")
+"""What every peer has."""
+QUOTED = ("append", "restore", "request", "rewind", "fork", "as_of", "ask")
+"""The methods whose sentences are on the page."""
 
 
 class NotOffered(Exception):
@@ -24,15 +36,15 @@ class Peer:
 
     def __init__(self, place: str) -> None:
         """Open what is at the place, or begin there."""
-        raise NotImplementedError
+        raise NotImplementedError("__init__() is missing")
 
     def native(self, turn: Turn) -> Any:
         """A turn in the peer's own form; never timed."""
-        raise NotImplementedError
+        raise NotImplementedError("native() is missing")
 
     def append(self, session: str, turn: Any) -> None:
         """Keep one more turn, made by native(); it must be durable on return."""
-        raise NotImplementedError
+        raise NotImplementedError("append() is missing")
 
     def fill(self, session: str, turns: list[Any]) -> None:
         """Begin a session with a long history; never timed, so as quickly as leaves what a life would."""
@@ -45,18 +57,18 @@ class Peer:
 
     def restore(self, session: str) -> Sequence[Any]:
         """What the model is to see now, as the peer hands it out."""
-        raise NotImplementedError
+        raise NotImplementedError("restore() is missing")
 
     def texts(self, restored: Sequence[Any]) -> list[str]:
-        """The text of each message that restore() or as_of() gave; never timed."""
-        raise NotImplementedError
+        """The text of each message that restore() or as_of() gave, one per message; never timed."""
+        raise NotImplementedError("texts() is missing")
 
     def request(self, session: str) -> Any:
         """What restore() gives, in the form in which a provider takes it."""
         raise NotOffered("only inside its own call of a model")
 
     def point(self, session: str, messages: int) -> Any:
-        """What the peer calls the moment after so many messages; never timed: an application knows it."""
+        """What the peer calls the moment after so many live messages; not timed: an application knows it."""
         return messages
 
     def rewind(self, session: str, to: Any) -> None:

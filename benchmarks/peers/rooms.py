@@ -7,8 +7,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def python(needs: tuple[str, ...]) -> str:
     """The interpreter of the environment with these packages, which is made if it is not there."""
     if not needs:
         return sys.executable
-    folder = ENVIRONMENTS / package(needs)
+    folder = home(needs)
     found = str(folder / "bin" / "python")
     if not (folder / ".ready").exists():
         say(f"installing {', '.join(needs)}")
@@ -42,6 +43,19 @@ def python(needs: tuple[str, ...]) -> str:
         )
         (folder / ".ready").touch()
     return found
+
+
+def home(needs: tuple[str, ...]) -> Path:
+    """Where the environment with these packages is, made or not: the project's own if there are none."""
+    if not needs:
+        return PROJECT / ".venv"
+    first = package(needs)
+    others = {entry.needs for entry in PEERS.values() if entry.needs and package(entry.needs) == first}
+    if others - {needs}:
+        raise SystemExit(
+            f"peers.py: all peers with {first} first share an environment, so give them the same needs"
+        )
+    return ENVIRONMENTS / first
 
 
 def versions(names: list[str]) -> list[str]:
@@ -93,16 +107,15 @@ def _result(process: "subprocess.Popen[str]", out: str, errors: str) -> Numbers:
 
 def all_at_once(processes: "list[subprocess.Popen[str]]") -> list[Numbers]:
     """Wait until every process is ready, let them go together, and return what each one says at its end."""
-    for process in processes:
-        ready(process)
-    for process in processes:
-        with suppress(BrokenPipeError):  # it has ended, and says why at the end
-            assert process.stdin
-            process.stdin.write("go\n")
-            process.stdin.flush()
-    with ThreadPoolExecutor(
-        len(processes)
-    ) as pool:  # all pipes are read, so that nobody waits for a full one
+    # Each has a thread that reads its pipes, so that nobody waits for a full one.
+    with ThreadPoolExecutor(len(processes)) as pool, _killed_if_stopped(processes):
+        for process in processes:
+            ready(process)
+        for process in processes:
+            with suppress(BrokenPipeError):  # it has ended, and says why at the end
+                assert process.stdin
+                process.stdin.write("go\n")
+                process.stdin.flush()
         return list(pool.map(_ended, processes))
 
 
@@ -115,13 +128,24 @@ def ready(process: "subprocess.Popen[str]") -> None:
 
 
 def _ended(process: "subprocess.Popen[str]") -> Numbers:
-    with process:
+    with process, _killed_if_stopped([process]):
         try:
             out, errors = process.communicate(timeout=TIME_LIMIT)
         except subprocess.TimeoutExpired:
             process.kill()
             return {"failed": f"not done in {TIME_LIMIT // 60} minutes"}
     return _result(process, out, errors)
+
+
+@contextmanager
+def _killed_if_stopped(processes: "list[subprocess.Popen[str]]") -> Iterator[None]:
+    """Nobody goes on working for somebody who was interrupted."""
+    try:
+        yield
+    except BaseException:
+        for process in processes:
+            process.kill()
+        raise
 
 
 def say(line: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.peers import jobs
 from benchmarks.peers.contract import problems
-from benchmarks.peers.peer import NotOffered, Peer
+from benchmarks.peers.peer import QUOTED, NotOffered, Peer
 from benchmarks.peers.peers import PEERS
 
 FIXTURES = {"fill": jobs.fill, "life": jobs.live, "coding": jobs.fill_coding}
@@ -39,15 +39,29 @@ JOBS: dict[str, Callable[..., jobs.Numbers]] = {**READS, **ON_DISK}
 
 def main() -> None:
     """Do the task that is named; what cannot be done says why instead of a number."""
-    task: dict[str, Any] = json.loads(sys.argv[1])
+    try:
+        numbers = _done(**json.loads(sys.argv[1]))
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)  # for whoever runs this by hand
+        numbers = {"failed": shortly(error)}
+    print(json.dumps(numbers))
+
+
+def shortly(error: Exception) -> str:
+    """What went wrong, in one line: some messages have many."""
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}"[:200].removesuffix(": ")
+
+
+def _done(peer: str, **task: Any) -> jobs.Numbers:
     start = time.perf_counter()
-    kind = PEERS[task.pop("peer")].load()
+    kind = PEERS[peer].load()
     imported = (time.perf_counter() - start) * 1000
     try:
         numbers = _do(kind, **task)
     except NotOffered as reason:
         numbers = {"not_offered": str(reason)}
-    print(json.dumps({**numbers, "import_ms": imported}))
+    return {**numbers, "import_ms": imported}
 
 
 def _do(kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **more: Any) -> jobs.Numbers:
@@ -77,8 +91,7 @@ def _filled(kind: type[Peer], job: str, fixture: str, size: int) -> type[Peer]:
 
 def _described(kind: type[Peer]) -> jobs.Numbers:
     """How the peer does each job, in its file's own sentences."""
-    methods = ("append", "restore", "request", "rewind", "fork", "as_of", "ask")
-    said = {name: getattr(kind, name) for name in methods}
+    said = {name: getattr(kind, name) for name in QUOTED}
     return {
         "class": (kind.__doc__ or "").strip(),
         **{name: (method.__doc__ or "").strip().split("\n")[0] for name, method in said.items()},

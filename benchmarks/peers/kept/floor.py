@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.peers.conversations import Turn
-from benchmarks.peers.peer import Peer
+from benchmarks.peers.peer import NotOffered, Peer
 
 Row = tuple[str, str, str | None, str | None]
 
@@ -41,9 +41,13 @@ class Rows(Peer):
     def texts(self, restored: Sequence[Any]) -> list[str]:
         return [row[2] for row in restored]
 
+    def request(self, session: str) -> None:
+        """Makes no requests."""
+        raise NotOffered("makes no requests")
+
 
 class BareTable(Rows):
-    """A table that people write themselves, on the same driver as ours, with WAL and full sync."""
+    """A table as people write it themselves, on the same driver as ours, with WAL and synchronous = FULL."""
 
     def __init__(self, place: str) -> None:
         import apsw

@@ -11,7 +11,7 @@ from benchmarks.peers.peer import Peer
 
 
 class JsonLines(Peer):
-    """A file of messages in OpenAI's form."""
+    """A file of messages in OpenAI's form, one fsync per turn."""
 
     def __init__(self, place: str) -> None:
         self.folder = place

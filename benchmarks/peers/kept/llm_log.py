@@ -62,6 +62,10 @@ class LogStore(Peer):
         self.threads[name] = self.store.fork(at, name, forked_from=self._thread(session))
         return name
 
+    def rewind(self, session: str, to: str) -> None:
+        """fork() under the same name: one row, and the newest thread of a name counts; the old one stays."""
+        self.fork(session, to, session)
+
     def as_of(self, session: str, point: str) -> list[llm.Message]:
         """load_chain() of that message's hash: one SELECT per message, then one for the parts of all."""
         return self.store.load_chain(point)

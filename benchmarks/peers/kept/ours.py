@@ -1,7 +1,4 @@
-"""backstory itself, as its documentation shows it.
-
-These histories begin with messages and nothing else, so a position in the log is a number of messages.
-"""
+"""backstory itself, as its documentation shows it."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +13,7 @@ Draft = tuple[str, str | None, dict[str, Any] | None]
 
 
 class Backstory(Peer):
-    """A store in one SQLite file."""
+    """A store in one SQLite file: WAL, synchronous = FULL, pages of 8 KB."""
 
     def __init__(self, place: str) -> None:
         self.store = backstory.open(self.address(place))
@@ -47,6 +44,10 @@ class Backstory(Peer):
 
     def texts(self, restored: Sequence[backstory.Event]) -> list[str]:
         return [event.content or "" for event in restored if event.kind != "jump"]
+
+    def point(self, session: str, messages: int) -> int:
+        spoken = [event.seq for event in self.restore(session) if event.kind != "jump"]
+        return spoken[messages - 1]
 
     def rewind(self, session: str, to: int) -> None:
         """jump(): one small event; what was left stays in the log and can be returned to."""
