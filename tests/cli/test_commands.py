@@ -1,7 +1,6 @@
 """Every command, run as a process on SQLite and PostgreSQL."""
 
 import json
-from pathlib import Path
 
 import backstory
 from tests.cli.conftest import Shell, fill, fill_by_hand
@@ -304,76 +303,6 @@ def test_search(story):
     assert "no word" in story("search", "!!", code=2).err
 
 
-def test_export_and_import_there_and_back(story, new_url, tmp_path):
-    text = story("export").out
-    other = Shell(new_url("sqlite"), tmp_path)
-    third = Shell(new_url("postgres"), tmp_path)
-    assert other("import", stdin=text).err == "imported 1 session, 3 agents, 8 events\n"
-    assert third("import", "-", "--json", stdin=other("export").out).json == [
-        {"sessions": 1, "agents": 3, "events": 8}
-    ]
-    assert third("export").out == text
-    assert third("import", stdin=text).err == "imported 0 sessions, 0 agents, 0 events\n"
-    assert third("log", "main").out == story("log", "main").out
-
-
-def test_export_to_a_file_some_sessions_markdown_and_a_request(story, tmp_path):
-    story("new", "other")
-    story("export", "idea", "-o", tmp_path / "one.jsonl")
-    lines = (tmp_path / "one.jsonl").read_text().splitlines()
-    assert len(lines) == 1 + 3 + 8 + 1
-    text = story("export", "main", "--format", "markdown").out
-    assert "## 2 user" in text
-    assert '```\nglob({"pattern":"*.py"})\n```' in text
-    assert "messages" in json.loads(story("export", "main@2", "--format", "openai").out)
-    assert "give one REF" in story("export", "main", "idea", "--format", "markdown", code=2).err
-
-
-def test_an_export_that_fails_leaves_the_old_file(story, tmp_path):
-    (tmp_path / "old").write_text("old")
-    story("export", "nobody", "-o", tmp_path / "old", code=1)
-    assert (tmp_path / "old").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".backstory")] == []
-
-
-def test_import_refuses_nonsense(story, tmp_path):
-    assert "no export of backstory" in story("import", stdin="hello", code=2).err
-    assert story("import", tmp_path / "missing", code=2).out == ""
-
-
-def test_a_failed_import_leaves_no_new_store(sqlite_shell, tmp_path):
-    path = tmp_path / "fresh.db"
-    sqlite_shell("import", "--store", path, stdin='{"format":"backstory-export","version":1}\n', code=2)
-    assert not list(tmp_path.glob("fresh.db*"))
-    sqlite_shell("new", "kept", "--store", path)
-    sqlite_shell("import", "--store", path, stdin="hello", code=2)
-    assert sqlite_shell("agents", "--store", path).rows[0][1] == "kept/kept"
-
-
-def test_an_export_to_a_directory_or_nowhere_is_refused_without_litter(story, tmp_path):
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    before = sorted(tmp_path.iterdir())
-    assert "is a directory" in story("export", "main", "-o", folder, code=2).err
-    assert "does not exist" in story("export", "main", "-o", tmp_path / "no" / "x", code=2).err
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_an_export_to_a_dash_is_to_standard_output_and_a_device_is_kept(story):
-    assert story("export", "-o", "-").out == story("export").out
-    story("export", "-o", "/dev/null")
-    assert Path("/dev/null").is_char_device()
-
-
-def test_export_and_backup_say_as_json_what_they_wrote(story, tmp_path):
-    file, copy = tmp_path / "a.jsonl", tmp_path / "copy.db"
-    assert story("export", "-o", file, "--json").json == [
-        {"path": str(file), "sessions": 1, "agents": 3, "events": 8}
-    ]
-    assert "give one with -o" in story("export", "--json", code=2).err
-    assert story("backup", copy, "--json").json == [{"path": str(copy), "size": copy.stat().st_size}]
-
-
 def test_a_position_is_refused_where_it_means_nothing(story):
     for arguments in (
         ["export", "main@3"],
@@ -416,13 +345,6 @@ def damage(url):
         backend = store._backend
         with backend._connection() as db:
             db.execute("UPDATE events SET base = 1 WHERE seq = 2")
-
-
-def test_backup(story, tmp_path):
-    story("backup", tmp_path / "copy.db")
-    copy = Shell(str(tmp_path / "copy.db"), tmp_path)
-    assert copy("export").out == story("export").out
-    assert "is there already" in story("backup", tmp_path / "copy.db", code=1).err
 
 
 def test_stats(story):

@@ -116,8 +116,11 @@ class Terminal:
             self.catch_up()
             said = self.write(lambda: self.chat.say(text))
         except KeyboardInterrupt:
-            self._keep(text)
-            self._hint = "given up: nothing was sent, the text is in the editor again"
+            if any(event.kind == "user" for event in self.draw_new()):  # it struck after the commit
+                self._hint = "stopped; /retry asks again"
+            else:
+                self._keep(text)
+                self._hint = "given up: nothing was sent, the text is in the editor again"
             raise
         except (Error, OSError):
             self._keep(text)

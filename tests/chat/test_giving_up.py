@@ -1,0 +1,50 @@
+"""A Ctrl-C while a prompt is written: what the person is told is what the log has."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+import backstory
+from backstory.chat.consent import Consent
+from backstory.chat.leaving import Leaving
+from backstory.chat.session import Chat
+from backstory.chat.terminal import Terminal
+
+from .acting import Actor
+
+
+@pytest.fixture
+def terminal():
+    console = Console(file=io.StringIO())
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    return Terminal(chat, console, Consent(console, input, yes=False), choose=Actor, leaving=Leaving())
+
+
+def test_before_it_is_written_the_text_is_in_the_editor_again(terminal, monkeypatch):
+    def held_up(text):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal.chat, "say", held_up)
+    with pytest.raises(KeyboardInterrupt):
+        terminal._send("Hello")
+    assert terminal.typed == "Hello"
+    assert terminal._hint.startswith("given up: nothing was sent")
+
+
+def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeypatch):
+    say = terminal.chat.say
+
+    def written(text):
+        say(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(terminal.chat, "say", written)
+    with pytest.raises(KeyboardInterrupt):
+        terminal._send("Hello")
+    assert terminal.typed == ""
+    assert terminal._hint == "stopped; /retry asks again"
+    assert "Hello" in terminal.page.console.file.getvalue()
+    terminal.catch_up()
+    assert "somebody else" not in terminal.page.console.file.getvalue()
