@@ -51,8 +51,8 @@ test-all:
 
 # The pure rooms where the law is: every line and every branch.
 coverage: $(READY)
-	$(BIN)/python -m pytest tests/test_events.py tests/test_replay.py tests/test_cases.py \
-		--cov=backstory.events --cov=backstory.replay --cov-branch --cov-report=term-missing --cov-fail-under=100
+	$(BIN)/python -m pytest tests/core/test_events.py tests/core/test_replay.py tests/core/test_cases.py \
+		--cov=backstory.core.events --cov=backstory.core.replay --cov-branch --cov-report=term-missing --cov-fail-under=100
 
 check: $(READY)
 	$(BIN)/ruff check .

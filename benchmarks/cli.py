@@ -108,7 +108,7 @@ def searching_postgres(folder: str) -> list[Row]:
     with psycopg.connect(address(store), autocommit=True) as db:
 
         def like(word: str) -> Callable[[], object]:
-            sql = "SELECT seq, content FROM backstory.events WHERE content LIKE %s ORDER BY seq DESC"
+            sql = "SELECT seq, content FROM backstory.core.events WHERE content LIKE %s ORDER BY seq DESC"
             return lambda: db.execute(sql, (f"%{word}%",)).fetchall()
 
         return [
@@ -154,7 +154,7 @@ def export_memory(many: str, few: str) -> Row:
 # Asked in the process itself: what a parent is told of a child begins with the parent's own memory.
 EXPORT = """
 import resource, sys
-from backstory.cli.running import run
+from backstory.cli.main import run
 sys.stderr = open("/dev/null", "w")
 code = run(["export", "--store", sys.argv[1], "-o", sys.argv[1] + ".jsonl"])
 try:

@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 import backstory
-from backstory.conversation import conversation_of
 from backstory.wire import dump
+from backstory.wire.conversation import conversation_of
 from benchmarks.floors import BareSqlite
 from benchmarks.measure import Row, by_turns
 

@@ -113,3 +113,13 @@ def store(url) -> Iterator[backstory.Store]:
 @pytest.fixture
 def agent(store) -> backstory.Agent:
     return store.start("main")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A working folder with a few files."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    for name, text in (("a.py", "print('a')\n"), ("b.py", "print('b')\n"), ("notes.md", "# Notes\n")):
+        (folder / name).write_text(text)
+    return folder

@@ -1,5 +1,5 @@
-"""The two sentences that hold the house: a module imports only from its left, and the pure rooms
-touch nothing but values."""
+"""The two sentences of ARCHITECTURE.md: a module imports only from the floors below it, and the pure
+floors do no I/O."""
 
 import ast
 import sys
@@ -9,31 +9,21 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 
-# From left to right; what stands together on a line may import one another.
-LINE = [
+# From the bottom up. What stands on one floor may import its own kind, and only modules below.
+FLOORS = [
     {"errors"},
-    {"collector"},
-    {"messages"},
-    {"events"},
-    {"replay"},
+    {"core"},
     {"wire"},
-    {"conversation"},
-    {"words", "compare"},
-    {"names"},
-    {"backends"},
-    {"log"},
+    {"storage"},
     {"agent"},
-    {"verify"},
-    {"references", "search", "stats", "transfer"},
+    {"jobs", "references"},
     {"store"},
     {"aio"},
-    {"deferring"},
-    {"tools"},
-    {"models"},
-    {"loop"},
-    {"cli", "chat"},
+    {"runtime"},
+    {"present"},
+    {"chat", "cli"},
 ]
-PURE = {"errors", "collector", "events", "replay", "messages", "wire", "conversation", "words", "compare"}
+PURE = {"errors", "core", "wire"}
 IMPURE_MODULES = {
     "os",
     "io",
@@ -48,7 +38,7 @@ IMPURE_MODULES = {
 }
 
 
-def room(path):
+def floor(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -69,19 +59,19 @@ MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_imports_only_from_its_left(path):
-    places = {name: place for place, names in enumerate(LINE) for name in names}
-    here = places[room(path)]
+def test_a_module_imports_only_from_the_floors_below(path):
+    places = {name: place for place, names in enumerate(FLOORS) for name in names}
+    here = places[floor(path)]
     for module in imports(path):
         if module.startswith("backstory."):
             there = module.split(".")[1]
-            assert places[there] <= here, f"{room(path)} imports {there}"
+            assert places[there] <= here, f"{floor(path)} imports {there}"
 
 
 @pytest.mark.parametrize(
-    "path", [p for p in MODULES if room(p) in PURE], ids=lambda p: str(p.relative_to(SOURCE))
+    "path", [p for p in MODULES if floor(p) in PURE], ids=lambda p: str(p.relative_to(SOURCE))
 )
-def test_a_pure_room_imports_only_pure_rooms_and_does_no_io(path):
+def test_a_pure_floor_imports_only_pure_floors_and_does_no_io(path):
     for module in imports(path):
         package, *rest = module.split(".")
         if package == "backstory":
@@ -92,8 +82,8 @@ def test_a_pure_room_imports_only_pure_rooms_and_does_no_io(path):
             assert node.func.id not in ("open", "print", "input")
 
 
-def test_every_room_is_on_the_line():
-    assert {room(path) for path in MODULES} <= set().union(*LINE)
+def test_every_module_has_a_floor():
+    assert {floor(path) for path in MODULES} <= set().union(*FLOORS)
 
 
 def test_importing_backstory_imports_no_database_and_no_asyncio():

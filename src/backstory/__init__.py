@@ -17,6 +17,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from backstory.core.events import Event
+from backstory.core.replay import Context, Explanation, replay
 from backstory.errors import (
     AgentNotFound,
     Ambiguous,
@@ -36,22 +38,20 @@ from backstory.errors import (
     ReadOnly,
     StorageError,
 )
-from backstory.events import Event
-from backstory.replay import Context, Explanation, replay
 
 if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent, Preview
-    from backstory.conversation import Conversation
-    from backstory.loop import Loop
-    from backstory.messages import Message
+    from backstory.core.messages import Message
+    from backstory.jobs.search import Hit
+    from backstory.jobs.stats import Stats
+    from backstory.jobs.transfer import Transfer
+    from backstory.jobs.verify import Finding
     from backstory.references import Reference
-    from backstory.search import Hit
-    from backstory.stats import Stats
+    from backstory.runtime.loop import Loop
+    from backstory.runtime.tools import Tool
     from backstory.store import Session, Store, open
-    from backstory.tools import Tool
-    from backstory.transfer import Transfer
-    from backstory.verify import Finding
+    from backstory.wire.conversation import Conversation
 
 __version__ = "0.1.0"
 
@@ -97,18 +97,18 @@ __all__ = [
 
 _WHERE = {
     "Agent": "agent",
-    "Conversation": "conversation",
-    "Message": "messages",
-    "Finding": "verify",
-    "Hit": "search",
-    "Loop": "loop",
+    "Conversation": "wire.conversation",
+    "Message": "core.messages",
+    "Finding": "jobs.verify",
+    "Hit": "jobs.search",
+    "Loop": "runtime.loop",
     "Preview": "agent",
     "Reference": "references",
     "Session": "store",
-    "Stats": "stats",
+    "Stats": "jobs.stats",
     "Store": "store",
-    "Tool": "tools",
-    "Transfer": "transfer",
+    "Tool": "runtime.tools",
+    "Transfer": "jobs.transfer",
     "aio": "aio",
     "wire": "wire",
     "open": "store",

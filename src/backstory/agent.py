@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backstory.backends.base import AgentRecord, NewAgent, Walk
-from backstory.collector import collector_at_rest
+from backstory.core.events import Draft, Event, draft, to_datetime
+from backstory.core.gc_pause import collector_at_rest
+from backstory.core.replay import Context, Explanation
 from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound, PositionNotFound
-from backstory.events import Draft, Event, draft, to_datetime
-from backstory.log import At, Log, now
-from backstory.names import checked_name, new_id
-from backstory.replay import Context, Explanation
+from backstory.storage.ids import checked_name, new_id
+from backstory.storage.log import At, Log, now
+from backstory.storage.protocols import AgentRecord, NewAgent, Walk
 
 if TYPE_CHECKING:
-    from backstory.conversation import Conversation
+    from backstory.wire.conversation import Conversation
 
 
 NO_ARGUMENTS: dict[str, Any] = {}
@@ -258,7 +258,7 @@ class Agent:
     def conversation(self, at: At = None) -> "Conversation":
         """What a model is given: the context's messages, control events left out. `.to(format)` makes
         a provider's request of it."""
-        from backstory.conversation import conversation_of
+        from backstory.wire.conversation import conversation_of
 
         return conversation_of(self.context(at).messages)
 

@@ -15,7 +15,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from backstory import store as sync
 from backstory.agent import Agent
-from backstory.backends.base import AgentRecord
+from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 
 P = ParamSpec("P")

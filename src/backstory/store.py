@@ -7,19 +7,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from backstory.agent import Agent
-from backstory.backends import connect
-from backstory.backends.base import AgentRecord, Backend, NewAgent
+from backstory.core.events import draft, to_datetime
 from backstory.errors import AgentNotFound, Ambiguous
-from backstory.events import draft, to_datetime
-from backstory.log import Log, now, settle
-from backstory.names import checked_name, new_id
+from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
-from backstory.verify import Finding, verify
+from backstory.storage import connect
+from backstory.storage.ids import checked_name, new_id
+from backstory.storage.log import Log, now, settle
+from backstory.storage.protocols import AgentRecord, Backend, NewAgent
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
-    from backstory.search import Hit, Tell
-    from backstory.stats import Stats
-    from backstory.transfer import Transfer, Writable
+    from backstory.jobs.search import Hit, Tell
+    from backstory.jobs.stats import Stats
+    from backstory.jobs.transfer import Transfer, Writable
 
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
@@ -137,32 +137,32 @@ class Store:
         """The events that hold all words, best first, dead ones included. "Several words" in quotes
         stand side by side, begin* is the beginning of one. `agent`: only what it sees; `live`: only
         what is in a context; `tell(done, total)` hears how far the index has caught up."""
-        from backstory.search import search
+        from backstory.jobs.search import search
 
         asked = self.agent(agent) if isinstance(agent, str) else agent
         return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, tell=tell)
 
     def stats(self) -> "Stats":
         """Events live and dead, bytes, an estimate of tokens, and the largest agents."""
-        from backstory.stats import stats
+        from backstory.jobs.stats import stats
 
         return stats(self._log)
 
     def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
         """Write sessions (their ids; default: all) as JSON lines, without loss, as of one moment."""
-        from backstory.transfer import export
+        from backstory.jobs.transfer import export
 
         return export(self._backend, file, sessions)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
         """Add what another store exported: all of it or nothing, and nothing twice."""
-        from backstory.transfer import import_
+        from backstory.jobs.transfer import import_
 
         return import_(self._backend, lines)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy as of one moment into a new SQLite file, while others write."""
-        from backstory.transfer import backup
+        from backstory.jobs.transfer import backup
 
         backup(self._backend, os.fspath(path))
 

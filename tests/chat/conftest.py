@@ -1,18 +1,7 @@
 import pytest
 
 import backstory
-
-from .screen import Terminal, environment
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """A working folder with a few files."""
-    folder = tmp_path / "work"
-    folder.mkdir()
-    for name, text in (("a.py", "print('a')\n"), ("b.py", "print('b')\n"), ("notes.md", "# Notes\n")):
-        (folder / name).write_text(text)
-    return folder
+from tests.chat.screen import Terminal, environment
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from ..wire.rules import violations
+from tests.wire.rules import violations
 
 BEGINS = {"id": "m", "type": "message", "role": "assistant", "model": "claude-x", "content": []}
 USAGE = {"input_tokens": 7, "output_tokens": 1}

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from backstory.models import ModelError, fetching
-from backstory.models.fetching import SHA256, VARIABLE, fetch, model_file
+from backstory.runtime.models import ModelError
+from backstory.runtime.models import download as fetching
+from backstory.runtime.models.download import SHA256, VARIABLE, fetch, model_file
 
 pytestmark = pytest.mark.slow
 
@@ -115,7 +116,7 @@ def test_ctrl_c_stops_even_the_first_answer_and_a_signal_ends_the_process(start,
 
 SIGNALS_AFTER_LOADING = """
 import signal, sys, threading
-from backstory.models.embedded import EmbeddedModel
+from backstory.runtime.models.embedded import EmbeddedModel
 
 def caught():
     status = open("/proc/self/status").read().split()

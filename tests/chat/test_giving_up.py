@@ -7,11 +7,10 @@ from rich.console import Console
 
 import backstory
 from backstory.chat.consent import Consent
-from backstory.chat.leaving import Leaving
 from backstory.chat.session import Chat
+from backstory.chat.shutdown import Leaving
 from backstory.chat.terminal import Terminal
-
-from .acting import Actor
+from tests.runtime.acting import Actor
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from ..wire.stub_server import stub_server
-from .screen import environment
-from .scripted import Refuse, Say, scripted
+from tests.chat.screen import environment
+from tests.runtime.scripted import Refuse, Say, scripted
+from tests.wire.stub_server import stub_server
 
 
 @pytest.fixture

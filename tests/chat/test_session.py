@@ -3,8 +3,7 @@
 import backstory
 from backstory.agent import Agent
 from backstory.chat.session import Chat, begin
-
-from .acting import Actor
+from tests.runtime.acting import Actor
 
 
 def test_two_that_begin_at_once_write_the_prompt_once(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 """The real program in a pseudo-terminal, against a server with a script: a conversation as it is drawn."""
 
-from .screen import kinds, wait_for
-from .scripted import Refuse, Say, scripted
+from tests.chat.screen import kinds, wait_for
+from tests.runtime.scripted import Refuse, Say, scripted
 
 GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
 

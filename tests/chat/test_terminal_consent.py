@@ -2,8 +2,8 @@
 
 import json
 
-from .screen import wait_for
-from .scripted import Say, scripted
+from tests.chat.screen import wait_for
+from tests.runtime.scripted import Say, scripted
 
 
 def call(name, **arguments):

@@ -4,9 +4,8 @@ import re
 import time
 
 import backstory
-
-from .screen import prompts_on
-from .scripted import Say, scripted
+from tests.chat.screen import prompts_on
+from tests.runtime.scripted import Say, scripted
 
 
 def test_commands_are_completed_and_lists_shown(start):

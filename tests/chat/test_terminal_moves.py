@@ -6,9 +6,8 @@ import re
 import pytest
 
 import backstory
-
-from .screen import kinds, page_of, prompts_on
-from .scripted import Say, scripted
+from tests.chat.screen import kinds, page_of, prompts_on
+from tests.runtime.scripted import Say, scripted
 
 GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
 OWN = re.compile(r"; |^restored|comes back here|^/\w|tokens( · ⚑.*)?$|^>$|^somebody else")  # not of the log

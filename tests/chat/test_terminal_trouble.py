@@ -8,9 +8,8 @@ import time
 import pytest
 
 import backstory
-
-from .screen import kinds, prompts_on, wait_for
-from .scripted import Refuse, Say, scripted
+from tests.chat.screen import kinds, prompts_on, wait_for
+from tests.runtime.scripted import Refuse, Say, scripted
 
 
 @pytest.mark.parametrize(

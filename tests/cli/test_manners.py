@@ -9,8 +9,8 @@ import time
 import pytest
 
 import backstory
-from backstory.cli.running import COMMANDS
-from backstory.cli.visible import one_line, visible
+from backstory.cli.main import COMMANDS
+from backstory.present.safe_text import one_line, visible
 from tests.cli.conftest import COMMAND, Shell, fill
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\u202eevil\u2066\u200b\U000e0041\r\x08 end"
@@ -339,7 +339,7 @@ def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
         agent = store.agent("long")
         stored = store._backend.stored
         store._backend.stored = lambda *args: reads.append(args) or stored(*args)
-        from backstory.cli.reading import told, told_live
+        from backstory.cli.commands.log import told, told_live
 
         next(told(agent, 0, agent.head))
         next(told_live(agent, 0, agent.head))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .accepted import TOOLS
+from tests.wire.accepted import TOOLS
 
 HI = {"role": "user", "content": "hi"}
 BYE = {"role": "assistant", "content": "bye"}

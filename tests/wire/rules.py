@@ -10,8 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from . import rules_anthropic, rules_bedrock, rules_gemini, rules_openai, rules_responses
-from .rules_basics import json_violations
+from tests.wire import rules_anthropic, rules_bedrock, rules_gemini, rules_openai, rules_responses
+from tests.wire.rules_basics import json_violations
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .rules_basics import field, has_text, is_base64, items, one_of
-from .rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
+from tests.wire.rules_basics import field, has_text, is_base64, items, one_of
+from tests.wire.rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
 
 ID = r"[a-zA-Z0-9_-]+"
 LONGEST_ID = 64

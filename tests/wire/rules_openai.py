@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .rules_basics import (
+from tests.wire.rules_basics import (
     OPENAI_LONGEST_NAME,
     OPENAI_NAME,
     field,

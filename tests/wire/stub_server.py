@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from .rules import violations
+from tests.wire.rules import violations
 
 ANSWER = "ok"
 FORMATS = {

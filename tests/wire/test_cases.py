@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.encoding import encoded
+from backstory.wire.encoder import encoded
 from tests.wire.accepted import ACCEPTED
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check

@@ -8,11 +8,11 @@ import pytest
 
 import backstory
 from backstory import Event, InvalidEvent
-from backstory.conversation import Conversation, conversation_of
-from backstory.messages import Message
+from backstory.core.messages import Message
 from backstory.wire import FORMATS, dump
 from backstory.wire import tokens as counting
-from backstory.wire.encoding import encoded
+from backstory.wire.conversation import Conversation, conversation_of
+from backstory.wire.encoder import encoded
 from tests.wire.logs import PIXEL
 
 
@@ -101,7 +101,7 @@ def test_blobs_are_bytes_for_the_sdk_and_base64_in_json():
 def test_json_without_orjson_is_the_same(monkeypatch):
     body = {"a": [1, "ü", None, b"\x00"], "b": {"c": True}}
     quick = encoded(body)
-    monkeypatch.setattr("backstory.wire.encoding.orjson", None)
+    monkeypatch.setattr("backstory.wire.encoder.orjson", None)
     assert encoded(body) == quick
 
 

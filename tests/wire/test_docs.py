@@ -19,7 +19,9 @@ def test_the_examples_run_as_they_stand(capsys):
 
 
 def test_every_format_and_every_rule_is_in_the_page():
-    source = "".join(path.read_text() for path in Path(__file__).parents[2].glob("src/backstory/wire/*.py"))
+    source = "".join(
+        path.read_text() for path in Path(__file__).parents[2].glob("src/backstory/wire/**/*.py")
+    )
     rules = set(re.findall(r'tell\(\s*"(\w+)"', source))
     assert len(rules) > 10
     for word in {*rules, *FORMATS}:

@@ -13,10 +13,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backstory.conversation import Conversation, conversation_of
-from backstory.events import Event
-from backstory.messages import SPOKEN, TEXT_KINDS
+from backstory.core.events import Event
+from backstory.core.messages import SPOKEN, TEXT_KINDS
 from backstory.wire import FORMATS, dump, load
+from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.quick import openai_messages
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from backstory import Event, InvalidEvent
-from backstory.events import KINDS
-from backstory.messages import SILENT, SPOKEN, Message, ToolCall, ToolResult, canonical, check_message
-from backstory.messages import tool_call as read_call
-from backstory.messages import tool_result as read_result
+from backstory.core.events import KINDS
+from backstory.core.messages import SILENT, SPOKEN, Message, ToolCall, ToolResult, canonical, check_message
+from backstory.core.messages import tool_call as read_call
+from backstory.core.messages import tool_result as read_result
 
 CALL = {"id": "c", "name": "glob", "arguments": {"pattern": "*.py"}}
 

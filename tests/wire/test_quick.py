@@ -2,8 +2,8 @@
 
 import pytest
 
-from backstory.events import Event
-from backstory.messages import Message
+from backstory.core.events import Event
+from backstory.core.messages import Message
 from backstory.wire import dump
 from backstory.wire.quick import openai_messages
 

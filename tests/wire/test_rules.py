@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from . import refused, refused_blocks
-from .accepted import ACCEPTED, CASES
-from .rules import FORMATS, violations
+from tests.wire import refused, refused_blocks
+from tests.wire.accepted import ACCEPTED, CASES
+from tests.wire.rules import FORMATS, violations
 
 REFUSED = {
     "openai": refused.OPENAI,

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from .accepted import ACCEPTED, CASES
-from .sdk_types import check
+from tests.wire.accepted import ACCEPTED, CASES
+from tests.wire.sdk_types import check
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
 

@@ -10,10 +10,10 @@ import anthropic
 import openai
 import pytest
 
-from .accepted import ACCEPTED
-from .refused import HI, asks, call, output, told
-from .refused_blocks import result, says, use, user
-from .stub_server import ANSWER, anthropic_client, openai_client, stub_server
+from tests.wire.accepted import ACCEPTED
+from tests.wire.refused import HI, asks, call, output, told
+from tests.wire.refused_blocks import result, says, use, user
+from tests.wire.stub_server import ANSWER, anthropic_client, openai_client, stub_server
 
 SENT = ("openai", "openai-responses", "anthropic")
 GOOD = [(format, name) for format in SENT for name in ACCEPTED[format]]

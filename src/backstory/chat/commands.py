@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from backstory.chat import looking
-from backstory.cli.wording import count
+from backstory.chat import views as looking
 from backstory.errors import Invalid, NotFound
+from backstory.present.text import count
 
 if TYPE_CHECKING:
     from backstory.chat.terminal import Terminal
@@ -74,7 +74,7 @@ def _jump(at: "Terminal", rest: str) -> None:
 
 
 def _back(at: "Terminal", _: str) -> None:
-    from backstory.chat.picking import pick
+    from backstory.chat.picker import pick
 
     prompts = at.chat.prompts()
     if not prompts:

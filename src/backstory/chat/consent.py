@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from backstory.cli.visible import one_line, visible
-from backstory.cli.wording import count
-from backstory.tools import Tool
+from backstory.present.safe_text import one_line, visible
+from backstory.present.text import count
+from backstory.runtime.tools import Tool
 
 MOST_LINES = 24  # of a long text, unless all are asked for
 LONGEST_LINE = 400  # characters; what is longer goes on in the next line

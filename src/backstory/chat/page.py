@@ -8,8 +8,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from backstory.cli.running import in_commands
-from backstory.cli.visible import one_line, visible
+from backstory.cli.main import in_commands
+from backstory.present.safe_text import one_line, visible
 
 
 class Page:

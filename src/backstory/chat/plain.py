@@ -4,10 +4,10 @@ import sys
 from contextlib import closing
 
 from backstory.chat.session import Chat
-from backstory.cli.visible import one_line, visible
-from backstory.events import Event
-from backstory.loop import Halted, Happening, Wrote
-from backstory.models import Retrying, Said
+from backstory.core.events import Event
+from backstory.present.safe_text import one_line, visible
+from backstory.runtime.loop import Halted, Happening, Wrote
+from backstory.runtime.models import Retrying, Said
 
 
 def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:

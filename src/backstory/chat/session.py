@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backstory.agent import Agent, Preview
-from backstory.cli.wording import short_ids
+from backstory.core.events import KINDS, Event
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
-from backstory.events import KINDS, Event
-from backstory.loop import Allow, Happenings, Loop
-from backstory.models import Model
-from backstory.models.arguments import storable
+from backstory.present.text import short_ids
+from backstory.runtime.loop import Allow, Happenings, Loop
+from backstory.runtime.models import Model
+from backstory.runtime.models.arguments import storable
+from backstory.runtime.tools import Tool
 from backstory.store import Store
-from backstory.tools import Tool
 
 SYSTEM = (
     "You are a helpful assistant in a terminal, working in a folder on the user's computer. "

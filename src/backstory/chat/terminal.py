@@ -7,20 +7,21 @@ from typing import TypeVar
 
 from rich.console import Console
 
-from backstory.chat import commands, drawing
-from backstory.chat.answering import Answering
+from backstory.chat import commands
+from backstory.chat import events as drawing
+from backstory.chat.answer import Answering
 from backstory.chat.consent import Consent
 from backstory.chat.editor import BACK, EXPAND, Editor
-from backstory.chat.leaving import Leaving
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
-from backstory.chat.waiting import aloud
-from backstory.cli.visible import one_line
-from backstory.cli.wording import count
+from backstory.chat.shutdown import Leaving
+from backstory.chat.write_wait import aloud
+from backstory.core.events import MOVES, Event
 from backstory.errors import Error, StorageError
-from backstory.events import MOVES, Event
-from backstory.loop import Happenings
-from backstory.models import Model
+from backstory.present.safe_text import one_line
+from backstory.present.text import count
+from backstory.runtime.loop import Happenings
+from backstory.runtime.models import Model
 
 MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
@@ -230,8 +231,8 @@ class Terminal:
         """Run a command of the command line on this store."""
         import click
 
+        from backstory.cli.main import cli
         from backstory.cli.options import lending
-        from backstory.cli.running import cli
 
         try:
             with lending(self.chat.store):

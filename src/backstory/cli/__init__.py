@@ -29,6 +29,6 @@ def _run(arguments: list[str]) -> int:
             file=sys.stderr,
         )
         return 1
-    from backstory.cli.running import run
+    from backstory.cli.main import run
 
     return run(arguments)

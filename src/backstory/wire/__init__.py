@@ -10,17 +10,17 @@ accepted, says only what happened and loses no text. Pure: no I/O, no clock, no 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.collector import collector_at_rest
+from backstory.core.gc_pause import collector_at_rest
 from backstory.errors import Invalid
-from backstory.wire.anthropic import ANTHROPIC
-from backstory.wire.bedrock import BEDROCK
 from backstory.wire.format import Format
-from backstory.wire.gemini import GEMINI
-from backstory.wire.loading import events_of
-from backstory.wire.openai import OPENAI
-from backstory.wire.reading import Readable
+from backstory.wire.formats.anthropic import ANTHROPIC
+from backstory.wire.formats.bedrock import BEDROCK
+from backstory.wire.formats.gemini import GEMINI
+from backstory.wire.formats.openai import OPENAI
+from backstory.wire.formats.responses import RESPONSES
+from backstory.wire.loader import events_of
 from backstory.wire.repair import repaired
-from backstory.wire.responses import RESPONSES
+from backstory.wire.rows import Readable
 from backstory.wire.turns import Repair
 
 _FORMATS: Mapping[str, Format] = {

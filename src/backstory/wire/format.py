@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.wire.reading import clean, refused
+from backstory.wire.rows import clean, refused
 from backstory.wire.turns import Answer, Asked, Call, Part, Say, Step, Turn, Unit
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")

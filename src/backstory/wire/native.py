@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.wire.format import Format
 from backstory.wire.images import is_sound, to_bytes
-from backstory.wire.reading import Tell
+from backstory.wire.rows import Tell
 from backstory.wire.turns import (
     BETWEEN,
     Answer,

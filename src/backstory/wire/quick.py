@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
-from backstory.events import Event
-from backstory.messages import TEXT_KINDS
-from backstory.wire.encoding import compact, parse
+from backstory.core.events import Event
+from backstory.core.messages import TEXT_KINDS
+from backstory.wire.encoder import compact, parse
 from backstory.wire.format import PLAIN_NAME
-from backstory.wire.reading import DEEPEST
+from backstory.wire.rows import DEEPEST
 
 LONGEST_ID = 40
 _COLUMNS = (itemgetter(1), itemgetter(2), itemgetter(3))  # kind, content and data_json of an event

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from backstory.messages import tool_call, tool_result
+from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import Format, arguments_of
 from backstory.wire.native import Target, native_of, settle_answer, settle_say, settle_step
-from backstory.wire.reading import Readable, Tell, rows
+from backstory.wire.rows import Readable, Tell, rows
 from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blank
 
 INTERRUPTED = "interrupted: no result was recorded"

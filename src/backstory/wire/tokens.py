@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
-from backstory.wire.encoding import compact
+from backstory.wire.encoder import compact
 
 # What OpenAI publishes on how chat messages are framed.
 PER_MESSAGE = 3

@@ -1,0 +1,159 @@
+"""How a context looks: each event as something that rich can draw.
+
+Everything that comes from a log passes `visible` first, so that no text can drive the terminal.
+Nothing is printed here.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from backstory.chat.markdown import Prose
+from backstory.core.events import Event
+from backstory.core.messages import tool_call, tool_result
+from backstory.present.safe_text import one_line, visible
+from backstory.present.text import count
+from backstory.wire.repair import INTERRUPTED
+
+MOST_LINES = 3  # of a result, when it is drawn compactly
+MOST_PROMPT_LINES = 40
+MOST_ARGUMENTS = 200  # characters
+
+
+def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
+    """The events of a context from an index on, one drawing each; calls that nobody answered say so."""
+    open_calls = interrupted(events)
+    pen = Pen(expanded=expanded)
+    for event in events[first:]:
+        yield pen.draw(event)
+        if event.seq in open_calls:
+            yield Text(f"    ⚠ {INTERRUPTED}", style="yellow")
+
+
+def interrupted(events: Iterable[Event]) -> set[int]:
+    """The positions of calls without a result. Ids may come again, so it goes by the order, as on the
+    wire: a result belongs to the oldest open call with its id, in the last answer that used it."""
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    found: set[int] = set()
+    answer = 0
+    for event in events:
+        id = str((event.data or {}).get("id"))
+        if event.kind == "tool_call":
+            same = [one for one in waiting.get(id, ()) if one[0] == answer]
+            waiting[id] = [*same, (answer, event.seq)]
+            found.add(event.seq)
+        elif event.kind == "tool_result" and waiting.get(id):
+            found.discard(waiting[id].pop(0)[1])
+        answer += event.kind in ("user", "system", "tool_result")
+    return found
+
+
+class Pen:
+    """Draws events one after the other; it remembers the calls, so that a result that does not follow
+    its own call can name it."""
+
+    def __init__(self, *, expanded: bool = False) -> None:
+        self._expanded = expanded
+        self._calls: dict[str, Event] = {}
+        self._last: Event | None = None
+
+    def draw(self, event: Event) -> RenderableType:
+        """The next event."""
+        drawing = one(event, expanded=self._expanded)
+        if event.kind == "tool_call":
+            self._calls[str(tool_call(event.data).id)] = event
+        elif event.kind == "tool_result":
+            of = self._calls.get(str((event.data or {}).get("id")))
+            if of is not None and of is not self._last:
+                drawing = Group(call(of, sign="  ↳ "), drawing)
+        self._last = event
+        return drawing
+
+
+def one(event: Event, *, expanded: bool = False) -> RenderableType:
+    """One event, by itself."""
+    match event.kind:
+        case "user":
+            return prompt(event.content or "", expanded=expanded)
+        case "assistant":
+            return answer(event.content or "", event.data or {})
+        case "tool_call":
+            return call(event, expanded=expanded)
+        case "tool_result":
+            return result(event, expanded=expanded)
+        case "system":
+            return Text(f"system: {_start(event.content or '', expanded)}", style="dim")
+        case "mark":
+            return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", style="magenta")
+    target = (event.data or {}).get("target_message_id")
+    return Text(f"↩ {event.kind} to {target}", style="dim")
+
+
+def prompt(text: str, *, expanded: bool = False) -> RenderableType:
+    """What the person said."""
+    lines = visible(text).splitlines() or [""]
+    more = len(lines) - MOST_PROMPT_LINES
+    if more > 0 and not expanded:
+        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}"]
+    body = Text("\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green")
+    body.overflow = "fold"
+    return Group(Text(""), body)
+
+
+def answer(text: str, data: dict[str, Any]) -> RenderableType:
+    """What the model said, with a line about how it ended if that was not by itself."""
+    parts: list[RenderableType] = [Text("")]
+    if text.strip():
+        parts.append(Prose(text))
+    else:
+        parts.append(Text("(the model said nothing)", style="dim"))
+    if data.get("interrupted"):
+        why = one_line(str(data.get("why") or "stopped"))
+        parts.append(Text(f"⚠ interrupted: {why}", style="yellow"))
+    if data.get("cut"):
+        parts.append(Text("⚠ cut: the answer reached the model's limit", style="yellow"))
+    return Group(*parts)
+
+
+def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> RenderableType:
+    """A tool call on one line, or with all its arguments."""
+    _, name, arguments = tool_call(event.data)
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
+    if not expanded:
+        return Group(text.append(" " + said_arguments(arguments)))  # alone, it would forget not to wrap
+    shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
+    return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
+
+
+def said_arguments(arguments: Any) -> str:
+    """Arguments on one line: a single one by itself."""
+    if isinstance(arguments, dict):
+        values = [v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in arguments.values()]
+        pairs = [f"{key}={value}" for key, value in zip(arguments, values, strict=True)]
+        text = values[0] if len(values) == 1 else ", ".join(pairs)
+    else:
+        text = str(arguments)
+    line = one_line(text)
+    return line if len(line) <= MOST_ARGUMENTS else line[: MOST_ARGUMENTS - 1] + "…"
+
+
+def result(event: Event, *, expanded: bool = False) -> RenderableType:
+    """What a call came to: its first lines, or all of them."""
+    found = tool_result(event.content, event.data)
+    whole = (event.data or {}).get("whole")
+    text = visible(str(whole if expanded and isinstance(whole, str) else found.output or "")).rstrip()
+    lines = text.splitlines() or ["(no output)"]
+    more = len(lines) - MOST_LINES
+    if more > 0 and not expanded:
+        lines = [*lines[:MOST_LINES], f"… {count(more, 'more line')}: /show {event.seq}"]
+    body = Text("\n".join(lines), style="red" if found.error else "dim", overflow="fold")
+    return Padding(body, (0, 0, 0, 4))
+
+
+def _start(text: str, expanded: bool) -> str:
+    return visible(text) if expanded else one_line(text)[:300]

@@ -1,0 +1,83 @@
+"""Choosing one of several texts: with the arrows and Enter, or by its number; Escape leaves."""
+
+from collections.abc import Sequence
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+
+from backstory.present.safe_text import one_line
+
+MOST_ROWS = 10
+KEYS = "(↑ ↓ Enter, a number, or Esc)"
+
+
+def pick(question: str, texts: Sequence[str]) -> int | None:
+    """The index of the text that was chosen. The last one is number 1, and chosen at first."""
+    menu = Menu(question, texts)
+    content = Window(FormattedTextControl(menu.rows, focusable=True, show_cursor=False), wrap_lines=False)
+    app: Application[int | None] = Application(
+        layout=Layout(content), key_bindings=_bindings(menu), erase_when_done=True
+    )
+    return app.run()
+
+
+class Menu:
+    """Which text is chosen, and how the list looks."""
+
+    def __init__(self, question: str, texts: Sequence[str]) -> None:
+        self._question = question
+        self._texts = [one_line(text) for text in texts]
+        self.chosen = len(texts) - 1
+        self.typed = ""  # digits of a number
+
+    def move(self, by: int) -> None:
+        """Up or down, not beyond the ends."""
+        self.typed = ""
+        self.chosen = min(max(0, self.chosen + by), len(self._texts) - 1)
+
+    def number(self, digit: str) -> None:
+        """One more digit; a number that nobody has begins anew."""
+        self.typed = self.typed + digit if self._has(self.typed + digit) else digit
+        if self._has(self.typed):
+            self.chosen = len(self._texts) - int(self.typed)
+
+    def _has(self, typed: str) -> bool:
+        return 1 <= int(typed) <= len(self._texts)
+
+    def rows(self) -> StyleAndTextTuples:
+        """The question, and the texts around the chosen one."""
+        first = min(max(0, self.chosen - MOST_ROWS // 2), max(0, len(self._texts) - MOST_ROWS))
+        last = min(len(self._texts), first + MOST_ROWS)
+        found: StyleAndTextTuples = [("bold", f"{self._question} {KEYS}\n")]
+        if first:
+            found.append(("", f"     … {first} earlier\n"))
+        for index in range(first, last):
+            sign, style = (">", "bold") if index == self.chosen else (" ", "")
+            found.append((style, f"{sign} {len(self._texts) - index:>3}  {self._texts[index]}\n"))
+        if last < len(self._texts):
+            found.append(("", f"     … {len(self._texts) - last} later\n"))
+        return found
+
+
+def _bindings(menu: Menu) -> KeyBindings:
+    keys = KeyBindings()
+    for key, by in (("up", -1), ("down", 1), ("pageup", -MOST_ROWS), ("pagedown", MOST_ROWS)):
+        keys.add(key)(lambda event, by=by: menu.move(by))
+    for digit in "0123456789":
+        keys.add(digit)(lambda event, digit=digit: menu.number(digit))
+
+    @keys.add("enter")
+    def _choose(event: KeyPressEvent) -> None:
+        event.app.exit(result=menu.chosen)
+
+    @keys.add("escape", eager=True)
+    @keys.add("c-c")
+    @keys.add("c-d")
+    @keys.add(Keys.SIGINT)
+    def _leave(event: KeyPressEvent) -> None:
+        event.app.exit(result=None)
+
+    return keys

@@ -1,0 +1,98 @@
+"""The commands that only look: at the agents, the log, the context, and what was said elsewhere.
+
+Where the command line can do a thing already, its command is run on the chat's own store.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from backstory.core.events import KINDS, to_json
+from backstory.core.messages import tool_call
+from backstory.errors import Invalid, NotFound
+from backstory.present.text import count, gist, short_ids
+
+if TYPE_CHECKING:
+    from backstory.chat.terminal import Terminal
+
+
+def agents(at: "Terminal", _: str) -> None:
+    """The trees of all sessions, this one's first."""
+    from backstory.cli.commands.agents import trees
+
+    here = at.chat.agent
+    found = sorted(at.chat.store.agents(), key=lambda agent: agent.session != here.session)
+    at.page.draw(*trees(found, short_ids(agent.id for agent in found), here=here.id))
+
+
+def marks(at: "Terminal", _: str) -> None:
+    """The marks to come back to."""
+    if not at.chat.agent.marks():
+        raise NotFound("there are no marks in this context: /mark sets one")
+    at.shell("marks", at.chat.agent.id)
+
+
+def context(at: "Terminal", _: str) -> None:
+    """What the model sees: each message on a line, then tokens by kind."""
+    from backstory.wire.tokens import NEWEST, counter, estimate, vocabulary
+
+    size = counter(vocabulary(at.chat.model.name) or NEWEST) or estimate
+    kinds: dict[str, list[int]] = {}
+    for event in at.chat.agent.context().messages:
+        if not KINDS[event.kind].speaks:
+            continue
+        tokens = size(event.content or "")
+        if event.kind == "tool_call":
+            tokens += size(to_json(tool_call(event.data).arguments))
+        kinds.setdefault(event.kind, []).append(tokens)
+        at.page.line(f"{event.seq:>5} {event.kind:<11} {tokens:>6,}  {gist(event)}")
+    for kind, numbers in kinds.items():
+        at.page.say(f"{kind}: {len(numbers):,} with {count(sum(numbers), 'token')}")
+    window = f" of {at.chat.model.window:,}" if at.chat.model.window else ""
+    at.page.say(f"in all about {at.chat.tokens():,} tokens{window}")
+
+
+def log(at: "Terminal", rest: str) -> None:
+    """The last events, or all of them."""
+    if rest and rest != "all" and (not rest.isdecimal() or int(rest) == 0):
+        raise Invalid("how many? /log NUMBER, or /log all")
+    last = () if rest == "all" else ("--last", rest or "40")
+    at.shell("log", at.chat.agent.id, "--no-pager", *last)
+
+
+def show(at: "Terminal", rest: str) -> None:
+    """One event in full; by default the last result of a tool."""
+    results = [event.seq for event in at.chat.agent.context().messages if event.kind == "tool_result"]
+    if rest and not rest.isdecimal():
+        raise Invalid("which event? /show POSITION, as /log shows them")
+    if not rest and not results:
+        raise NotFound("no tool has been called in this context")
+    at.draw_event(at.chat.agent.event(int(rest) if rest else results[-1]))
+
+
+def diff(at: "Terminal", rest: str) -> None:
+    """What another context has, and this one does not; and the other way round."""
+    if not rest:
+        raise Invalid("with what? /diff AGENT or /diff @POSITION of this one")
+    name, at_sign, moment = rest.partition("@")
+    other = at.chat.find(name) if name else at.chat.agent
+    here, there = at.chat.ref(at.chat.agent), at.chat.ref(other) + at_sign + moment
+    at.shell("diff", there, here)
+    at.page.say(f"- is only in {there}, + only in {here}")
+
+
+def search(at: "Terminal", rest: str) -> None:
+    """Where words were said, in all sessions."""
+    if not rest:
+        raise Invalid("for what? /search WORDS")
+    at.shell("search", "--", rest)
+
+
+def export(at: "Terminal", rest: str) -> None:
+    """The session to a file, or the context to read."""
+    file = rest or f"{at.chat.agent.name}.jsonl"
+    if Path(file).exists():
+        raise Invalid(f"there is a file {file} already: /export ANOTHER")
+    format = "markdown" if file.endswith(".md") else "jsonl"
+    at.shell("export", at.chat.agent.id, "--format", format, "--output", file)
+    if Path(file).exists():
+        at.page.say(f"written to {file}")

@@ -1,0 +1,122 @@
+"""Where the answer goes: a terminal gets colours and tables, a pipe plain lines, --json objects.
+
+Standard output is the answer, standard error the talk. Everything that comes from a log passes
+`visible` here or in `wording`. rich is imported only where there is a terminal to draw on.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.core.events import to_json
+from backstory.core.terms import harmless
+from backstory.present.safe_text import one_line, visible
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.text import Text
+
+Row = Mapping[str, Any]
+
+
+def on_terminal() -> bool:
+    """Whether a person looks at the answer."""
+    return sys.stdout.isatty()
+
+
+def in_colour() -> bool:
+    """Whether colours alone may carry a meaning."""
+    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def talks_to_terminal() -> bool:
+    """Whether a person looks at the talk."""
+    return sys.stderr.isatty()
+
+
+def say(text: str) -> None:
+    """Talk: to standard error."""
+    click.echo(visible(text), err=True)
+
+
+def answer(text: str) -> None:
+    """A line of the answer."""
+    click.echo(visible(text))
+
+
+def answer_json(value: Any) -> None:
+    """An object of the answer, on one line."""
+    click.echo(harmless(to_json(value)))
+
+
+def plain_row(values: Iterable[Any]) -> None:
+    """A line for other programs: values with tabs between them."""
+    click.echo("\t".join(one_line("" if value is None else str(value)) for value in values))
+
+
+def console(file: Any = None, *, colour: bool | None = None) -> "Console":
+    """rich's console; it knows NO_COLOR and the width of the terminal."""
+    from rich.console import Console
+
+    return Console(
+        file=file, highlight=False, soft_wrap=False, force_terminal=colour, emoji=False, markup=False
+    )
+
+
+def draw(*things: "RenderableType") -> None:
+    """Draw on the terminal."""
+    console().print(*things, sep="\n")
+
+
+def rows(
+    found: Iterable[Row],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    drawn: Callable[[list[Row]], "RenderableType"],
+) -> None:
+    """A list of things, in whichever way the reader wants it; `columns` are those of plain lines."""
+    if as_json:
+        for row in found:
+            answer_json(row)
+    elif on_terminal():
+        draw(drawn(list(found)))
+    else:
+        for row in found:
+            plain_row(row[column] for column in columns)
+
+
+def paged(lines: Iterator["Text"], *, pager: bool) -> None:
+    """Draw lines one after the other, through the pager if the terminal might be too short."""
+    if not pager:
+        screen = console()
+        for line in lines:
+            _print(screen, line)
+        return
+    os.environ.setdefault("LESS", "FRX")  # end if it fits, colours, leave it on the screen
+    click.echo_via_pager(_rendered(lines), color=in_colour())
+
+
+def _rendered(lines: Iterator["Text"]) -> Iterator[str]:
+    """The lines as text; the pager puts the last line end itself."""
+    from io import StringIO
+
+    buffer = StringIO()
+    screen = console(buffer, colour=True)
+    screen.width = shutil.get_terminal_size().columns
+    between = ""
+    for line in lines:
+        _print(screen, line)
+        yield between + buffer.getvalue().removesuffix("\n")
+        between = "\n"
+        buffer.seek(0)
+        buffer.truncate()
+
+
+def _print(screen: "Console", line: "Text") -> None:
+    """Print a line as it wants to be cut: rich forgets that of a text that stands alone."""
+    screen.print(line, no_wrap=line.no_wrap, overflow=line.overflow)

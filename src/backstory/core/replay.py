@@ -1,0 +1,258 @@
+"""The law: what each event continues, and so what the model sees at any moment.
+
+    context(0) = empty
+    context(n) = context(base(n)) + event n, if that event shows
+
+`judge` decides base and shows for one event, for everybody: the door asks it before it writes,
+the fold asks it when it replays. Pure: no I/O, no clock; inert events are told to the logger.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
+
+from backstory.core.events import ALWAYS_SHOWN, KINDS, MOVES, Base, Event, parse_object
+from backstory.errors import InvalidEvent
+
+
+class Context:
+    """What replay yields: the live events, and the position they were asked for."""
+
+    __slots__ = ("at", "messages")
+
+    def __init__(self, messages: list[Event], at: int) -> None:
+        self.messages = messages
+        self.at = at
+
+    @property
+    def marks(self) -> list[Event]:
+        """The mark stack: the marks that show, oldest first."""
+        return [event for event in self.messages if event.kind == "mark"]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Context):
+            return NotImplemented
+        return (self.messages, self.at) == (other.messages, other.at)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Context of {len(self.messages)} events at {self.at}>"
+
+
+class Verdict(NamedTuple):
+    """What the law says of one event."""
+
+    base: int | None  # the position it continues; None: the event before it
+    shows: bool
+    problem: str = ""  # why it is inert; empty for an event that counts
+
+
+def judge(
+    seq: int,
+    kind: str,
+    data_json: str | None,
+    is_position: Callable[[int], bool],
+    is_on_stack: Callable[[int], bool],
+) -> Verdict:
+    """Apply the table of kinds to one event.
+
+    A rewind or jump always has a base when it is valid, even where that is the event before
+    it, and never when it is inert: so the base alone tells which it is.
+    """
+    rule = KINDS.get(kind)
+    match rule and rule.base:
+        case None:
+            return Verdict(None, False, f"unknown kind {kind!r}")
+        case Base.BEFORE:
+            return Verdict(None, True)
+        case Base.NOTHING:
+            return Verdict(0, False)
+    if data_json is None:
+        return Verdict(None, False, f"malformed {kind}: no data")
+    data = parse_object(data_json)
+    if data is None:
+        return Verdict(None, False, f"malformed {kind}: data is not a JSON object")
+    target = data.get("target_message_id")
+    if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
+        return Verdict(None, False, f"malformed {kind}: no whole number in target_message_id")
+    if not (target < seq and is_position(target)):
+        return Verdict(None, False, f"invalid {kind}: {target} is no earlier position")
+    if kind == "rewind" and not is_on_stack(target):
+        return Verdict(None, False, f"invalid rewind: {target} is no mark on the mark stack")
+    return Verdict(target, True)
+
+
+class Moment:
+    """The context at one position, as a chain: the newest event that shows, and what was
+    before it. Moments share their chains, so keeping one for every position costs one link
+    per event, and going back to any of them costs nothing.
+
+    The chain hangs from `anchor`, the position below which the fold was not told the events.
+    """
+
+    __slots__ = ("anchor", "before", "event", "mark")
+
+    def __init__(self, anchor: int, event: Event | None = None, before: "Moment | None" = None):
+        self.anchor = anchor
+        self.event = event
+        self.before = before
+        is_mark = event is not None and event.kind == "mark"
+        self.mark: Moment | None = self if is_mark else before and before.mark
+
+    def events(self) -> list[Event]:
+        """The chain's events, oldest first."""
+        found = []
+        moment: Moment | None = self
+        while moment is not None and moment.event is not None:
+            found.append(moment.event)
+            moment = moment.before
+        found.reverse()
+        return found
+
+
+class Fold:
+    """The law applied event after event; it remembers the context at every position.
+
+    It starts after a position: 0, or a fork's. What was before comes from the fold it `inherits`
+    from; without one the moments below are bare anchors, and `is_on_stack_below(anchor, mark)` is
+    asked for the marks there. `tell(seq, problem)` hears of every inert event.
+    """
+
+    def __init__(
+        self,
+        *,
+        after: int = 0,
+        inherits: "Fold | None" = None,
+        is_on_stack_below: Callable[[int, int], bool] = lambda anchor, mark: False,
+        tell: Callable[[int, str], None] = lambda seq, problem: None,
+    ) -> None:
+        self.head = after
+        self._after = after
+        self._inherits = inherits
+        self._is_on_stack_below = is_on_stack_below
+        self._tell = tell
+        self._moments: dict[int, Moment] = {}
+
+    def knows(self, position: int) -> bool:
+        """Whether this is a position of the log so far."""
+        owner = self._owner(position)
+        return position in owner._moments if position > owner._after else position >= 0
+
+    def at(self, position: int) -> Moment:
+        """context(position), for any position that it knows."""
+        owner = self._owner(position)
+        return owner._moments[position] if position > owner._after else Moment(position)
+
+    def _owner(self, position: int) -> "Fold":
+        """The fold among those it inherits from that was told this position, or the last of them."""
+        fold = self
+        while position <= fold._after and fold._inherits is not None:
+            fold = fold._inherits
+        return fold
+
+    def feed(self, event: Event) -> Verdict:
+        """Take the next event of the log."""
+        if event.seq <= self.head:
+            raise InvalidEvent(f"position {event.seq} after {self.head}: sort the events by seq")
+        now = self.at(self.head)
+        verdict = judge(
+            event.seq,
+            event.kind,
+            event.data_json,
+            self.knows,
+            lambda target: self._is_on_stack(now, target),
+        )
+        if verdict.problem:
+            self._tell(event.seq, verdict.problem)
+        moment = now if verdict.base is None else self.at(verdict.base)
+        if verdict.shows:
+            moment = Moment(moment.anchor, event, moment)
+        self._moments[event.seq] = moment
+        self.head = event.seq
+        return verdict
+
+    def _is_on_stack(self, moment: Moment, target: int) -> bool:
+        if target <= moment.anchor:
+            return self._is_on_stack_below(moment.anchor, target)
+        mark = moment.mark
+        while mark is not None and mark.event is not None and mark.event.seq > target:
+            mark = mark.before and mark.before.mark
+        return mark is not None and mark.event is not None and mark.event.seq == target
+
+
+def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
+    """The context that a whole log comes to: the plain fold over any iterable of events.
+
+    `agent` is how log lines about inert events call the log.
+    """
+    fold = Fold(tell=partial(log_inert, agent))
+    for event in events:
+        fold.feed(event)
+    return Context(fold.at(fold.head).events(), fold.head)
+
+
+def shown(events: list[Event], moves: Container[int]) -> list[Event]:
+    """Of the events in live ranges, those that are part of the context. `moves` are the positions
+    of the valid rewinds and jumps among them."""
+    if ALWAYS_SHOWN.issuperset(map(itemgetter(1), events)):
+        return events
+    return [event for event in events if is_shown(event, event.seq in moves)]
+
+
+def is_shown(event: Event, valid: bool) -> bool:
+    """Whether an event shows where it is live; a rewind or jump only if it is valid."""
+    return event.kind in ALWAYS_SHOWN or (valid and event.kind in MOVES)
+
+
+def log_inert(agent: str, seq: int, problem: str) -> None:
+    """The one log line that an inert event gets."""
+    import logging  # here: most processes never need it, and it would double our import time
+
+    logging.getLogger("backstory").warning(
+        "agent %s, position %d: %s; the event is inert", agent, seq, problem
+    )
+
+
+class Explanation(NamedTuple):
+    """Why an event is, or is not, in the context."""
+
+    seq: int
+    status: str  # live, cleared, rewound, jumped, inert, or clear for a clear event itself
+    by: int | None  # the event that took it out of the context
+    reason: str  # the same as a sentence
+
+    @property
+    def live(self) -> bool:
+        """Whether the event is in the context."""
+        return self.status == "live"
+
+
+_LEFT_BY = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
+
+
+def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
+    """Why an event is or is not in the context. `valid` says whether a rewind or jump is;
+    `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
+    here = f"event {event.seq} ({event.kind})"
+    if event.kind == "clear":
+        return Explanation(event.seq, "clear", None, f"{here} empties the context, it never shows")
+    if not is_shown(event, valid):
+        inert = f"{here} is malformed, invalid or of an unknown kind: it counts for nothing"
+        return Explanation(event.seq, "inert", None, inert)
+    if left_by is None:
+        return Explanation(event.seq, "live", None, f"{here} is in the context")
+    reason = f"{here} was left behind by the {left_by.kind} at {left_by.seq}"
+    return Explanation(event.seq, _LEFT_BY[left_by.kind], left_by.seq, reason)
+
+
+def gap_at(seq: int, ranges: Sequence[tuple[int, int]]) -> int | None:
+    """Of live ranges, oldest first: the start of the range that left a position behind it;
+    None if the position is live."""
+    for low, high in ranges:
+        if seq < low:
+            return low
+        if seq <= high:
+            return None
+    raise ValueError(f"position {seq} is above the live ranges")

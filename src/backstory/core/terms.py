@@ -1,0 +1,164 @@
+"""Words: what of an event can be searched, how text is cut into words, and what a query asks for.
+
+All stores search through this one definition, so that they find the same events: a database's own
+idea of words is never asked. Pure: no I/O, no clock.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from backstory.core.events import parse_object
+from backstory.errors import Invalid
+
+LONGEST_WORD = 200  # characters; what is longer is cut, in the index and in the query alike
+AROUND = 60  # characters of a snippet before the first match
+SNIPPET = 160  # characters of a snippet
+
+# Characters that nobody sees but a terminal obeys, or that change how others are read: delete and C1,
+# direction marks and overrides, separators, and what has no width.
+UNSEEN = frozenset(
+    (
+        *range(0x7F, 0xA0),
+        *(0xAD, 0x61C, 0x180E, 0xFEFF),
+        *range(0x200B, 0x2010),
+        *range(0x2028, 0x202F),
+        *range(0x2060, 0x2070),
+        *range(0xFFF9, 0xFFFC),
+        *range(0xE0000, 0xE0080),
+    )
+)
+
+_ESCAPED = {code: json.dumps(chr(code))[1:-1] for code in UNSEEN - {0x7F}} | {0x7F: "\\u007f"}
+
+_ASCII = re.compile(r"[a-z0-9]+")
+_ACCENTS = "\u0300-\u036f"
+_RUN = re.compile(rf"(?:[^\W_]|[{_ACCENTS}])+")
+_ACCENT = re.compile(f"[{_ACCENTS}]+")
+# Scripts without spaces between words: each character is a word, and a longer word is a phrase.
+_ALONE = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[{_ALONE}]|(?:(?![{_ALONE}])[^\W_])+")
+
+
+class Phrase(NamedTuple):
+    """Words that stand side by side; the last may be only a beginning."""
+
+    words: tuple[str, ...]
+    prefix: bool
+
+
+Query = tuple[Phrase, ...]  # all of them, anywhere in the event
+
+
+class Snippet(NamedTuple):
+    """A piece of an event's text, and where in it the matches are."""
+
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in order: letters and digits, without case and accents."""
+    if text.isascii():
+        found = _ASCII.findall(text.lower())
+    else:
+        found = [word for run in _RUN.findall(text) for word in _folded(run)]
+    return [word[:LONGEST_WORD] for word in found] if len(text) > LONGEST_WORD else found
+
+
+def _folded(run: str) -> list[str]:
+    if run.isascii():
+        return [run.lower()]
+    plain = _ACCENT.sub("", unicodedata.normalize("NFKD", run.casefold()))
+    return _WORD.findall(unicodedata.normalize("NFC", plain).casefold())
+
+
+def searchable(content: str | None, data_json: str | None) -> str:
+    """What of an event can be found: its text, and the values in its data, an id last. A provider's
+    own form of a message says the same once more, or is a picture: it is left out."""
+    if data_json is None:
+        return content or ""
+    data = parse_object(data_json)
+    if data is None:
+        return f"{content or ''}\n{data_json}".strip("\n")
+    data.pop("native", None)
+    values = (*_values({key: value for key, value in data.items() if key != "id"}), *_values(data.get("id")))
+    return "\n".join(text for text in (content, *values) if text)
+
+
+def _values(value: Any) -> Iterator[str]:
+    match value:
+        case dict():
+            for inner in value.values():
+                yield from _values(inner)
+        case list():
+            for inner in value:
+                yield from _values(inner)
+        case str():
+            yield value
+        case bool() | None:
+            return
+        case _:
+            yield str(value)
+
+
+def query(text: str) -> Query:
+    """What a person asks for: words, "several words" side by side, and begin* of words."""
+    asked = []
+    for quoted, star, bare in re.findall(r'"([^"]*)"(\*?)|([^\s"]+)', text):
+        found = words(quoted or bare)
+        if found:
+            asked.append(Phrase(tuple(found), bool(star) or bare.endswith("*")))
+    if not asked:
+        raise Invalid(f"{text!r} has no word to search for: give at least one letter or digit")
+    return tuple(asked)
+
+
+def matches(asked: Query, found: Sequence[str]) -> bool:
+    """Whether some words are what a query asks for."""
+    return all(next(_places(phrase, found), None) is not None for phrase in asked)
+
+
+def score(asked: Query, found: Sequence[str]) -> float:
+    """How well they are: matches, in relation to all there is."""
+    return sum(sum(1 for _ in _places(phrase, found)) for phrase in asked) / (len(found) + 20)
+
+
+def _places(phrase: Phrase, found: Sequence[str]) -> Iterator[int]:
+    *firsts, last = phrase.words
+    length = len(phrase.words)
+    for place in range(len(found) - length + 1):
+        end = found[place + length - 1]
+        if (end.startswith(last) if phrase.prefix else end == last) and (
+            not firsts or list(found[place : place + length - 1]) == firsts
+        ):
+            yield place
+
+
+def snippet(asked: Query, text: str) -> Snippet:
+    """The text around the first matches, on one line's length."""
+    runs = [(run.start(), run.end(), word) for run in _RUN.finditer(text) for word in words(run.group())]
+    found = [word for _, _, word in runs]
+    hits = ((place, place + len(phrase.words)) for phrase in asked for place in _places(phrase, found))
+    spans = sorted({run[:2] for low, high in hits for run in runs[low:high]})
+    start = _edge(text, spans[0][0] - AROUND) if spans else 0
+    end = min(len(text), start + SNIPPET)
+    inside = tuple((low - start, high - start) for low, high in spans if start <= low and high <= end)
+    return Snippet(text[start:end], inside)
+
+
+def _edge(text: str, near: int) -> int:
+    """The beginning of a word at or after a place."""
+    if near <= 0:
+        return 0
+    gap = re.compile(r"\s").search(text, near, near + AROUND // 2)
+    return gap.end() if gap else near
+
+
+def harmless(json_text: str) -> str:
+    """JSON text that means the same, with the characters that nobody sees as escapes."""
+    if json_text.isascii() and "\x7f" not in json_text:
+        return json_text
+    return json_text.translate(_ESCAPED)

@@ -1,0 +1,1 @@
+"""What works on whole stores: search, stats, verify, export and import."""

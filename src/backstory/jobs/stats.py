@@ -1,0 +1,90 @@
+"""How much there is: events live and dead, bytes and tokens, counted where the events are.
+
+The database counts; no text travels. Tokens are therefore an estimate from the bytes.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from backstory.agent import Agent
+from backstory.core.events import ALWAYS_SHOWN, MOVES
+from backstory.core.messages import SPOKEN
+from backstory.storage.log import Log
+from backstory.storage.protocols import Census
+from backstory.wire.tokens import BYTES_PER_TOKEN
+
+
+class AgentStats(NamedTuple):
+    """One agent in numbers."""
+
+    agent: Agent
+    events: int  # that it wrote itself
+    live: int  # of these: in its context now
+    bytes: int  # of these: their content and data
+    context: int  # events in its context, inherited ones included
+    tokens: int  # an estimate of what its context is for a model
+
+
+class Stats(NamedTuple):
+    """A store in numbers; dead events are those that their own agent does not see any more."""
+
+    sessions: int
+    agents: list[AgentStats]  # the largest first
+    events: int
+    live: int
+    dead: int
+    bytes: int  # of all content and data
+    size: int  # of the store where it is kept, indexes and all
+    tokens: int  # an estimate for all contexts together
+    kinds: dict[str, int]
+
+
+def stats(log: Log) -> Stats:
+    """Count a whole store."""
+    kinds: dict[str, int] = {}
+    counted = []
+    for record in log.backend.agents():
+        counted.append(_agent_stats(log, Agent(log, record), kinds))
+    counted.sort(key=lambda one: (-one.bytes, one.agent.id))
+    events, live = sum(one.events for one in counted), sum(one.live for one in counted)
+    return Stats(
+        sessions=len({one.agent.session for one in counted}),
+        agents=counted,
+        events=events,
+        live=live,
+        dead=events - live,
+        bytes=sum(one.bytes for one in counted),
+        size=log.backend.size(),
+        tokens=sum(one.tokens for one in counted),
+        kinds=dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
+    )
+
+
+def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int]) -> AgentStats:
+    record = agent.record
+    own = log.backend.census(
+        record, [piece for piece in log.backend.lineage(record) if piece.key == record.key]
+    )
+    for census in own:
+        kinds[census.kind] = kinds.get(census.kind, 0) + census.events
+    walked = log.walk(record).pieces
+    mine = log.backend.census(record, [piece for piece in walked if piece.key == record.key])
+    rest = log.backend.census(record, [piece for piece in walked if piece.key != record.key])
+    spoken = sum(census.bytes for census in (*mine, *rest) if census.kind in SPOKEN)
+    return AgentStats(
+        agent=agent,
+        events=sum(census.events for census in own),
+        live=_shown(mine),
+        bytes=sum(census.bytes for census in own),
+        context=_shown(mine) + _shown(rest),
+        tokens=-(-spoken // BYTES_PER_TOKEN),
+    )
+
+
+def _shown(counted: Iterable[Census]) -> int:
+    """Of events in live ranges, how many are part of the context."""
+    return sum(
+        census.events if census.kind in ALWAYS_SHOWN else census.with_base
+        for census in counted
+        if census.kind in ALWAYS_SHOWN or census.kind in MOVES
+    )

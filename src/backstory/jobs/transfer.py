@@ -1,0 +1,345 @@
+"""Export and import: whole sessions as JSON lines, without loss, between any two stores.
+
+The format is a contract: docs/export-format.md. An export reads a page at a time; an import checks
+every line against the law and writes all of it or nothing. Where a store knows a part already, that
+part has to be the same, and the rest is added.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from backstory.core.events import MOVES, MUST_HAVE_TEXT, Event, to_json
+from backstory.core.replay import Fold
+from backstory.core.terms import harmless
+from backstory.errors import CannotOpen, Conflict, Invalid, InvalidEvent
+from backstory.jobs.verify import parents_first
+from backstory.storage import connect
+from backstory.storage.ids import checked_name
+from backstory.storage.protocols import AgentRecord, Backend, Intake, NewAgent, Stored
+
+FORMAT = "backstory-export"
+VERSION = 1
+PAGE = 2_000  # events in memory at a time
+
+AGENT_FIELDS = ("id", "session", "name", "parent", "fork_seq", "born_seq", "spawned", "created_us")
+
+
+class Writable(Protocol):
+    """A text file, or anything else that lines can be written to."""
+
+    def write(self, text: str, /) -> object:
+        """Take some text."""
+
+
+class Transfer(NamedTuple):
+    """What an export wrote, or what an import added to the store."""
+
+    sessions: int
+    agents: int
+    events: int
+
+
+# --- out ---
+
+
+def export(backend: Backend, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
+    """Write sessions (None: all) as they are at this moment. The list of agents and heads is read
+    at once, and what is behind a head never changes: so the whole is of one moment, too."""
+    records = [r for r in backend.agents() if sessions is None or r.session in sessions]
+    records.sort(key=lambda record: (record.session, record.id))
+    ordered = parents_first({record.id: record for record in records})
+    file.write(line({"format": FORMAT, "version": VERSION}))
+    events = 0
+    for record in ordered:
+        file.write(line({"agent": {field: getattr(record, field) for field in AGENT_FIELDS}}))
+        for page in _pages(backend, record):
+            file.write("".join(map(_event_line, page)))
+            events += len(page)
+    written = Transfer(len({record.session for record in records}), len(records), events)
+    file.write(line({"end": written._asdict()}))
+    return written
+
+
+def _pages(backend: Backend, record: AgentRecord) -> Iterator[list[Stored]]:
+    after = record.fork_seq
+    while after < record.head and (page := backend.stored(record, after, PAGE)):
+        after = page[-1][0]
+        yield [row for row in page if row[0] <= record.head]
+
+
+def _event_line(row: Stored) -> str:
+    seq, kind, content, data, created_us, base = row
+    event: dict[str, Any] = {"seq": seq, "kind": kind, "content": content}
+    event |= _data_field(data)
+    event |= {"created_us": created_us, "base": base}
+    return line({"event": event})
+
+
+def _data_field(text: str | None) -> dict[str, Any]:
+    """Data as an object, if that brings back the very text; otherwise the text itself."""
+    if text is None:
+        return {"data": None}
+    try:
+        value = json.loads(text)
+        same = isinstance(value, dict) and to_json(value) == text
+    except (ValueError, RecursionError):
+        same = False
+    return {"data": value} if same else {"data_text": text}
+
+
+def line(value: Any) -> str:
+    """A line of the export: what could drive a terminal is escaped, all else is as it is."""
+    return harmless(to_json(value)) + "\n"
+
+
+# --- in ---
+
+
+def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
+    """Add what was exported, all of it or nothing; what is here already must be the same."""
+    numbered = enumerate(lines, 1)
+    _check_header(next(numbered, (1, ""))[1])
+    with backend.intake() as intake:
+        arrival = _Arrival(intake)
+        for number, text in numbered:
+            try:
+                arrival.take(_parsed(text))
+            except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
+                said = f"no {error}" if isinstance(error, KeyError) else str(error)
+                raise Invalid(f"line {number} of the export: {said}; nothing was imported") from error
+        arrival.finish()
+    return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
+
+
+def backup(backend: Backend, path: str) -> None:
+    """A copy of a store as a new SQLite file, which is there whole or not at all."""
+    if os.path.exists(path):
+        raise CannotOpen(f"{path!r} is there already: give the path of a new file, or remove it first")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
+    with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
+        unfinished = os.path.join(workshop, "copy.db")
+        if not backend.copy_to(unfinished):
+            _copy_by_export(backend, unfinished)
+        _put(unfinished, path)
+
+
+def _put(file: str, path: str) -> None:
+    """Give a finished file its place; a link never replaces what somebody put there meanwhile."""
+    try:
+        os.link(file, path)
+    except FileExistsError as error:
+        raise CannotOpen(f"{path!r} is there already: give the path of a new file") from error
+    except OSError:  # a file system without links
+        os.rename(file, path)
+
+
+def _copy_by_export(backend: Backend, path: str) -> None:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
+        export(backend, lines)
+        lines.seek(0)
+        copy = connect(path)
+        try:
+            import_(copy, lines)
+        finally:
+            copy.close()
+
+
+def _check_header(text: str | bytes) -> None:
+    try:
+        header = json.loads(text)
+        known = header.get("format") == FORMAT
+    except (ValueError, AttributeError):
+        known = False
+    if not known:
+        raise Invalid("this is no export of backstory: its first line has to name the format")
+    if header.get("version") != VERSION:
+        raise Invalid(
+            f"the export has version {header.get('version')!r} of the format, this backstory knows "
+            f"{VERSION}: upgrade backstory"
+        )
+
+
+def _parsed(text: str | bytes) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict) or len(value) != 1:
+        raise Invalid("not an object with an agent or an event")
+    return value
+
+
+class _Arrival:
+    """An import under way: the agent whose events are arriving, and the folds of its session."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._session = ""
+        self._here: dict[str, AgentRecord] = {}
+        self._folds: dict[str, Fold] = {}
+        self._agent: AgentRecord | None = None
+        self._time = 0
+        self._known: Iterator[tuple[Any, ...]] = iter(())
+        self._new: list[Stored] = []
+        self._taken = Transfer(0, 0, 0)
+        self._ended = False
+        self.new_sessions: set[str] = set()
+        self.new_agents = 0
+        self.new_events = 0
+
+    def take(self, value: dict[str, Any]) -> None:
+        if self._ended:
+            raise Invalid("there is something behind the end")
+        sessions, agents, events = self._taken
+        match value:
+            case {"agent": dict(agent)}:
+                known = self._session
+                self._take_agent(agent)
+                self._taken = Transfer(sessions + (self._session != known), agents + 1, events)
+            case {"event": dict(event)}:
+                self._take_event(_row(event))
+                self._taken = Transfer(sessions, agents, events + 1)
+            case {"end": dict(end)}:
+                self._take_end(end)
+            case _:
+                raise Invalid("not an object with an agent or an event")
+
+    def _take_end(self, end: dict[str, Any]) -> None:
+        if end != self._taken._asdict():
+            raise Invalid(f"the end counts {end}, but {self._taken._asdict()} came: lines are missing")
+        self._ended = True
+
+    def finish(self) -> None:
+        """The last line is here: write what is waiting, if it was the end."""
+        if not self._ended:
+            raise Invalid("the export is cut off: its last line, the end, is missing; nothing was imported")
+        self.flush()
+
+    def _take_agent(self, fields: dict[str, Any]) -> None:
+        self.flush()
+        id, session, name, parent, fork_seq, born_seq, spawned, created_us = (fields[f] for f in AGENT_FIELDS)
+        _check_agent(fields)
+        if session != self._session:
+            self._session, self._folds = session, {}
+            self._here = {record.id: record for record in self._intake.agents(session)}
+            if not self._here:
+                self.new_sessions.add(session)
+        self._agent = self._here.get(id)
+        if self._agent is None:
+            if parent and parent not in self._folds:
+                raise Invalid(f"its parent {parent} does not come before it")
+            over = self._here[parent].key if parent else None
+            new = NewAgent(id, session, checked_name(name), over, fork_seq, born_seq, spawned)
+            self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(parent=parent)
+            self.new_agents += 1
+        elif [getattr(self._agent, f) for f in AGENT_FIELDS if f != "name"] != [
+            fields[f] for f in AGENT_FIELDS if f != "name"
+        ]:
+            raise Invalid(f"the store has another agent with the id {id}")
+        self._folds[id] = self._fold(parent, fork_seq)
+        self._known = _stored(self._intake, self._agent)
+        self._time = created_us
+
+    def _fold(self, parent: str | None, fork_seq: int) -> Fold:
+        if not fork_seq:
+            return Fold()
+        inherited = self._folds.get(parent or "")
+        if inherited is None or not self._here[parent or ""].fork_seq < fork_seq <= inherited.head:
+            raise Invalid(f"it is forked at {fork_seq}, and no parent that has written that comes before it")
+        return Fold(after=fork_seq, inherits=inherited)
+
+    def _take_event(self, row: Stored) -> None:
+        if self._agent is None:
+            raise Invalid("an event without an agent before it")
+        self._check_law(row, self._folds[self._agent.id])
+        known = next(self._known, None)
+        if known is not None:
+            if tuple(known) != row:
+                raise Conflict(
+                    f"agent {self._agent.name!r} ({self._agent.id}) has another event at {row[0]}: the "
+                    "histories parted; import into another store. Nothing was imported",
+                    self._agent.head,
+                )
+            return
+        self._new.append(row)
+        if len(self._new) >= PAGE:
+            self.flush()
+
+    def _check_law(self, row: Stored, fold: Fold) -> None:
+        seq, kind, _, data, created_us, base = row
+        if seq != fold.head + 1:
+            raise Invalid(f"position {seq} after {fold.head}: a position is missing or out of order")
+        if created_us < self._time:
+            raise Invalid(f"the time of position {seq} is before that of the event before it")
+        self._time = created_us
+        # The fold needs no text: an import's memory is a link for each event, not its content.
+        verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0)))
+        if verdict.base != base:
+            raise Invalid(f"the base of position {seq} is {base}, but the log makes it {verdict.base}")
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        if self._new and self._agent is not None:
+            self._intake.add_events(self._agent, self._new)
+            self.new_events += len(self._new)
+            self._new = []
+
+
+def _stored(intake: Intake, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
+    """The events that an agent had before the import."""
+    after = agent.fork_seq
+    while after < agent.head and (page := intake.stored(agent, after, PAGE)):
+        yield from page
+        after = page[-1][0]
+
+
+def _row(event: dict[str, Any]) -> Stored:
+    seq, kind, content, created_us, base = (
+        event[field] for field in ("seq", "kind", "content", "created_us", "base")
+    )
+    text = event["data_text"] if "data_text" in event else _text_of(event["data"])
+    for value in (kind, content, text):
+        _check_storable(value)
+    if kind is None or (content is None and kind in MUST_HAVE_TEXT):
+        raise InvalidEvent("an event has a kind, and a message its content")
+    if text is not None and not isinstance(json.loads(text), dict):
+        raise InvalidEvent("data is not a JSON object")
+    if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
+        raise InvalidEvent("seq, created_us and base have to be whole numbers")
+    return seq, kind, content, text, created_us, base
+
+
+def _text_of(data: Any) -> str | None:
+    return None if data is None else to_json(data)
+
+
+def _check_storable(value: Any) -> None:
+    """What a store can hold. Whether a model could be given it is asked when it is written first: an
+    older log may hold what today's door refuses, and is imported as it is."""
+    if value is not None and (not isinstance(value, str) or "\0" in value):
+        raise InvalidEvent("kind and content have to be text without a NUL character")
+    (value or "").encode()  # a lone surrogate raises
+
+
+def _check_agent(fields: dict[str, Any]) -> None:
+    numbers = (fields["fork_seq"], fields["born_seq"], fields["created_us"])
+    if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
+        raise Invalid("fork_seq, born_seq and created_us have to be whole numbers, spawned true or false")
+    for id in (fields["id"], fields["session"], fields["parent"]):
+        if id is not None and not _is_id(id):
+            raise Invalid(f"{id!r} is no id")
+    if (fields["parent"] is None) != (fields["id"] == fields["session"]):
+        raise Invalid("the root of a session has the session's id and no parent, and nobody else")
+    if fields["spawned"] and fields["fork_seq"]:
+        raise Invalid("a spawned agent inherits nothing")
+
+
+def _whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+def _is_id(value: Any) -> bool:
+    digits = value.replace("-", "") if isinstance(value, str) else ""
+    return len(value) == 36 and len(digits) == 32 and set(digits) <= set("0123456789abcdef")

@@ -1,0 +1,176 @@
+"""Does the log keep its own law? Every row is read again and every base derived again.
+
+It reports, it mends nothing: what is wrong here was done behind backstory's back, and only a
+person can say which side is right.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from backstory.core.events import KINDS, Event
+from backstory.core.replay import Fold
+from backstory.errors import Corrupt
+from backstory.storage.protocols import AgentRecord, Backend
+
+PAGE = 10_000  # rows read at a time
+FROM_BACKUP = "restore the store from a backup"
+
+
+class Finding(NamedTuple):
+    """One thing that is wrong, where, how bad, and what to do about it."""
+
+    agent: str | None  # the agent's id; None where the whole store is meant
+    position: int | None
+    severity: str  # "error": contexts may be wrong; "warning": replay copes with it
+    problem: str
+    remedy: str
+
+
+def verify(backend: Backend) -> list[Finding]:
+    """Everything that is wrong with a store; nothing, for a sound one."""
+    found = []
+    try:
+        for finding in _findings(backend):
+            found.append(finding)
+    except Corrupt as error:  # too damaged to be read on
+        found.append(Finding(None, None, "error", str(error), FROM_BACKUP))
+    return found
+
+
+def _findings(backend: Backend) -> Iterator[Finding]:
+    yield from (Finding(None, None, "error", problem, FROM_BACKUP) for problem in backend.damage())
+    agents = {agent.id: agent for agent in backend.agents()}
+    folds: dict[str, Fold] = {}
+    for agent in parents_first(agents):
+        broken = list(_ancestry(backend, agent, agents, folds))
+        yield from broken
+        yield from _events(backend, agent, folds, rooted=not broken)
+
+
+def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
+    """Every agent behind the one it inherits from; those in a circle come as they are."""
+    ordered: dict[str, AgentRecord] = {}
+    for agent in agents.values():
+        line: dict[str, AgentRecord] = {}
+        here: AgentRecord | None = agent
+        while here is not None and here.id not in ordered and here.id not in line:
+            line[here.id] = here
+            here = agents.get(here.parent or "")
+        ordered.update(reversed(line.items()))
+    return list(ordered.values())
+
+
+def _ancestry(
+    backend: Backend, agent: AgentRecord, agents: dict[str, AgentRecord], folds: dict[str, Fold]
+) -> Iterator[Finding]:
+    def wrong(problem: str) -> Finding:
+        remedy = "restore the agent's row from a backup; its own events are still in the log"
+        return Finding(agent.id, None, "error", problem, remedy)
+
+    parent = agents.get(agent.parent or "")
+    if agent.parent is None:
+        if agent.fork_seq or agent.id != agent.session:
+            yield wrong(f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}")
+    elif parent is None:
+        yield wrong(f"its parent {agent.parent} is missing")
+    elif parent.session != agent.session:
+        yield wrong(f"its parent is of another session, {parent.session}")
+    elif parent.id not in folds:
+        yield wrong("its ancestry runs in a circle, or has a broken agent in it")
+    elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
+        yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
+    elif agent.fork_seq and agent.spawned:
+        yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")
+    elif not (agent.spawned and 0 <= agent.born_seq <= parent.head) and agent.born_seq != agent.fork_seq:
+        yield wrong(f"it is said to be born at {agent.born_seq}, which is not where it was forked or spawned")
+    elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
+        yield wrong("it is said to be made before the event it was forked at")
+
+
+def _written_at(backend: Backend, agent: AgentRecord, seq: int) -> int:
+    return max((row[4] for row in backend.stored(agent, seq - 1, 1)), default=0)
+
+
+def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted: bool) -> Iterator[Finding]:
+    """Check an agent's own events, and leave its fold behind for its children."""
+    if rooted and agent.fork_seq and agent.parent:
+        fold = Fold(after=agent.fork_seq, inherits=folds[agent.parent])
+    else:
+        fold = Fold(after=agent.fork_seq)
+    head, time = agent.fork_seq, agent.created_us
+    for row in _rows(backend, agent):
+        checked = _Row(agent, *row)
+        yield from checked.wrong_values(time)
+        yield from checked.wrong_place(head)
+        if checked.seq > head:
+            verdict = fold.feed(Event.of(checked.seq, str(checked.kind), None, checked.text_data))
+            if rooted and verdict.base != checked.base:
+                yield checked.finding(
+                    f"its base is {checked.base}, but the log makes it {verdict.base}",
+                    "set the base to what the log makes it, or restore the row from a backup",
+                )
+            head = checked.seq
+        time = max(time, checked.created_us)
+    if head != agent.head:
+        problem = f"its head is said to be {agent.head}, but its newest event is at {head}"
+        yield Finding(agent.id, head, "error", problem, "restore the missing events, or set the head")
+    if rooted:
+        folds[agent.id] = fold
+
+
+def _rows(backend: Backend, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
+    """An agent's rows, up to the head that it had when it was listed: others may go on writing.
+    Rows above a head that stays where it is belong to nobody's append, and are shown too."""
+    after = -1
+    while rows := backend.stored(agent, after, PAGE):
+        for row in rows:
+            if row[0] > agent.head and row[0] <= backend.head(agent):
+                return
+            yield row
+        after = rows[-1][0]
+
+
+class _Row:
+    """One stored row under examination."""
+
+    def __init__(
+        self, agent: AgentRecord, seq: int, kind: Any, content: Any, data: Any, created_us: int, base: Any
+    ) -> None:
+        self.agent = agent
+        self.seq = seq
+        self.kind = kind
+        self.content = content
+        self.data = data
+        self.created_us = created_us
+        self.base = base
+        self.text_data = data if isinstance(data, str) else None
+
+    def finding(self, problem: str, remedy: str, severity: str = "error") -> Finding:
+        return Finding(self.agent.id, self.seq, severity, problem, remedy)
+
+    def wrong_values(self, not_before: int) -> Iterator[Finding]:
+        if self.kind not in KINDS:
+            problem = f"unknown kind {self.kind!r}: the event is inert"
+            yield self.finding(problem, "correct the kind, or leave it: replay passes over it", "warning")
+        if self.data is not None and not _is_json_object(self.data):
+            yield self.finding(
+                "its data is not a JSON object", "correct the data, or restore the row from a backup"
+            )
+        if self.created_us < not_before:
+            problem = f"its time is {not_before - self.created_us} microseconds before the event before it"
+            yield self.finding(problem, "correct the time: reads as of a time may miss it")
+
+    def wrong_place(self, head: int) -> Iterator[Finding]:
+        restore = "restore the missing rows from a backup"
+        if self.seq <= self.agent.fork_seq:
+            yield self.finding(f"it is at or below the fork position {self.agent.fork_seq}", "remove the row")
+        elif self.seq != head + 1:
+            yield self.finding(f"positions {head + 1} to {self.seq - 1} before it are missing", restore)
+
+
+def _is_json_object(text: Any) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (TypeError, ValueError, RecursionError):
+        return False

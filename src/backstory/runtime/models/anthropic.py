@@ -1,0 +1,133 @@
+"""Anthropic's Messages, through the `anthropic` SDK.
+
+The SDK is imported when the model is made. An answer's thinking, which has to go back to the
+same model unchanged, is kept as native content beside the text.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
+from backstory.runtime.models.arguments import parsed, storable, storable_value
+from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
+from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
+from backstory.runtime.models.retry import retried
+from backstory.runtime.tools import Tool
+from backstory.wire.conversation import Conversation
+
+MOST_TOKENS = 8192  # of one answer; the service insists on a number
+CUT = "max_tokens"
+REFUSED = "refusal"
+
+
+class AnthropicModel:
+    """A model of Anthropic's, or of an endpoint that speaks its language."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        window: int | None = None,
+        most_tokens: int = MOST_TOKENS,
+    ) -> None:
+        """Without a key, ANTHROPIC_API_KEY's."""
+        try:
+            import anthropic
+        except ImportError:
+            raise ModelError("Anthropic needs its SDK: run pip install 'backstory[anthropic]'") from None
+        url = address(base_url, "ANTHROPIC_BASE_URL")
+        sent, source = key_for(key, "ANTHROPIC_API_KEY", url)
+        if sent is None:
+            raise ModelError(
+                "no key for Anthropic: set ANTHROPIC_API_KEY, or put it into the config file: docs/chat.md"
+            )
+        timeout = anthropic.Timeout(300, connect=10)
+        self._client = anthropic.Anthropic(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        self.where = self._client.base_url.netloc.decode()
+        self.name = name
+        self._endpoint = Endpoint(name, self.where, source)
+        self.window = window
+        self._most_tokens = most_tokens
+
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
+        """The answer, piece by piece."""
+        body = conversation.to("anthropic", model=self.name)
+        body |= {"model": self.name, "max_tokens": self._most_tokens}
+        if tools:
+            body["tools"] = described(tools)
+        create: Any = self._client.messages.create  # its types know no plain dict
+        return retried(lambda: assembled(streamed(create(**body, stream=True)), self.name), self._endpoint)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+
+def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The tools as Messages describes them."""
+    return [
+        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
+        for tool in tools
+    ]
+
+
+# How each kind of delta continues its block: the delta's field, and the block's.
+CONTINUES = {
+    "text_delta": ("text", "text"),
+    "input_json_delta": ("partial_json", "json"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+}
+
+
+def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
+    """What the events of a stream say, piece by piece."""
+    blocks: dict[int, dict[str, Any]] = {}
+    usage = {"input": 0, "output": 0}
+    ended = None
+    for event in events:
+        match event["type"]:
+            case "message_start":
+                usage["input"] = event["message"].get("usage", {}).get("input_tokens", 0)
+            case "content_block_start":
+                blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                delta = event["delta"]
+                source, field = CONTINUES.get(delta["type"], ("", ""))
+                block = blocks[event["index"]]
+                if field:
+                    block[field] = block.get(field, "") + delta.get(source, "")
+                if delta["type"] == "text_delta":
+                    yield Said(delta["text"])
+            case "message_delta":
+                ended = event["delta"].get("stop_reason") or ended
+                usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
+    if ended is None:
+        raise ConnectionEnded("the stream ended before the answer did")
+    data = {"model": model, "usage": usage} | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
+    yield _answer(list(blocks.values()), model, data)
+
+
+def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Answer:
+    texts = (block.get("text", "") for block in blocks if block["type"] == "text")
+    text = storable("\n\n".join(text for text in texts if text.strip()))  # as the wire joins them
+    calls = tuple(
+        Call(block["id"], block["name"], parsed(block.get("json", "")))
+        for block in blocks
+        if block["type"] == "tool_use"
+    )
+    if any(block["type"] not in ("text", "tool_use") for block in blocks):
+        data["native"] = {"provider": "anthropic", "model": model, "wire": storable_value(_wire(blocks))}
+    return Answer(text, calls, data)
+
+
+def _wire(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The blocks as they are sent back."""
+    return [
+        {"type": "tool_use", "id": block["id"], "name": block["name"], "input": parsed(block.get("json", ""))}
+        if block["type"] == "tool_use"
+        else {key: value for key, value in block.items() if key != "citations"}
+        for block in blocks
+    ]

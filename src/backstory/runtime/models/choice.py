@@ -1,0 +1,140 @@
+"""Which model: from what a person says, a config file and the environment, in this order.
+
+    openai:NAME      an OpenAI-compatible endpoint        NAME             the same
+    anthropic:NAME   Anthropic                            claude-…         the same
+    embedded         the tiny one in this process         (nothing said)   the same
+
+No service that costs money is used because a key happens to lie around: somebody has to name a model.
+"""
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backstory.runtime.models import Model, ModelError
+from backstory.runtime.models.download import Tell
+
+EMBEDDED = "embedded"
+VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
+
+# How much the known families read, by the beginning of their names; the longest that fits counts.
+WINDOWS = {
+    "gpt-4o": 128_000,
+    "gpt-4.1": 1_000_000,
+    "gpt-5": 400_000,
+    "o1": 200_000,
+    "o3": 200_000,
+    "o4": 200_000,
+    "claude-": 200_000,
+}
+
+
+class Wish(NamedTuple):
+    """What somebody said about the model; None where they said nothing."""
+
+    model: str | None = None
+    base_url: str | None = None
+    key: str | None = None
+    window: int | None = None
+
+    def over(self, other: "Wish") -> "Wish":
+        """This wish, and the other one where this says nothing."""
+        return other._replace(
+            **{field: value for field, value in self._asdict().items() if value is not None}
+        )
+
+
+def wish(said: Wish) -> Wish:
+    """What was said, then the environment, then the config file."""
+    said_there: dict[str, Any] = {field: os.environ.get(name) or None for field, name in VARIABLES.items()}
+    environment = Wish()._replace(**said_there)
+    wanted = said.over(environment)
+    configured = from_config(config_path())
+    if wanted.base_url and wanted.base_url != configured.base_url:
+        # A key that was written down beside an address goes to no other. The environment's go wherever
+        # a person points, as with every tool of this kind: see `endpoints.key_for`.
+        configured = configured._replace(key=None)
+    if wanted.model:
+        return wanted.over(instead(configured, wanted.model))
+    return wanted.over(configured)
+
+
+def instead(before: Wish, model: str) -> Wish:
+    """Another model than before; at the same address with the same key if it is the same provider's."""
+    asked = Wish(model)
+    if _provider(before)[0] == _provider(asked)[0]:
+        return before._replace(model=model, window=None)
+    return asked
+
+
+def config_path() -> Path:
+    """Where the config file is, if there is one."""
+    from platformdirs import user_config_path
+
+    folder: Path = user_config_path("backstory", appauthor=False)
+    return folder / "chat.toml"
+
+
+def from_config(path: Path) -> Wish:
+    """What the config file says. One with a key in it must be its owner's alone."""
+    try:
+        values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
+    except FileNotFoundError:
+        return Wish()
+    except OSError as error:
+        raise ModelError(f"the config file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # no UTF-8, or no TOML
+        raise ModelError(f"the config file {path} is no TOML: {error}") from error
+    _check(values, path)
+    if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
+        raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
+    return Wish(**values)
+
+
+def _check(values: dict[str, Any], path: Path) -> None:
+    unknown = sorted(values.keys() - set(Wish._fields))
+    if unknown:
+        raise ModelError(
+            f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(Wish._fields)}"
+        )
+    for name, value in values.items():
+        wanted, example = (int, "200000") if name == "window" else (str, '"…"')
+        if type(value) is not wanted:
+            raise ModelError(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
+
+
+def choose(wanted: Wish, *, tell: Tell | None = None) -> Model:
+    """The model of a wish; `tell` hears of the progress if one has to be fetched."""
+    provider, name = _provider(wanted)
+    window = wanted.window or known_window(name)
+    if provider == EMBEDDED:
+        from backstory.runtime.models.embedded import EmbeddedModel
+
+        return EmbeddedModel(tell=tell)
+    if provider == "anthropic":
+        from backstory.runtime.models.anthropic import AnthropicModel
+
+        return AnthropicModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
+    from backstory.runtime.models.openai import OpenAIModel
+
+    return OpenAIModel(name or None, base_url=wanted.base_url, key=wanted.key, window=window)
+
+
+def _provider(wanted: Wish) -> tuple[str, str]:
+    model = wanted.model or ""
+    provider, colon, name = model.partition(":")
+    if colon and provider in ("openai", "anthropic"):
+        return provider, name
+    if model == EMBEDDED or (not model and not wanted.base_url):
+        return EMBEDDED, ""
+    if model.startswith("claude-") and not wanted.base_url:
+        return "anthropic", model
+    return "openai", model
+
+
+def known_window(name: str) -> int | None:
+    """How many tokens a model reads, where that is known."""
+    bare = name.rpartition("/")[2]
+    known = [prefix for prefix in WINDOWS if bare.startswith(prefix)]
+    return WINDOWS[max(known, key=len)] if known else None

@@ -1,0 +1,89 @@
+"""The streamed chunks of Chat Completions, put together: text as it comes, then the whole answer.
+
+Pure; the chunks are plain dicts, whoever sent them.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
+from backstory.runtime.models.arguments import parsed, storable
+
+CUT = "length"  # how the protocol calls an answer that reached its limit
+REFUSED = "content_filter"  # and one that somebody did not want to be given
+
+
+def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
+    """What the chunks say, piece by piece."""
+    text: list[str] = []
+    calls: dict[int, dict[str, str]] = {}
+    usage = ended = None
+    for chunk in chunks:
+        if "error" in chunk:
+            raise ModelError(f"the model broke off: {_error(chunk['error'])}")
+        usage = chunk.get("usage") or usage
+        for choice in chunk.get("choices") or ():
+            delta = choice.get("delta") or {}
+            ended = choice.get("finish_reason") or ended
+            piece = delta.get("content") or delta.get("refusal")
+            if piece:
+                if not isinstance(piece, str):
+                    raise TypeError(f"the text of an answer is {piece!r:.50}")
+                text.append(piece)
+                yield Said(piece)
+            for part in delta.get("tool_calls") or ():
+                _add(calls, part)
+    if ended is None:
+        raise ConnectionEnded("the stream ended before the answer did")
+    yield Answer(storable("".join(text)), _calls(calls), _data(model, usage, ended))
+
+
+class TransportError(Exception):
+    """The name under which a lost connection is known to `retrying`."""
+
+
+class ConnectionEnded(TransportError):
+    """A stream that stops in the middle without an error is a lost connection all the same."""
+
+
+def _error(error: Any) -> str:
+    return str(error.get("message", error)) if isinstance(error, dict) else str(error)
+
+
+def _add(calls: dict[int, dict[str, str]], part: dict[str, Any]) -> None:
+    """One part of a call: most servers number the calls, some send each one whole, without numbers."""
+    index = part.get("index")
+    if index is None:
+        index = len(calls) if part.get("id") or not calls else len(calls) - 1
+    call = calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
+    function = part.get("function") or {}
+    call["id"] = call["id"] or part.get("id") or ""
+    call["name"] = call["name"] or function.get("name") or ""
+    call["arguments"] += function.get("arguments") or ""
+
+
+def _calls(calls: dict[int, dict[str, str]]) -> tuple[Call, ...]:
+    return tuple(
+        Call(
+            storable(call["id"]).strip() or f"call_{os.urandom(12).hex()}",
+            storable(call["name"]).strip() or "unnamed",
+            parsed(call["arguments"]),
+        )
+        for call in calls.values()
+    )
+
+
+def _data(model: str, usage: Any, ended: str) -> dict[str, Any]:
+    data: dict[str, Any] = {"model": model}
+    if usage:
+        data["usage"] = {
+            "input": int(usage.get("prompt_tokens") or 0),
+            "output": int(usage.get("completion_tokens") or 0),
+        }
+    return data | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
+
+
+def how_it_ended(*, cut: bool, refused: bool) -> dict[str, Any]:
+    """What to keep of an answer that did not come to its own end."""
+    return {name: True for name, is_so in (("cut", cut), ("refused", refused)) if is_so}

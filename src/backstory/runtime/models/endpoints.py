@@ -1,0 +1,62 @@
+"""Where a model is asked: the address, the key that goes there, and the stream that comes back.
+
+Somebody else's server may send anything: what is no answer raises, and `retrying` says so in words.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from backstory.runtime.models import ModelError
+
+STREAM = "text/event-stream"
+
+
+class Endpoint(NamedTuple):
+    """A model at an address, as error messages name it."""
+
+    model: str
+    where: str  # host and port
+    key: str = "the key"  # where its key comes from
+
+
+def address(given: str | None, variable: str) -> str | None:
+    """The address that was given, or the variable's; None is the provider's own."""
+    url = given or os.environ.get(variable) or None
+    if url is not None and not _is_address(url):
+        raise ModelError(f"{url!r} is no address: write all of it, as in http://localhost:8080/v1")
+    return url
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is none
+        return False
+
+
+def key_for(given: str | None, variable: str, url: str | None) -> tuple[str | None, str]:
+    """The key to send, and where it comes from. The variable's goes to whatever address a person
+    names, as with every tool that speaks this language: servers of one's own check it too."""
+    if given:
+        return given, "BACKSTORY_API_KEY or the config file"
+    if os.environ.get(variable):
+        return os.environ[variable], variable
+    # Servers at home want no key, but the SDKs do not go without one.
+    return "none" if url else None, f"{variable}, which is not set"
+
+
+def streamed(stream: Any) -> Iterator[dict[str, Any]]:
+    """The chunks of an SDK's stream, as plain values."""
+    is_empty = True
+    with stream:
+        for chunk in stream:
+            is_empty = False
+            if not hasattr(chunk, "model_dump"):
+                raise ValueError(f"{chunk!r:.60}")
+            yield chunk.model_dump(exclude_none=True, warnings=False)
+    kind = stream.response.headers.get("content-type", "")
+    if is_empty and STREAM not in kind:  # a page to log in, for example
+        raise ValueError(f"{kind or 'nothing'} instead of {STREAM}")

@@ -1,0 +1,95 @@
+"""Any endpoint that speaks OpenAI's Chat Completions, through the `openai` SDK.
+
+The SDK is imported when the model is made. Its own retries are off: `retrying` does them, so that
+whoever watches hears of them.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from backstory.runtime.models import ModelError, Piece
+from backstory.runtime.models.chunks import assembled
+from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
+from backstory.runtime.models.retry import meaning, retried
+from backstory.runtime.tools import Tool
+from backstory.wire.conversation import Conversation
+
+
+class OpenAIModel:
+    """A model behind an OpenAI-compatible endpoint."""
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        window: int | None = None,
+    ) -> None:
+        """Without a name, the one model that the endpoint has. Without a key, OPENAI_API_KEY's."""
+        try:
+            import openai
+        except ImportError:
+            raise ModelError(
+                "OpenAI-compatible endpoints need the SDK: run pip install 'backstory[openai]'"
+            ) from None
+        url = address(base_url, "OPENAI_BASE_URL")
+        sent, source = key_for(key, "OPENAI_API_KEY", url)
+        if sent is None:
+            raise ModelError(
+                "no key for OpenAI: set OPENAI_API_KEY, or put it into the config file: see docs/chat.md"
+            )
+        timeout = openai.Timeout(300, connect=10)
+        self._client = openai.OpenAI(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        self.where = self._client.base_url.netloc.decode()
+        self.window = window
+        self._counts_usage = True
+        self._endpoint = Endpoint(name or "", self.where, source)
+        self.name = name or self._only_name()
+        self._endpoint = self._endpoint._replace(model=self.name)
+
+    def _only_name(self) -> str:
+        try:
+            names = [str(model.id) for model in self._client.models.list()]
+        except Exception as error:
+            raise meaning(error, self._endpoint) from error
+        if len(names) == 1:
+            return names[0]
+        raise ModelError(f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME")
+
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
+        """The answer, piece by piece."""
+        body = {"model": self.name, **conversation.to("openai", model=self.name)}
+        if tools:
+            body["tools"] = described(tools)
+        return retried(lambda: assembled(streamed(self._stream(body)), self.name), self._endpoint)
+
+    def _stream(self, body: dict[str, Any]) -> Any:
+        extra = {"stream_options": {"include_usage": True}} if self._counts_usage else {}
+        create: Any = self._client.chat.completions.create  # its types know no plain dict
+        try:
+            return create(**body, **extra, stream=True)
+        except Exception as error:
+            if not self._counts_usage or "stream_options" not in str(error):
+                raise
+            self._counts_usage = False  # a server that does not know the option: go without
+            return self._stream(body)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+
+def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
+    """The tools as Chat Completions describes them."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+            },
+        }
+        for tool in tools
+    ]

@@ -1,0 +1,130 @@
+"""Trying again: after a rate limit or a dropped connection, with pauses that grow.
+
+It also puts what the SDKs raise into one line that says what to do. Both SDKs name their errors
+alike, so one table of names serves both, without importing either.
+"""
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from backstory.runtime.models import ModelError, Piece, Retrying, Unavailable
+from backstory.runtime.models.endpoints import Endpoint
+
+ATTEMPTS = 4
+FIRST_PAUSE = 0.5  # seconds; doubled each time
+LONGEST_PAUSE = 30.0
+
+GARBLED = "the server at {where} sent something that is no answer ({detail})"
+MEND_IT = "ask again, or choose another server or model"
+
+# What an error means: by the service's own code or type for it, or by the name of its class or of one that it
+# inherits from. The first that fits; whether it passes by itself; what happened; what to do.
+MEANINGS = (
+    ("too_long", False, "the context is too long for {model}", "/rewind or /clear ({detail})"),
+    ("insufficient_quota", False, "the account is used up", "mend that, or choose another model ({detail})"),
+    ("overloaded_error", True, "{where} has too much to do", "ask again later"),
+    (
+        "RateLimitError",
+        True,
+        "{where} limits how fast it is asked",
+        "wait a little, then ask again ({detail})",
+    ),
+    ("APITimeoutError", True, "no answer in time from {where}", "ask again, or try another model"),
+    ("APIConnectionError", True, "nobody answers at {where}", "is the address right, is the network up?"),
+    ("TransportError", True, "the connection to {where} was lost", "ask again"),
+    ("AuthenticationError", False, "the key was refused by {where}", "it comes from {key} ({detail})"),
+    ("PermissionDeniedError", False, "the key may not use {model}", "choose another model ({detail})"),
+    ("NotFoundError", False, "there is no model {model} at {where}", "choose another with /model ({detail})"),
+    ("ConflictError", True, "{where} is busy with the same request", "ask again"),
+    ("InternalServerError", True, "{where} has trouble of its own ({detail})", "ask again later"),
+    ("APIStatusError", False, "the request was refused", "{detail}"),
+    ("APIError", True, "{where} broke off ({detail})", "ask again"),
+    # Not an SDK's errors, but what it (or we) met when it took for an answer what was none.
+    ("ValueError", False, GARBLED, MEND_IT),
+    ("TypeError", False, GARBLED, MEND_IT),
+    ("LookupError", False, GARBLED, MEND_IT),
+    ("AttributeError", False, GARBLED, MEND_IT),
+    ("RecursionError", False, GARBLED, MEND_IT),
+)
+
+# Every server has its own words for it.
+TOO_LONG = re.compile(r"context.?(length|window|size)|prompt is too long", re.IGNORECASE)
+
+
+def retried(
+    attempt: Callable[[], Iterator[Piece]],
+    endpoint: Endpoint,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Iterator[Piece]:
+    """The pieces of an attempt; one that fails in passing is begun again, and says so."""
+    for number in range(1, ATTEMPTS + 1):
+        try:
+            yield from attempt()
+            return
+        except ModelError:
+            raise
+        except Exception as error:
+            passing, why, _ = _understood(error, endpoint)
+            if not passing or number == ATTEMPTS:
+                raise meaning(error, endpoint) from error
+            pause = _pause(error, number)
+            yield Retrying(why, pause)
+            sleep(pause)
+
+
+def meaning(error: Exception, endpoint: Endpoint) -> ModelError:
+    """The ModelError that an error is."""
+    passing, why, what_to_do = _understood(error, endpoint)
+    said = f"{why}: {what_to_do}"
+    return Unavailable(said) if passing else ModelError(said)
+
+
+def _understood(error: Exception, endpoint: Endpoint) -> tuple[bool, str, str]:
+    """Whether an error passes, what happened, and what to do; raises it if nobody knows."""
+    names = _names(error)
+    for known, passing, *words in MEANINGS:
+        if known in names:
+            why, what_to_do = (text.format(**endpoint._asdict(), detail=detail(error)) for text in words)
+            return passing, why, what_to_do
+    raise error
+
+
+def _names(error: Exception) -> list[str]:
+    names = [kind.__name__ for kind in type(error).__mro__]
+    said = _said(error)
+    if isinstance(said, dict):
+        names += [str(said.get("code")), str(said.get("type"))]
+    if "BadRequestError" in names and TOO_LONG.search(f"{names} {detail(error)}"):
+        names.append("too_long")
+    return names
+
+
+def _said(error: Exception) -> Any:
+    """The service's own description of an error, which may be wrapped."""
+    body: Any = getattr(error, "body", None)
+    return body.get("error", body) if isinstance(body, dict) else body
+
+
+def detail(error: Exception) -> str:
+    """What the service itself said, on one line; of an error that is not its own, which one it is."""
+    said = _said(error)
+    if isinstance(said, dict):
+        said = said.get("message") or said.get("detail")
+    name = "" if hasattr(error, "body") else f"{type(error).__name__}: "
+    text = said if isinstance(said, str) and said else f"{name}{error}"
+    return " ".join(text.split())[:300]
+
+
+def _pause(error: Exception, number: int) -> float:
+    """As long as the service says, else longer each time; never so alike that all come back at once."""
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
+    grown: float = FIRST_PAUSE * 2 ** (number - 1) * (1 + random.random() / 4)
+    try:
+        told = float(headers.get("retry-after", ""))
+    except ValueError:  # a date, or nothing
+        told = -1.0
+    return min(told if told >= 0 else grown, LONGEST_PAUSE)

@@ -1,0 +1,12 @@
+"""Tools that a model may call: what a tool is, and the ones for working in a folder.
+
+    Tool.of(function)            a tool from a function with type hints and a docstring
+    working_tools(folder)        glob, list_dir, read_file, grep, write_file, edit_file, bash
+
+A tool takes arguments and returns text. It knows nothing of agents, logs or models.
+"""
+
+from backstory.runtime.tools.tool import Tool, ToolError
+from backstory.runtime.tools.workspace import working_tools
+
+__all__ = ["Tool", "ToolError", "working_tools"]

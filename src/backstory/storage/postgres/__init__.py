@@ -1,0 +1,1 @@
+"""The PostgreSQL backend: a server, through psycopg."""

@@ -1,0 +1,151 @@
+"""The search index of the PostgreSQL backend: tsvectors that catch up when they are asked.
+
+It is derived from the events and made when somebody first searches, so appends neither wait for it
+nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`, and go
+into the vectors as they are: PostgreSQL's own parser and dictionaries, which differ from server to
+server, are never asked.
+"""
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+import psycopg
+
+from backstory.core.terms import Phrase, Query
+from backstory.storage.protocols import CANDIDATES, Found, Piece
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+MOST_PLACES = 255  # of one word in a vector
+LAST_PLACE = 16_383
+MOST_BYTES = 900_000  # a vector must stay below 1 MB
+WORTH_ANALYZING = 10_000  # new rows after which the planner should count again
+
+# The number in the names is the version of `backstory.core.terms`: other words, other tables. Where a
+# text does not fit into a vector, `long` says that places are missing, so that its phrases must be
+# looked at one by one; where not even its words fit, they are null.
+CREATE: LiteralString = """
+    CREATE TABLE IF NOT EXISTS search_1 (
+        session uuid NOT NULL,
+        agent integer NOT NULL,
+        seq integer NOT NULL,
+        long boolean NOT NULL,
+        words tsvector,
+        PRIMARY KEY (session, agent, seq));
+    CREATE INDEX IF NOT EXISTS search_1_words ON search_1 USING gin (words) WHERE NOT long;
+    CREATE INDEX IF NOT EXISTS search_1_long ON search_1 USING gin (words) WHERE long;
+    CREATE INDEX IF NOT EXISTS search_1_null ON search_1 (session) WHERE words IS NULL;
+    CREATE TABLE IF NOT EXISTS searched_1 (
+        session uuid NOT NULL,
+        agent integer NOT NULL,
+        upto integer NOT NULL,
+        PRIMARY KEY (session, agent))"""
+DISTRIBUTE: LiteralString = """
+    SELECT create_distributed_table('search_1', 'session', colocate_with => 'agents');
+    SELECT create_distributed_table('searched_1', 'session', colocate_with => 'agents')"""
+EXISTS = "SELECT to_regclass('searched_1') IS NOT NULL"
+
+INDEXED = """
+    SELECT a.id::text, s.upto FROM searched_1 s JOIN agents a ON a.session = s.session AND a.no = s.agent"""
+START = """
+    INSERT INTO searched_1 VALUES (%(session)s::uuid, %(no)s, %(first)s) ON CONFLICT DO NOTHING"""
+LOCK = "SELECT upto FROM searched_1 WHERE session = %(session)s::uuid AND agent = %(no)s FOR UPDATE"
+MOVE = "UPDATE searched_1 SET upto = %(upto)s WHERE session = %(session)s::uuid AND agent = %(no)s"
+INSERT = "COPY search_1 (session, agent, seq, long, words) FROM STDIN"
+
+# Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
+# everywhere ranks nothing. Three questions instead of one with OR, so that each is answered by its own
+# index and no row is looked at twice.
+FIND = """
+    SELECT a.id::text, f.seq, f.score
+    FROM (
+        SELECT c.*, coalesce(ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
+        FROM (
+            (SELECT s.session, s.agent, s.seq, s.words FROM search_1 s
+                WHERE NOT s.long AND s.words @@ %(exact)s::tsquery {filters} LIMIT %(candidates)s)
+            UNION ALL
+            (SELECT s.session, s.agent, s.seq, s.words FROM search_1 s
+                WHERE s.long AND s.words @@ %(loose)s::tsquery {filters} LIMIT %(candidates)s)
+            UNION ALL
+            (SELECT s.session, s.agent, s.seq, s.words FROM search_1 s
+                WHERE s.words IS NULL {filters})) c
+        ORDER BY score DESC, c.session DESC, c.agent DESC, c.seq DESC LIMIT %(limit)s) f
+    JOIN agents a ON a.session = f.session AND a.no = f.agent
+    ORDER BY f.score DESC, f.session DESC, f.agent DESC, f.seq DESC"""
+OF_KINDS = """AND EXISTS (
+    SELECT 1 FROM events e
+    WHERE e.session = s.session AND e.agent = s.agent AND e.seq = s.seq AND e.kind = ANY(%(kinds)s))"""
+IN_PIECES = """AND s.session = %(session)s::uuid AND EXISTS (
+    SELECT 1 FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
+    WHERE p.no = s.agent AND s.seq BETWEEN p.low AND p.high)"""
+
+
+def index(
+    db: Connection, agent: dict[str, Any], first: int, after: int, texts: Sequence[tuple[int, list[str]]]
+) -> int:
+    """Within a transaction: take in the events behind `after`, if that is still the end. An agent
+    that was never indexed ends at `first`."""
+    db.execute(START, {**agent, "first": first})
+    [(upto,)] = db.execute(LOCK, agent).fetchall()
+    if upto != after or not texts:
+        return int(upto)
+    with db.cursor().copy(INSERT) as rows:
+        for seq, words in texts:
+            rows.write_row((agent["session"], agent["no"], seq, *vector(words)))
+    db.execute(MOVE, {**agent, "upto": texts[-1][0]})
+    if len(texts) >= WORTH_ANALYZING:
+        db.execute("ANALYZE search_1")
+    return texts[-1][0]
+
+
+def find(
+    db: Connection,
+    query: Query,
+    kinds: Sequence[str],
+    pieces: Sequence[Piece] | None,
+    session: str,
+    limit: int,
+) -> list[Found]:
+    """The best matches, and perhaps some that only look like it."""
+    filters: LiteralString = (OF_KINDS if kinds else "") + (IN_PIECES if pieces is not None else "")
+    bindings = {
+        "exact": " & ".join(map(side_by_side, query)),
+        "loose": " & ".join(map(together, query)),
+        "kinds": list(kinds),
+        "session": session,
+        "nos": [piece.key for piece in pieces or ()],
+        "lows": [piece.low for piece in pieces or ()],
+        "highs": [piece.high for piece in pieces or ()],
+        "limit": limit,
+        "candidates": max(limit, CANDIDATES),
+    }
+    return [Found(*row) for row in db.execute(FIND.format(filters=filters), bindings).fetchall()]
+
+
+def vector(words: Sequence[str]) -> tuple[bool, str | None]:
+    """Whether words are too many for all their places, and the text of their tsvector."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(words, 1):
+        places.setdefault(word, []).append(place)
+    if sum(len(word.encode()) + 2 for word in places) > MOST_BYTES:
+        return True, None
+    if len(words) > LAST_PLACE or any(len(found) > MOST_PLACES for found in places.values()):
+        return True, " ".join(f"'{word}'" for word in places)
+    text = " ".join(f"'{word}':{','.join(map(str, found))}" for word, found in places.items())
+    return (True, " ".join(f"'{word}'" for word in places)) if len(text) > MOST_BYTES else (False, text)
+
+
+def side_by_side(phrase: Phrase) -> str:
+    """A phrase in the language of tsquery; words are letters and digits, so nothing is to be escaped."""
+    return _joined(phrase, " <-> ")
+
+
+def together(phrase: Phrase) -> str:
+    """The same without the order."""
+    return _joined(phrase, " & ")
+
+
+def _joined(phrase: Phrase, glue: str) -> str:
+    words = [f"'{word}'" for word in phrase.words]
+    words[-1] += ":*" if phrase.prefix else ""
+    return f"({glue.join(words)})"

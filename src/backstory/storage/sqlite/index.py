@@ -1,0 +1,89 @@
+"""The search index of the SQLite backend: an FTS5 table that catches up when it is asked.
+
+It is derived from the events and made when somebody first searches, so appends neither wait for it
+nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`: the
+tokenizer here only cuts at the spaces between them.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from backstory.core.terms import Query
+from backstory.storage.protocols import CANDIDATES, Found
+
+# The number in the names is the version of `backstory.core.terms`: other words, other tables.
+CREATE = """
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_1 USING fts5 (words, content = '', tokenize = 'ascii');
+    CREATE TABLE IF NOT EXISTS searched_1 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
+EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_1'"
+
+INDEXED = "SELECT a.id, s.upto FROM searched_1 s JOIN agents a ON a.no = s.agent"
+UPTO = "SELECT upto FROM searched_1 WHERE agent = ?"
+MOVE = "INSERT INTO searched_1 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
+INSERT = "INSERT INTO search_1 (rowid, words) VALUES (?, ?)"
+
+# Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
+# matches, those of the newest agents are ranked. CROSS JOIN: the index is asked first.
+FIND = """
+    SELECT a.id, f.id & 4294967295, -f.rank
+    FROM (
+        SELECT search_1.rowid AS id, bm25(search_1) AS rank FROM search_1 {filters}
+        ORDER BY search_1.rowid DESC LIMIT :candidates) f
+    CROSS JOIN agents a ON a.no = f.id >> 32
+    ORDER BY f.rank, f.id DESC LIMIT :limit"""
+EVERYWHERE = "WHERE search_1 MATCH :query"
+SOMEWHERE = """
+    CROSS JOIN events e ON e.id = search_1.rowid
+    WHERE search_1 MATCH :query
+        AND (:kinds IS NULL OR e.kind IN (SELECT value FROM json_each(:kinds)))
+        AND (:ranges IS NULL OR EXISTS (
+            SELECT 1 FROM json_each(:ranges) r
+            WHERE e.id BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')))"""
+
+
+def exists(db: apsw.Connection) -> bool:
+    """Whether anybody has searched here before."""
+    return bool(db.execute(EXISTS).fetchall())
+
+
+def indexed(db: apsw.Connection) -> dict[str, int]:
+    """Up to where each agent's events are in the index."""
+    rows: list[Any] = db.execute(INDEXED).fetchall()
+    return dict(rows)
+
+
+def index(
+    db: apsw.Connection, no: int, first: int, after: int, texts: Sequence[tuple[int, list[str]]]
+) -> int:
+    """Within a write transaction: take in the events behind `after`, if that is still the end. An
+    agent that was never indexed ends at `first`."""
+    found: list[Any] = db.execute(UPTO, (no,)).fetchall()
+    upto: int = found[0][0] if found else first
+    if upto != after or not texts:
+        return upto
+    db.executemany(INSERT, ((no << 32 | seq, " ".join(words)) for seq, words in texts))
+    db.execute(MOVE, (no, texts[-1][0]))
+    return texts[-1][0]
+
+
+def find(
+    db: apsw.Connection, query: Query, kinds: Sequence[str], ranges: str | None, limit: int
+) -> list[Found]:
+    """The best matches; `ranges` are those of event ids, as JSON."""
+    bindings: dict[str, Any] = {
+        "query": match(query),
+        "limit": limit,
+        "candidates": max(limit, CANDIDATES),
+        "kinds": json.dumps(list(kinds)) if kinds else None,
+        "ranges": ranges,
+    }
+    filters = SOMEWHERE if kinds or ranges is not None else EVERYWHERE
+    return [Found(*row) for row in db.execute(FIND.format(filters=filters), bindings)]
+
+
+def match(query: Query) -> str:
+    """The query in FTS5's own language; words are letters and digits, so nothing is to be escaped."""
+    return " ".join(f'"{" ".join(phrase.words)}"{"*" * phrase.prefix}' for phrase in query)

@@ -1,0 +1,102 @@
+"""What a model is given: the canonical messages of a context, and their way to the wire.
+
+A conversation is a value. It keeps the events it was made of, so that each use reads their data afresh
+and nobody can change what another one sees.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, overload
+
+from backstory.core.events import Event
+from backstory.core.messages import SILENT, SPOKEN, Message, canonical
+from backstory.errors import InvalidEvent
+from backstory.wire import Dump, Repair, dump
+from backstory.wire.encoder import encoded
+
+if TYPE_CHECKING:
+    from backstory.wire.tokens import Tokens
+
+logger = logging.getLogger("backstory")
+
+
+class Conversation(Sequence[Message]):
+    """A sequence of messages that does not change."""
+
+    __slots__ = ("_sources",)
+
+    def __init__(self, messages: Iterable[Event | Message] = ()) -> None:
+        """Of events or messages that a model is given; `conversation_of` leaves out the others."""
+        self._sources = tuple(messages)
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @overload
+    def __getitem__(self, index: int) -> Message: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Conversation": ...
+    def __getitem__(self, index: int | slice) -> "Message | Conversation":
+        """One message, or a conversation of some of them."""
+        if isinstance(index, slice):
+            return Conversation(self._sources[index])
+        return _message(self._sources[index])
+
+    def __iter__(self) -> Iterator[Message]:
+        return map(_message, self._sources)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Conversation):
+            return NotImplemented
+        return len(self) == len(other) and all(map(Message.__eq__, self, other))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"<Conversation of {len(self)} messages>"
+
+    def dump(self, format: str, **options: Any) -> Dump:
+        """The request's body in a provider's format, and the repairs it took.
+
+        Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `wire.dump`.
+        """
+        return dump(self._sources, format, **options)
+
+    def to(self, format: str, **options: Any) -> dict[str, Any]:
+        """The request's body, ready for the provider's SDK."""
+        return self.dump(format, **options).body
+
+    def to_bytes(self, format: str, **options: Any) -> bytes:
+        """The request's body as JSON."""
+        return encoded(self.dump(format, **options).body)
+
+    def repairs(self, format: str, **options: Any) -> list[Repair]:
+        """What the body says otherwise than the log: which rule, at which event, and why."""
+        return self.dump(format, **options).repairs
+
+    def tokens(self, model: str | None = None) -> "Tokens":
+        """How many tokens a model reads: a number that knows whether it is exact."""
+        from backstory.wire.tokens import counted
+
+        return counted(self.to("openai")["messages"], model)
+
+
+def conversation_of(events: Iterable[Event]) -> Conversation:
+    """The conversation of a context's events: what steers the log is skipped, and so is, with a line
+    in the log, what nobody knows."""
+    events = events if isinstance(events, list) else list(events)
+    if SPOKEN.issuperset(map(itemgetter(1), events)):
+        return Conversation(events)
+    for event in events:
+        if event.kind not in SPOKEN and event.kind not in SILENT:
+            logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)
+    return Conversation(event for event in events if event.kind in SPOKEN)
+
+
+def _message(source: Event | Message) -> Message:
+    message = canonical(source)
+    if message is None:
+        raise InvalidEvent(f"event {source.seq} ({source.kind}) is nothing that a model is given")
+    return message

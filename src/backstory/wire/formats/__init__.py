@@ -1,0 +1,1 @@
+"""One module per provider format, each read both ways."""

@@ -1,0 +1,124 @@
+"""From messages to rows that the repair can trust: kind, text and data of sound types.
+
+Old logs hold what they hold: a text that is no text, data that JSON cannot carry back out. Whatever
+it is, it comes out of here as something that can be written to a wire, and nothing raises.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+from backstory.core.events import Event
+from backstory.core.messages import SILENT, SPOKEN, TEXT_KINDS, Message
+
+Tell = Callable[[str, int | None, str], None]
+Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
+Readable = Event | Message | tuple[Any, ...]
+
+DEEPEST = 100  # levels of nesting; encoders give up at about 250
+
+
+def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
+    """The spoken messages as rows, their positions or, where they have none, their indexes first."""
+    for index, message in enumerate(messages):
+        if isinstance(message, Event):
+            at, kind, text, data_json = message[:4]
+            raw, sound = (None, True) if data_json is None else _parsed(data_json)
+        else:
+            seq, kind, text, raw = _fields(message)
+            at, sound = index if seq is None else seq, raw is None
+        if kind not in SPOKEN:
+            if kind not in SILENT:
+                tell("kind", at, f"nobody knows what a message of kind {kind!r} is, so it is left out")
+            continue
+        if type(text) is not str or not (text.isascii() or is_unicode(text)):
+            text = _as_text(text)
+        yield at, kind, text, raw if sound else _sound(at, kind, raw, tell)
+
+
+def _fields(message: Any) -> tuple[int | None, Any, Any, Any]:
+    if isinstance(message, Message):
+        return message.seq, message.kind, message.content, message.data
+    kind, content, data = (*(message if isinstance(message, tuple) else ()), None, None, None)[:3]
+    return None, kind if isinstance(kind, str) else repr(kind), content, data
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else str(value)
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _parsed(text: str) -> tuple[Any, bool]:
+    """What a JSON text says, and whether that can be taken as it is. Looking at the text is cheaper
+    than walking the value, and nearly all data is sound."""
+    try:
+        data = _strictly(text)
+    except (ValueError, TypeError, RecursionError):  # TypeError: SQLite keeps whatever it was given
+        return _leniently(text), False
+    if not isinstance(data, dict) or text.count("[") + text.count("{") > DEEPEST:
+        return data, False
+    return data, not any(sign in text for sign in _SIGNS)
+
+
+_SIGNS = ("\\ud", "\\uD")
+
+
+def _leniently(text: Any) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def refused(name: str) -> NoReturn:
+    """Python reads NaN and Infinity; JSON has no such words."""
+    raise ValueError(f"{name} is Python's, not JSON's")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else refused(text)  # 1e999, say
+
+
+_strictly = json.JSONDecoder(parse_float=_finite, parse_constant=refused).decode
+
+
+def _sound(at: int | None, kind: str, data: Any, tell: Tell) -> dict[str, Any] | None:
+    if not isinstance(data, dict):
+        return None
+    if kind in TEXT_KINDS:
+        data = {"native": data["native"]} if "native" in data else {}
+    cleaned: dict[str, Any] = clean(data)
+    if cleaned != data:
+        tell("data", at, f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced")
+    return cleaned
+
+
+def clean(value: Any, depth: int = 0) -> Any:
+    """The value as JSON can carry it: no lone surrogates, no NaN, no other objects, no abyss."""
+    if depth > DEEPEST:
+        return "(nested too deeply)"
+    match value:
+        case str():
+            return value if value.isascii() else value.encode(errors="replace").decode()
+        case None | bool() | int():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {clean(str(key)): clean(item, depth + 1) for key, item in value.items()}
+        case list() | tuple():
+            return [clean(item, depth + 1) for item in value]
+        case _:
+            return str(value)

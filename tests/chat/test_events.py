@@ -1,0 +1,125 @@
+"""How things look: all that a model said is there, open calls say so, joined letters stay joined."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+import backstory
+from backstory.chat.commands import carried, is_command, unescaped
+from backstory.chat.consent import request
+from backstory.chat.events import drawn
+from backstory.chat.markdown import Prose
+from backstory.errors import Invalid
+from backstory.present.safe_text import visible
+from backstory.runtime.tools import Tool
+
+
+def printed(*things, width=200):
+    out = io.StringIO()
+    Console(file=out, width=width, emoji=False, markup=False).print(*things)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Use List<String> and vec<T> here",
+        "<div>hidden words</div>",
+        "<!-- a comment -->",
+        "a picture: ![alt](http://example.org/x.png)",
+        "[1]: http://example.org/somewhere",
+        "&lt;b&gt; &amp; &nbsp;",
+    ],
+)
+def test_everything_that_was_said_is_drawn(text):
+    shown = printed(Prose(text))
+    for word in ("List<String>", "vec<T>", "<div>", "</div>", "comment", "x.png", "somewhere", "&lt;b&gt;"):
+        assert (word in shown) == (word in text), word
+
+
+@pytest.mark.parametrize(
+    "text", ["&#x202e;abc", "&rlm;abc", "`&#27;[2J`", "[a&#x202e;](x&#x202e;y)", "\u202eabc"]
+)
+def test_no_entity_smuggles_what_steers_a_terminal(text):
+    shown = printed(Prose(text))
+    assert not any(hidden in shown for hidden in ("\u202e", "\u200f", "\x1b[2J"))
+
+
+def interrupted(agent):
+    lines = printed(*drawn(agent.context().messages)).splitlines()
+    return [lines[i - 1].strip() for i, line in enumerate(lines) if "no result was recorded" in line]
+
+
+def test_a_call_without_a_result_says_so_even_if_its_id_was_used_before():
+    agent = backstory.open(":memory:").start(system="s")
+    agent.user("one")
+    agent.tool_result(agent.tool_call("glob", {"pattern": "*"}, id="c1"), "a.py")
+    agent.user("two")
+    agent.tool_call("bash", {"command": "make"}, id="c1")
+    assert interrupted(agent) == ["● bash make"]
+    agent.user("three")
+    agent.tool_result(agent.tool_call("glob", {"pattern": "b"}, id="c1"), "b.py")
+    assert interrupted(agent) == ["● bash make"]
+
+
+def test_parallel_calls_with_one_id_are_answered_in_their_order():
+    agent = backstory.open(":memory:").start(system="s")
+    for pattern in ("a", "b"):
+        agent.tool_call("glob", {"pattern": pattern}, id="c1")
+    agent.tool_result("c1", "first")
+    assert interrupted(agent) == ["● glob b"]
+
+
+def test_joined_letters_stay_joined_and_nothing_else_hides():
+    family, hindi = "👩\u200d👧 ❤\ufe0f\u200d🔥", "क्\u200dष"
+    assert visible(family) == family
+    assert visible(hindi) == hindi
+    assert visible("pass\u200dword") == "pass<U+200D>word"
+    assert visible("é\u200d\u200dé\u202e") == "é<U+200D><U+200D>é<U+202E>"
+    assert visible("\u200dé\u200d") == "<U+200D>é<U+200D>"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one", "sent"),
+    [
+        ("/mark x", True, None),
+        ("/nonsense", True, None),
+        ("/", True, None),
+        ("/usr/bin/python fails, why?", False, "/usr/bin/python fails, why?"),
+        ("//tmp is full", False, "/tmp is full"),
+        (" /tmp is full", False, " /tmp is full"),
+        ("/2 is a half?", False, "/2 is a half?"),
+    ],
+)
+def test_a_path_is_no_command(text, is_one, sent):
+    assert is_command(text) == is_one
+    assert sent is None or unescaped(text) == sent
+
+
+def test_a_note_may_stand_before_the_label_and_has_an_end():
+    assert carried("") == (None, None)
+    assert carried("lab 1") == ("lab 1", None)
+    assert carried('lab --carry "x y"') == ("lab", "x y")
+    assert carried('--carry "x y" lab') == ("lab", "x y")
+    assert carried("--carry what I learned") == (None, "what I learned")
+    for broken in ('--carry "x y', "lab --carry", "--carry ''"):
+        with pytest.raises(Invalid):
+            carried(broken)
+
+
+def test_a_request_says_what_is_about_to_happen(tmp_path, monkeypatch):
+    def fly(where: str) -> str:
+        """Fly."""
+        return where
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").write_bytes(b"\xff\xfe")
+    tool = Tool.of(fly, asks=True)
+    assert request(tool, {"where": "up\nand away"}).body == ["where: up", "and away"]
+    write = replace(tool, name="write_file")
+    assert request(write, {"path": "new", "content": "x"}).head == ["write new, a new file, 1 byte:"]
+    assert request(write, {"path": "bin", "content": "x"}).head == ["write bin, over the old file, 1 byte:"]
+    (tmp_path / "same").write_text("x")
+    assert request(write, {"path": "same", "content": "x"}).body == ["(it stays as it is)"]

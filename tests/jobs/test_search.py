@@ -1,0 +1,215 @@
+"""Search: the same on every store, complete whenever it is asked."""
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import backstory
+from backstory.core.terms import query as words_query
+from backstory.core.terms import words
+from backstory.storage.postgres import index as postgres_index
+from backstory.storage.protocols import CANDIDATES
+
+
+@pytest.fixture
+def agent(store):
+    agent = store.start("main", system="Be careful.")
+    agent.user("Which Python files are here?")
+    call = agent.tool_call("glob", {"pattern": "*.py", "note": "line one\nline two"}, id="call_1")
+    agent.tool_result(call, "a.py\nb.py")
+    agent.mark("two files")
+    agent.user("Delete b.py.")
+    agent.rewind("two files")
+    return agent
+
+
+def places(hits):
+    return sorted((hit.agent.name, hit.event.seq) for hit in hits)
+
+
+def test_words_are_found_in_texts_arguments_and_labels_dead_or_alive(store, agent):
+    assert places(store.search("py")) == [("main", 3), ("main", 4), ("main", 6)]
+    assert places(store.search("two")) == [("main", 3), ("main", 5)]
+    assert places(store.search("glob")) == [("main", 3), ("main", 4)]
+    assert places(store.search("nothing")) == []
+    assert {hit.event.seq: hit.live for hit in store.search("py")} == {3: True, 4: True, 6: False}
+
+
+def test_all_words_have_to_be_there_and_phrases_side_by_side(store, agent):
+    assert places(store.search("files python")) == [("main", 2)]
+    assert places(store.search('"python files"')) == [("main", 2)]
+    assert places(store.search('"files python"')) == []
+    assert places(store.search("pyth*")) == [("main", 2)]
+    assert places(store.search("b.py")) == [("main", 4), ("main", 6)]
+
+
+def test_filters(store, agent):
+    assert places(store.search("py", kinds=["user"])) == [("main", 6)]
+    assert places(store.search("py", live=True)) == [("main", 3), ("main", 4)]
+    assert places(store.search("py", kinds=["user", "tool_result"], live=True)) == [("main", 4)]
+    assert len(store.search("py", limit=1)) == 1
+    with pytest.raises(backstory.Invalid, match="unknown kind 'poem'"):
+        store.search("py", kinds=["poem"])
+
+
+def test_an_agent_is_searched_with_what_it_inherits_and_nothing_else(store, agent):
+    child = agent.fork("child", at=3)
+    child.user("py in the child")
+    other = store.start("other")
+    other.user("py elsewhere")
+    assert places(store.search("py", agent="child")) == [("child", 3), ("child", 4)]
+    assert places(store.search("py", agent=agent, live=True)) == [("main", 3), ("main", 4)]
+    assert places(store.search("py", agent=agent)) == [("main", 3), ("main", 4), ("main", 6)]
+    assert len(store.search("py")) == 5
+
+
+def test_live_is_what_any_fork_still_has_in_its_context(store, agent):
+    child = agent.fork("child", at=6)
+    grandchild = child.fork("grandchild", at=6)
+    early = agent.fork("early", at=1)
+    child.clear()
+    agent.clear()
+    assert places(store.search("delete", live=True)) == places(store.search("delete"))
+    assert places(store.search("delete", live=True, limit=1)) == [("grandchild", 6)]
+    grandchild.clear()
+    assert places(store.search("delete", live=True)) == []
+    assert places(store.search("delete")) == [("main", 6)]
+    assert places(store.search("careful", live=True)) == [("early", 1)]
+    assert places(store.search("careful", live=True, agent=child)) == []
+    early.clear()
+    assert not store.search("careful")[0].live
+
+
+def test_what_was_appended_since_is_found(store, agent):
+    assert store.search("later") == []
+    agent.user("later")
+    child = agent.fork("child")
+    child.user("later still")
+    assert places(store.search("later")) == [("child", 9), ("main", 8)]
+
+
+def test_the_better_match_comes_first_and_says_where_it_matched(store):
+    agent = store.start("main")
+    agent.user("one needle in " + "a lot of hay " * 30)
+    agent.user("needle, needle, needle")
+    first, second = store.search("needle")
+    assert (first.event.seq, second.event.seq) == (2, 1)
+    assert first.score > second.score
+    assert [first.snippet[low:high] for low, high in first.spans] == ["needle"] * 3
+
+
+def test_live_events_are_found_behind_any_number_of_better_dead_ones(store):
+    agent = store.start("main")
+    agent.mark("x")
+    agent.extend([("user", "needle needle needle", None)] * 300)
+    agent.rewind("x")
+    agent.user("one needle in " + "a lot of hay " * 30)
+    assert places(store.search("needle", live=True, limit=2)) == [("main", 303)]
+
+
+def test_more_matches_than_are_ranked_at_once(store):
+    agent = store.start("main")
+    agent.extend([("user", "needle", None)] * (CANDIDATES + 5))
+    assert len(store.search("needle", limit=CANDIDATES + 10)) == CANDIDATES + 5
+
+
+def test_very_long_texts_are_found_too(store):
+    agent = store.start("main")
+    agent.user(" ".join(f"w{n}" for n in range(20_000)) + " the end")  # beyond PostgreSQL's places
+    agent.user("again " * 300 + "over and out")  # beyond its places of one word
+    agent.user(" ".join(f"word{n:08x}" for n in range(120_000)) + " last words")  # beyond its vectors
+    assert places(store.search('"the end"')) == [("main", 1)]
+    assert places(store.search('"end the"')) == []
+    assert places(store.search('"again over and out"')) == [("main", 2)]
+    assert places(store.search('"last words"')) == [("main", 3)]
+    assert places(store.search("w7 the")) == [("main", 1)]
+
+
+def test_vectors_that_do_not_fit_say_so():
+    assert postgres_index.vector(["a", "b", "a"]) == (False, "'a':1,3 'b':2")
+    assert postgres_index.vector(["a"] * 300) == (True, "'a'")
+    assert postgres_index.vector([f"{n:09}" for n in range(200_000)]) == (True, None)
+
+
+def test_unicode_is_found_on_every_store(store):
+    agent = store.start("main")
+    texts = ("naïve Café", "在搜索历史", "Привет, мир", "“quoted” — dash", "a 👋 wave", "\U0001d54f marks")
+    for text in texts:
+        agent.user(text)
+    for asked, seq in (
+        ("cafe", 1),
+        ("搜索", 2),
+        ("ПРИВЕТ", 3),
+        ("quoted", 4),
+        ("wave", 5),
+        ("x", 6),
+    ):
+        assert places(store.search(asked)) == [("main", seq)], asked
+
+
+def test_searches_of_several_threads_index_everything_once(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", f"needle {n}", None) for n in range(5_000)])
+        found = []
+        threads = [
+            threading.Thread(target=lambda: found.append(len(store.search("needle", limit=6_000))))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [5_000] * 4
+
+
+def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", "needle", None)] * 2)
+        backend = store._backend
+        backend.indexed()
+        assert backend.index(agent.record, 0, [(1, ["needle"]), (2, ["needle"])]) == 2
+        assert backend.index(agent.record, 0, [(1, ["late"])]) == 2
+        query = words_query("late")
+        assert backend.find(query, kinds=(), pieces=None, session="", limit=9) == []
+
+
+def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", f"needle {n}", None) for n in range(6_000)])
+    code = (
+        "import os, sys, backstory\n"
+        "def die(done, total):\n"
+        "    os._exit(9)\n"
+        f"backstory.open({durable_url!r}).search('needle', tell=die)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
+    with backstory.open(durable_url) as store:
+        heard = []
+        assert len(store.search("needle", limit=7_000, tell=lambda *told: heard.append(told))) == 6_000
+        assert heard[-1] == (4_000, 4_000)  # the first page was there already
+
+
+def test_searching_writes_no_event_and_the_store_stays_sound(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.user("needle")
+        store.search("needle")
+        assert agent.head == 1
+        assert store.verify() == []
+
+
+def test_a_damaged_log_can_still_be_searched(tmp_path):
+    with backstory.open(tmp_path / "history.db") as store:
+        store.start("main").extend([("user", f"needle {n}", None) for n in range(3)])
+        [db] = store._backend._free
+        db.execute("DELETE FROM events WHERE seq = 2")
+        assert places(store.search("needle")) == [("main", 1), ("main", 3)]
+
+
+def test_words_hold_nothing_that_a_database_would_take_for_its_own():
+    assert all(word.isalnum() for word in words("it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩"))

@@ -1,0 +1,27 @@
+"""A model that plays a part: for tests of the loop that need no server."""
+
+from backstory.runtime.models import Answer, Said
+
+
+class Actor:
+    """Yields what it was given, one list of pieces for each answer."""
+
+    name = "actor"
+    window = None
+
+    def __init__(self, *acts):
+        self.acts = list(acts)
+        self.heard = []
+
+    def answer(self, conversation, tools):
+        self.heard.append(conversation.to("openai")["messages"])
+        act = self.acts.pop(0) if self.acts else [Answer("(the play is over)")]
+        for piece in act:
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+
+
+def speaks(text, *calls):
+    """An answer in words, then calls."""
+    return [*(Said(word) for word in text.split()), Answer(text, tuple(calls), {"model": "actor"})]

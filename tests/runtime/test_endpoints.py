@@ -1,0 +1,224 @@
+"""The models' servers: what they may send and refuse, where they are, and the keys that go there."""
+
+import json
+import os
+
+import pytest
+
+from backstory.core.messages import Message
+from backstory.runtime.models import Answer, ModelError, Retrying, Said, Unavailable
+from backstory.runtime.models.anthropic import AnthropicModel
+from backstory.runtime.models.choice import Wish, choose
+from backstory.runtime.models.openai import OpenAIModel
+from backstory.runtime.models.retry import ATTEMPTS
+from backstory.wire.conversation import Conversation
+from tests.chat.screen import CLEAN
+from tests.runtime.scripted import Refuse, Say, Send, scripted
+
+HELLO = Conversation([Message("user", "Hello")])
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch):
+    for name in os.environ.keys() - CLEAN.keys():
+        monkeypatch.delenv(name)
+
+
+def said(delta, reason=None):
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+
+# --- a server that sends what is no answer ---
+
+
+def sse(value, event=None):
+    return (f"event: {event}\n" if event else "").encode() + f"data: {json.dumps(value)}\n\n".encode()
+
+
+HALF = sse(said({"content": "half an answer"}))
+GARBLED_OPENAI = {
+    "no JSON": b'data: {"id": broken\n\n',
+    "a text": sse("hello"),
+    "a list": sse([1, 2]),
+    "choices that are an object": sse({"choices": {"a": 1}}),
+    "choices that are texts": sse({"choices": ["x"]}),
+    "content that is a number": sse(said({"content": 5})),
+    "arguments that are an object": sse(
+        said({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "glob", "arguments": {"a": 1}}}]})
+    ),
+    "no UTF-8": b'data: {"choices": [{"delta": {"content": "\xff\xfe"}}]}\n\n',
+    "usage that is a text": sse({"choices": [], "usage": "much"}) + sse(said({}, "stop")),
+    "tokens that are no number": sse(said({}, "stop")).replace(
+        b"}\n", b', "usage": {"prompt_tokens": NaN}}\n'
+    ),
+    "very deep": b"data: " + b"[" * 100_000 + b"\n\n",
+}
+
+
+def broken_off(model):
+    """What was said, and the one line on why it ended."""
+    pieces = []
+    with pytest.raises(ModelError) as caught:
+        pieces.extend(model.answer(HELLO, ()))
+    model.close()
+    assert {type(piece) for piece in pieces} <= {Said}
+    return "".join(piece.text for piece in pieces), str(caught.value)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("payload", GARBLED_OPENAI.values(), ids=GARBLED_OPENAI.keys())
+def test_what_is_no_answer_of_openai_is_one_line_and_what_was_said_stays(payload):
+    with scripted(Send(HALF + payload)) as server:
+        text, why = broken_off(OpenAIModel("m", base_url=server.url))
+    assert text.startswith("half an answer")
+    assert "sent something that is no answer" in why
+    assert "ask again, or choose another server or model" in why
+    assert "\n" not in why
+
+
+def test_the_line_shows_what_was_sent():
+    with scripted(Send(sse([1, 2]))) as server:
+        assert "no answer (ValueError: [1, 2])" in broken_off(OpenAIModel("m", base_url=server.url))[1]
+
+
+@pytest.mark.parametrize("type", ["text/html", "application/json"])
+def test_a_page_is_no_answer(type):
+    with scripted(Send(b"<html>Log in, please</html>", type)) as server:
+        assert (
+            f"no answer (ValueError: {type} instead of text/event-stream)"
+            in broken_off(OpenAIModel("m", base_url=server.url))[1]
+        )
+
+
+def event(type, **more):
+    return sse({"type": type, **more}, type)
+
+
+BEGIN = event(
+    "message_start",
+    message={"id": "m", "type": "message", "role": "assistant", "content": [], "usage": {"input_tokens": 7}},
+)
+TEXT = event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+HALF_A_TEXT = TEXT + event("content_block_delta", index=0, delta={"type": "text_delta", "text": "half"})
+
+
+def end(reason):
+    return event("message_delta", delta={"stop_reason": reason}, usage={"output_tokens": 9})
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"event: content_block_delta\ndata: {broken\n\n",
+        event("content_block_delta", index=5, delta={"type": "text_delta", "text": "x"}) + end("end_turn"),
+        event("content_block_delta", index=0, delta={"type": "text_delta", "text": 5}) + end("end_turn"),
+        event("content_block_start", index=1, content_block={"type": "tool_use"}) + end("tool_use"),
+        b"event: message_delta\ndata: [1]\n\n",
+        b'event: message_delta\ndata: "\xff"\n\n',
+    ],
+)
+def test_what_is_no_answer_of_anthropic_is_one_line_too(payload):
+    with scripted(Send(BEGIN + HALF_A_TEXT + payload)) as server:
+        text, why = broken_off(AnthropicModel("claude-x", base_url=server.url.removesuffix("/v1")))
+    assert text == "half"
+    assert "sent something that is no answer" in why
+
+
+def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
+    monkeypatch.setattr("backstory.runtime.models.retry.FIRST_PAUSE", 0.01)
+    overloaded = event("error", error={"type": "overloaded_error", "message": "Overloaded"})
+    with scripted(
+        Send(BEGIN + HALF_A_TEXT + overloaded), Send(BEGIN + HALF_A_TEXT + end("end_turn"))
+    ) as server:
+        model = AnthropicModel("claude-x", base_url=server.url.removesuffix("/v1"))
+        pieces = list(model.answer(HELLO, ()))
+        model.close()
+    assert [type(piece) for piece in pieces] == [Said, Retrying, Said, Answer]
+    assert "has too much to do" in pieces[1].why
+
+
+# --- what is refused, and by whom ---
+
+
+@pytest.mark.parametrize(
+    ("act", "line"),
+    [
+        (Refuse(401, "bad key"), "the key was refused by {}: it comes from OPENAI_API_KEY (bad key)"),
+        (
+            Refuse(400, "too many tokens", code="context_length_exceeded"),
+            "the context is too long for m: /rewind or /clear (too many tokens)",
+        ),
+        (
+            Refuse(400, "The maximum context length is 9 tokens"),
+            "the context is too long for m: /rewind or /clear (The maximum context length is 9 tokens)",
+        ),
+        (Refuse(400, "no such field"), "the request was refused: no such field"),
+        (
+            Refuse(429, "pay first", code="insufficient_quota"),
+            "the account is used up: mend that, or choose another model (pay first)",
+        ),
+    ],
+)
+def test_a_refusal_says_what_to_do(monkeypatch, act, line):
+    monkeypatch.setenv("OPENAI_API_KEY", "of the environment")
+    with scripted(act) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        assert broken_off(model)[1] == line.format(model.where)
+    assert model.where in server.url
+    assert ":" in model.where
+
+
+def test_a_rate_limit_does_not_tell_to_wait_while_it_waits_itself():
+    now = (("Retry-After", "0"),)
+    with scripted(*[Refuse(429, "slow", now)] * ATTEMPTS) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        heard = []
+        with pytest.raises(
+            Unavailable, match=r"limits how fast it is asked: wait a little, then ask again \(slow\)"
+        ):
+            heard.extend(model.answer(HELLO, ()))
+        model.close()
+    assert [piece.why for piece in heard] == [f"{model.where} limits how fast it is asked"] * (ATTEMPTS - 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "OPENAI_API_KEY, which is not set"),
+        ("mine", "BACKSTORY_API_KEY or the config file"),
+    ],
+)
+def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words):
+    with scripted(Refuse(401, "no")) as server:
+        assert words in broken_off(OpenAIModel("m", base_url=server.url, key=given))[1]
+
+
+@pytest.mark.parametrize("wish", ["openai:x", "anthropic:x"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "localhost:1", "ftp://x", "http://", "http://x:port", "//x", "http://x:99999"]
+)
+def test_an_address_that_is_none_is_refused_at_once(address, wish):
+    with pytest.raises(ModelError, match="is no address: write all of it"):
+        choose(Wish(wish, address))
+
+
+def test_nobody_at_an_address_is_told_with_its_port(monkeypatch):
+    monkeypatch.setattr("backstory.runtime.models.retry.FIRST_PAUSE", 0.0)
+    model = OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(Unavailable, match=r"nobody answers at 127\.0\.0\.1:9: is the address right"):
+        list(model.answer(HELLO, ()))
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "sent"),
+    [("mine", "environment's", "mine"), (None, "environment's", "environment's"), (None, "", "none")],
+)
+def test_a_key_of_the_environment_goes_to_the_address_that_a_person_names(monkeypatch, given, variable, sent):
+    monkeypatch.setenv("OPENAI_API_KEY", variable)
+    with scripted(Say("Fine.")) as server:
+        model = OpenAIModel("m", base_url=server.url, key=given)
+        list(model.answer(HELLO, ()))
+        model.close()
+    assert server.keys == [f"Bearer {sent}"]

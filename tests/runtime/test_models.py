@@ -1,0 +1,312 @@
+"""The models: how answers are put together, what errors mean, and which model is meant."""
+
+import os
+
+import pytest
+
+from backstory.core.messages import Message
+from backstory.runtime.models import Answer, Call, ModelError, Retrying, Said, Unavailable
+from backstory.runtime.models import choice as choosing
+from backstory.runtime.models.anthropic import AnthropicModel
+from backstory.runtime.models.anthropic import assembled as anthropic_assembled
+from backstory.runtime.models.arguments import parsed, storable
+from backstory.runtime.models.choice import Wish, _provider, choose, from_config, instead, known_window
+from backstory.runtime.models.chunks import ConnectionEnded, assembled
+from backstory.runtime.models.endpoints import Endpoint
+from backstory.runtime.models.openai import OpenAIModel
+from backstory.runtime.models.retry import ATTEMPTS, LONGEST_PAUSE, retried
+from backstory.runtime.tools import working_tools
+from backstory.wire.conversation import Conversation
+from tests.chat.screen import CLEAN
+from tests.runtime.scripted import Refuse, Say, scripted
+from tests.wire.stub_server import stub_server
+
+HELLO = Conversation([Message("user", "Hello")])
+HERE = Endpoint("m", "here")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch):
+    for name in os.environ.keys() - CLEAN.keys():
+        monkeypatch.delenv(name)
+
+
+def chunk(delta, reason=None):
+    return {"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}
+
+
+def test_chunks_become_text_and_one_answer():
+    pieces = list(assembled([chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")], "m"))
+    assert pieces == [Said("Hel"), Said("lo"), Answer("Hello", (), {"model": "m"})]
+
+
+def test_calls_come_in_parts_by_number_or_whole_without():
+    def part(**more):
+        return chunk({"tool_calls": [more]})
+
+    numbered = [
+        part(index=0, id="a", function={"name": "glob", "arguments": '{"p'}),
+        part(index=1, id="b", function={"name": "grep", "arguments": "{}"}),
+        part(index=0, function={"arguments": '": 1}'}),
+        chunk({}, "tool_calls"),
+    ]
+    assert list(assembled(numbered, "m"))[-1].calls == (Call("a", "glob", {"p": 1}), Call("b", "grep", {}))
+    whole = [
+        part(id="a", function={"name": "glob", "arguments": "{}"}),
+        part(id="b", function={"name": "grep", "arguments": "{}"}),
+        chunk({}, "tool_calls"),
+    ]
+    assert [call.name for call in list(assembled(whole, "m"))[-1].calls] == ["glob", "grep"]
+
+
+def test_a_stream_that_just_stops_was_lost():
+    with pytest.raises(ConnectionEnded):
+        list(assembled([chunk({"content": "Hel"})], "m"))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("", {}),
+        ('{"a": ', '{"a": '),
+        ("[1]", "[1]"),
+        ('{"a": NaN}', '{"a": NaN}'),
+        ('{"a": "\\ud800"}', {"a": "\ufffd"}),
+    ],
+)
+def test_arguments_are_an_object_or_the_text_itself(text, value):
+    assert parsed(text) == value
+
+
+def test_storable_changes_only_what_cannot_be_stored():
+    assert storable("a😀\0\ud83d") == "a😀␀\ufffd"
+
+
+class RateLimitError(Exception):
+    pass
+
+
+def test_an_attempt_is_repeated_with_growing_pauses_and_then_given_up():
+    pauses = []
+
+    def attempt():
+        yield Said("x")
+        raise RateLimitError
+
+    pieces = retried(attempt, HERE, sleep=pauses.append)
+    heard = [next(pieces) for _ in range(2 * ATTEMPTS - 1)]
+    assert [type(piece) for piece in heard] == [Said, Retrying] * (ATTEMPTS - 1) + [Said]
+    with pytest.raises(Unavailable, match="limits how fast"):
+        next(pieces)
+    assert pauses == sorted(pauses)
+    assert len(pauses) == ATTEMPTS - 1
+
+
+def test_what_nobody_knows_goes_through():
+    def attempt():
+        raise ZeroDivisionError
+        yield
+
+    with pytest.raises(ZeroDivisionError):
+        list(retried(attempt, HERE))
+
+
+class Told(RateLimitError):
+    def __init__(self, after):
+        self.response = type("Response", (), {"headers": {"retry-after": after}})
+
+
+@pytest.mark.parametrize(
+    ("after", "least", "most"),
+    [("7", 7, 7), ("0", 0, 0), ("9999", LONGEST_PAUSE, LONGEST_PAUSE), ("inf", LONGEST_PAUSE, LONGEST_PAUSE)]
+    + [(odd, 0.5, 0.7) for odd in ("-1", "nan", "Wed, 21 Oct 2026 07:28:00 GMT", "")],
+)
+def test_the_pause_is_as_long_as_the_service_says_if_that_makes_sense(after, least, most):
+    def attempt():
+        raise Told(after)
+        yield
+
+    pauses = []
+    with pytest.raises(Unavailable):
+        list(retried(attempt, HERE, sleep=pauses.append))
+    assert least <= pauses[0] <= most
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("end_turn", {}), ("max_tokens", {"cut": True}), ("refusal", {"refused": True})]
+)
+def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
+    end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}
+    *_, answer = anthropic_assembled([end], "claude-x")
+    assert answer.data == {"model": "claude-x", "usage": {"input": 0, "output": 9}} | kept
+
+
+@pytest.mark.parametrize(
+    ("reason", "kept"), [("stop", {}), ("length", {"cut": True}), ("content_filter", {"refused": True})]
+)
+def test_how_an_answer_of_openai_ended_is_kept_and_what_it_cost(reason, kept):
+    chunks = [
+        chunk({"content": "x"}),
+        chunk({}, reason),
+        {"usage": {"prompt_tokens": 7, "completion_tokens": 9}},
+    ]
+    *_, answer = assembled(chunks, "m")
+    assert answer.data == {"model": "m", "usage": {"input": 7, "output": 9}} | kept
+
+
+def test_thinking_that_no_store_can_hold_is_made_storable():
+    block = {"type": "thinking", "thinking": "H\0m", "signature": ""}
+    events = [{"type": "content_block_start", "index": 0, "content_block": block}]
+    *_, answer = anthropic_assembled(
+        [*events, {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}], "claude-x"
+    )
+    assert answer.data["native"]["wire"][0]["thinking"] == "H␀m"
+
+
+def test_the_openai_sdk_streams_and_sends_the_tools(folder):
+    with scripted(Say("Hello there.", calls=(("c1", "glob", "{}"),))) as server:
+        model = OpenAIModel(base_url=server.url)
+        assert model.name == "scripted-1"
+        pieces = list(model.answer(HELLO, working_tools(folder)))
+        model.close()
+    assert "".join(piece.text for piece in pieces[:-1]) == "Hello there."
+    assert pieces[-1].calls == (Call("c1", "glob", {}),)
+    assert [tool["function"]["name"] for tool in server.last["tools"]][:2] == ["glob", "list_dir"]
+
+
+def test_a_server_without_stream_options_is_asked_without():
+    with scripted(Refuse(400, "unknown field stream_options"), Say("Fine.")) as server:
+        model = OpenAIModel("m", base_url=server.url)
+        assert list(model.answer(HELLO, ()))[-1].text == "Fine."
+        model.close()
+    assert "stream_options" not in server.last
+
+
+def test_the_anthropic_sdk_streams(folder):
+    with stub_server() as server:
+        model = AnthropicModel("claude-x", base_url=server.url, key="none")
+        pieces = list(model.answer(HELLO, working_tools(folder)))
+        model.close()
+        assert server.last.refused_for == []
+        assert server.last.body["tools"][0]["name"] == "glob"
+    assert pieces[-1].text == "ok"
+
+
+def test_thinking_goes_back_to_the_same_model_unchanged():
+    def begins(index, **block):
+        return {"type": "content_block_start", "index": index, "content_block": block}
+
+    def goes_on(index, **delta):
+        return {"type": "content_block_delta", "index": index, "delta": delta}
+
+    events = [
+        {"type": "message_start", "message": {"usage": {"input_tokens": 7}}},
+        begins(0, type="thinking", thinking="", signature=""),
+        goes_on(0, type="thinking_delta", thinking="Hm."),
+        goes_on(0, type="signature_delta", signature="c2ln"),
+        begins(1, type="text", text=""),
+        goes_on(1, type="text_delta", text="Looking."),
+        begins(2, type="tool_use", id="t1", name="glob", input={}),
+        goes_on(2, type="input_json_delta", partial_json='{"pattern": "*"}'),
+        {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
+    ]
+    *_, answer = anthropic_assembled(events, "claude-x")
+    assert (answer.text, answer.calls) == ("Looking.", (Call("t1", "glob", {"pattern": "*"}),))
+    assert answer.data["usage"] == {"input": 7, "output": 9}
+    history = Conversation(
+        [
+            Message("user", "Hello"),
+            Message("assistant", answer.text, {"native": answer.data["native"]}),
+            Message("tool_call", None, {"id": "t1", "name": "glob", "arguments": {"pattern": "*"}}),
+            Message("tool_result", "a", {"id": "t1"}),
+        ]
+    )
+    blocks = history.to("anthropic", model="claude-x")["messages"][1]["content"]
+    assert blocks[0] == {"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}
+    assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "provider"),
+    [
+        (Wish(), ("embedded", "")),
+        (Wish("embedded"), ("embedded", "")),
+        (Wish("gpt-x"), ("openai", "gpt-x")),
+        (Wish("openai:claude-x"), ("openai", "claude-x")),
+        (Wish("claude-x"), ("anthropic", "claude-x")),
+        (Wish("claude-x", "http://here"), ("openai", "claude-x")),
+        (Wish("anthropic:x", "http://here"), ("anthropic", "x")),
+        (Wish("qwen:7b", "http://here"), ("openai", "qwen:7b")),
+        (Wish(None, "http://here"), ("openai", "")),
+    ],
+)
+def test_which_model_is_meant(wish, provider):
+    assert _provider(wish) == provider
+
+
+def test_another_model_keeps_the_address_only_of_its_own_provider():
+    before = Wish("qwen", "http://here", "secret", 4000)
+    assert instead(before, "mistral") == Wish("mistral", "http://here", "secret", None)
+    assert instead(before, "anthropic:x") == Wish("anthropic:x")
+    assert instead(before, "claude-x") == Wish("claude-x")
+    assert instead(before, "embedded") == Wish("embedded")
+
+
+def test_known_windows():
+    assert known_window("openai/gpt-4o-mini") == 128_000
+    assert known_window("somebody-7b") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (b"model = ", "is no TOML"),
+        (b'model = "\xff"', "is no TOML"),
+        (b'modle = "x"', "has modle: it takes model, base_url, key, window"),
+        (b"model = 5", 'is 5: write model = "…"'),
+        (b"base_url = 5", 'is 5: write base_url = "…"'),
+        (b"key = [1]", 'is [1]: write key = "…"'),
+        (b"window = true", "is True: write window = 200000"),
+    ],
+)
+def test_a_config_file_with_a_mistake_says_which(tmp_path, text, words):
+    (tmp_path / "chat.toml").write_bytes(text)
+    with pytest.raises(ModelError, match="the config file") as caught:
+        from_config(tmp_path / "chat.toml")
+    assert words in str(caught.value)
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    path = tmp_path / "chat.toml"
+    path.write_text('model = "x"\nbase_url = "http://here"\nkey = "secret"\n')
+    path.chmod(0o600)
+    monkeypatch.setattr(choosing, "config_path", lambda: path)
+    return path
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o620, 0o604, 0o660, 0o610])
+def test_a_key_that_others_can_read_is_refused(config, mode):
+    assert from_config(config).key == "secret"
+    config.chmod(mode)
+    with pytest.raises(ModelError, match=r"others can read the key in .*: run chmod 600"):
+        from_config(config)
+
+
+def test_the_key_of_the_config_file_goes_to_its_own_address_only(config, monkeypatch):
+    assert choosing.wish(Wish()).key == "secret"
+    assert choosing.wish(Wish(model="y", base_url="http://here")).key == "secret"
+    assert choosing.wish(Wish(base_url="http://there")).key is None
+    monkeypatch.setenv("BACKSTORY_BASE_URL", "http://there")
+    assert choosing.wish(Wish()).key is None
+
+
+@pytest.mark.parametrize(
+    ("module", "wish"), [("openai", "gpt-x"), ("anthropic", "claude-x"), ("xllamacpp", "embedded")]
+)
+def test_an_extra_that_is_missing_explains_itself(monkeypatch, module, wish):
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    extra = "embedded" if module == "xllamacpp" else module
+    with pytest.raises(ModelError, match=rf"pip install 'backstory\[{extra}\]'"):
+        choose(Wish(wish))

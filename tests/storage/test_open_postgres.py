@@ -1,0 +1,224 @@
+"""Opening a store on a PostgreSQL server: addresses, rights, versions, and connections that are lost."""
+
+import os
+import resource
+import socket
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+import backstory
+from backstory.storage.postgres import server as opening_postgres
+from tests.conftest import postgres_server
+from tests.threads import in_threads
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def database_of(url):
+    return urlsplit(url).path.removeprefix("/")
+
+
+def test_no_server_at_the_address():
+    with pytest.raises(
+        backstory.CannotOpen,
+        match=r"(?s)refused.*check the address, that the server is up, and user and password",
+    ):
+        backstory.open(f"postgresql://someone:secret@127.0.0.1:{free_port()}/x?connect_timeout=3")
+
+
+def test_a_password_is_never_repeated():
+    with pytest.raises(backstory.CannotOpen) as error:
+        backstory.open(f"postgresql://someone:secret@127.0.0.1:{free_port()}/x")
+    assert "secret" not in str(error.value)
+
+
+def test_the_address_of_a_store_is_shown_without_its_passwords(new_database):
+    url = new_database()
+    with backstory.open(url + "&sslpassword=s3cret") as store:
+        assert "s3cret" not in store.url
+        assert store.url.startswith("postgresql://")
+
+
+def test_a_database_that_is_not_there(new_database):
+    url = new_database().replace("backstory_test", "nowhere")
+    with pytest.raises(backstory.CannotOpen, match="does not exist"):
+        backstory.open(url)
+
+
+def test_an_address_that_libpq_cannot_read():
+    for url in (
+        "postgresql://localhost:port/x?nonsense=1",
+        "postgresql://bob:s3cret%zz@h/x",
+        "postgresql://[h/x",
+    ):
+        with pytest.raises(
+            backstory.CannotOpen, match="this is no PostgreSQL address: write postgresql://"
+        ) as error:
+            backstory.open(url)
+        assert "s3cret" not in str(error.value)
+
+
+def test_a_wrong_password(new_database):
+    """Whatever the server's rules for local connections are, a user who may not log in is told."""
+    url = new_database()
+    with psycopg.connect(postgres_server(), autocommit=True) as db:
+        db.execute("CREATE ROLE backstory_guest NOLOGIN PASSWORD 'right'")
+        try:
+            with pytest.raises(
+                backstory.CannotOpen, match=r"(?s)backstory_guest.*check .* user and password"
+            ):
+                backstory.open(
+                    url.replace("postgres:@", "backstory_guest:wrong@").replace("user=postgres", "")
+                )
+        finally:
+            db.execute("DROP ROLE backstory_guest")
+
+
+def test_a_role_that_owns_the_schema_needs_no_more_rights(new_database):
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("DROP ROLE IF EXISTS backstory_owner")
+        db.execute("CREATE ROLE backstory_owner LOGIN; CREATE SCHEMA backstory AUTHORIZATION backstory_owner")
+        db.execute(f"REVOKE CREATE ON DATABASE {database_of(url)} FROM PUBLIC")
+    owned = urlsplit(url)._replace(netloc="backstory_owner@").geturl()
+    with backstory.open(owned) as store:
+        store.start("main").user("x")
+
+
+def test_a_server_whose_default_isolation_is_strict_makes_no_difference(new_database):
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_isolation = 'serializable'")
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        in_threads(lambda nth: [agent.user(f"{nth}-{n}") for n in range(20)], 4)
+        assert agent.head == 80
+
+
+def test_a_store_works_with_file_numbers_above_a_thousand(new_database):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    try:
+        with backstory.open(new_database()) as store:
+            assert store.start("main").user("x").seq == 1
+    finally:
+        for number in opened:
+            os.close(number)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_read_that_loses_its_connection_is_repeated(new_database):
+    url = new_database()
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        agent.user("x")
+
+        def lose():
+            with psycopg.connect(postgres_server(), autocommit=True) as db:
+                active = "FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
+                ended = db.execute(f"SELECT pg_terminate_backend(pid) {active}", (database_of(url),))
+                assert ended.rowcount == 1
+
+        slow_at_first = (
+            "SELECT pg_sleep(CASE WHEN clock_timestamp() < %(until)s THEN 5 ELSE 0 END) IS NULL, 1"
+        )
+        killer = threading.Timer(0.3, lose)
+        killer.start()
+        until = datetime.now(UTC) + timedelta(seconds=0.2)
+        assert store._backend._query(slow_at_first, {"until": until}) == [(False, 1)]
+        killer.join()
+
+
+def test_a_statement_that_took_too_long_was_not_written(new_database):
+    url = new_database()
+    with backstory.open(url + "&options=-c%20statement_timeout%3D300") as store:
+        agent = store.start("main")
+        with psycopg.connect(url) as db:
+            db.execute("SELECT * FROM backstory.agents FOR UPDATE")
+            with pytest.raises(backstory.StorageError, match="statement timeout") as error:
+                agent.user("x")
+        assert type(error.value) is backstory.StorageError
+        assert agent.events() == []
+
+
+def test_a_newer_postgres_store_is_refused(new_database):
+    url = new_database()
+    backstory.open(url).close()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE backstory.meta SET version = 99")
+    with pytest.raises(backstory.NewerVersion, match=r"has version 99 .* upgrade backstory"):
+        backstory.open(url)
+
+
+def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monkeypatch):
+    url = new_database()
+    with backstory.open(url) as store:
+        store.start("main").user("kept")
+    first = opening_postgres.MIGRATIONS
+    with monkeypatch.context() as patch:
+        patch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int); SELECT nowhere"))
+        with pytest.raises(backstory.StorageError, match="nowhere"):
+            backstory.open(url)
+    monkeypatch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int)"))
+    with backstory.open(url) as store:
+        assert store.agent("main").events()[0].content == "kept"
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT version FROM backstory.meta").fetchall() == [(2,)]
+
+
+def test_a_database_in_another_encoding_is_refused(new_database):
+    url = new_database()
+    name = database_of(url)
+    with psycopg.connect(postgres_server(), autocommit=True) as db:
+        db.execute(f"DROP DATABASE {name}")
+        db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    with pytest.raises(backstory.CannotOpen, match="is not in UTF-8: create one with ENCODING 'UTF8'"):
+        backstory.open(url)
+
+
+def test_a_database_that_may_only_be_read(new_database):
+    url = new_database()
+    with backstory.open(url) as store:
+        store.start("main")
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_read_only = on")
+    with backstory.open(url) as store:
+        with pytest.raises(backstory.ReadOnly, match="cannot be written"):
+            store.agent("main").user("x")
+        assert store.agent("main").context().messages == []
+
+
+def test_the_databases_own_message_reaches_the_caller(new_database):
+    url = new_database()
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("ALTER TABLE backstory.core.events RENAME TO gone")
+        with pytest.raises(backstory.StorageError, match='relation "events" does not exist'):
+            agent.context()
+
+
+def test_a_store_outlives_its_connections(new_database):
+    """A server that was restarted closes idle connections: the next call takes a new one."""
+    url = new_database()
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        agent.user("before")
+        with psycopg.connect(postgres_server(), autocommit=True) as db:
+            here = "FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
+            name = (database_of(url),)
+            assert db.execute(f"SELECT pg_terminate_backend(pid) {here}", name).rowcount > 0
+            while db.execute(f"SELECT pid {here}", name).fetchall():
+                time.sleep(0.01)
+        agent.user("after")
+        assert [event.content for event in agent.events()] == ["before", "after"]

@@ -1,0 +1,258 @@
+"""Opening a store: what is made, what is migrated, what is refused, and with which words."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+import apsw
+import pytest
+
+import backstory
+from backstory.storage.sqlite import file as sqlite_file
+from tests.threads import in_threads
+
+
+def test_an_address_picks_the_backend(tmp_path, new_database):
+    for url in (
+        ":memory:",
+        tmp_path / "a.db",
+        str(tmp_path / "b.db"),
+        f"sqlite:///{tmp_path}/c.db",
+        new_database(),
+    ):
+        with backstory.open(url) as store:
+            store.start("main")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [
+        "a.db",
+        "b.db",
+        "c.db",
+    ]
+
+
+def test_a_relative_sqlite_address(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    backstory.open("sqlite:///here.db").close()
+    backstory.open("there.db").close()
+    assert {"here.db", "there.db"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_home_is_where_the_shell_says(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    backstory.open("~/history.db").close()
+    assert (tmp_path / "history.db").exists()
+
+
+def test_a_program_that_changes_its_directory_stays_with_its_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with backstory.open("history.db") as store:
+        agent = store.start("main")
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        [db] = store._backend._free
+        store._backend._free.clear()  # the next call has to connect anew
+        agent.user("x")
+        assert len(agent.events()) == 1
+        db.close()
+
+
+def test_a_file_that_is_gone_takes_no_more_events(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        path.unlink()
+        with pytest.raises(backstory.StorageError, match="was moved or deleted while it was open"):
+            agent.user("x")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "mysql://localhost/x", "http://example.org", "sqlite:x.db", "file:x.db?mode=ro", None, b"x.db", 3],
+)
+def test_an_address_that_is_no_store(url):
+    with pytest.raises(backstory.CannotOpen, match=r"is no store: give (the path of a file|its address)"):
+        backstory.open(url)
+
+
+def test_the_missing_driver_explains_itself(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "backstory.storage.postgres.backend", raising=False)
+    with pytest.raises(backstory.CannotOpen, match=r"pip install 'backstory\[postgres\]'"):
+        backstory.open("postgresql://localhost/x")
+
+
+# --- SQLite ---
+
+
+def test_a_directory_is_no_store(tmp_path):
+    with pytest.raises(backstory.CannotOpen, match="is a directory: give the path of a file in it"):
+        backstory.open(tmp_path)
+
+
+def test_a_directory_that_is_not_there(tmp_path):
+    with pytest.raises(backstory.CannotOpen, match=r"the directory .* does not exist; create it first"):
+        backstory.open(tmp_path / "missing" / "history.db")
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("Dear diary, " * 100)
+    with pytest.raises(backstory.CannotOpen, match="is no SQLite database"):
+        backstory.open(path)
+    assert path.read_text() == "Dear diary, " * 100
+    assert os.listdir(tmp_path) == ["notes.txt"]
+
+
+def test_the_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "other.db"
+    db = apsw.Connection(str(path))
+    db.execute("CREATE TABLE theirs (x)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(backstory.CannotOpen, match="database of another program: give another path"):
+        backstory.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_read_only_file(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    backstory.open(path).close()
+    connection = apsw.Connection
+
+    def read_only(path, **_):  # root may write everything, so ask SQLite for a read-only connection
+        return connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+
+    monkeypatch.setattr(apsw, "Connection", read_only)
+    with pytest.raises(backstory.ReadOnly, match="cannot be written: give yourself the right to write it"):
+        backstory.open(path)
+
+
+def test_the_pragmas_that_keep_the_promise(tmp_path):
+    with backstory.open(tmp_path / "history.db") as store:
+        [db] = store._backend._free
+        pragmas = {
+            name: db.pragma(name)
+            for name in ("journal_mode", "synchronous", "foreign_keys", "page_size", "wal_autocheckpoint")
+        }
+    assert pragmas == {
+        "journal_mode": "wal",
+        "synchronous": 2,
+        "foreign_keys": 1,
+        "page_size": sqlite_file.PAGE_SIZE,
+        "wal_autocheckpoint": sqlite_file.CHECKPOINT,
+    }
+
+
+def test_a_newer_sqlite_store_is_refused_untouched(tmp_path):
+    path = tmp_path / "history.db"
+    backstory.open(path).close()
+    db = apsw.Connection(str(path))
+    db.execute("PRAGMA user_version = 99")
+    db.close()
+    with pytest.raises(backstory.NewerVersion, match=r"has version 99 .* upgrade backstory"):
+        backstory.open(path)
+
+
+def test_an_older_sqlite_store_is_migrated(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").user("kept")
+    monkeypatch.setattr(
+        sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, "CREATE TABLE added (x); CREATE TABLE more (x)")
+    )
+    with backstory.open(path) as store:
+        assert store.agent("main").events()[0].content == "kept"
+        [db] = store._backend._free
+        assert db.pragma("user_version") == 2
+        assert db.execute("SELECT count(*) FROM more").fetchall() == [(0,)]
+
+
+def test_a_sqlite_migration_that_fails_changes_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    backstory.open(path).close()
+    broken = "CREATE TABLE added (x); INSERT INTO nowhere VALUES (1)"
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlite_file, "MIGRATIONS", (*sqlite_file.MIGRATIONS, broken))
+        with pytest.raises(backstory.StorageError, match="no such table: nowhere"):
+            backstory.open(path)
+    with backstory.open(path) as store:
+        [db] = store._backend._free
+        assert db.execute("SELECT name FROM sqlite_master WHERE name = 'added'").fetchall() == []
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
+    with backstory.open(tmp_path / "history.db") as store:
+        agent = store.start("main")
+        [db] = store._backend._free
+        db.execute(f"PRAGMA max_page_count = {db.pragma('page_count') + 2}")
+        with pytest.raises(
+            backstory.StorageError, match="full: free some space; nothing of this was written"
+        ):
+            agent.extend([("user", "x" * 5_000, None)] * 10)
+        assert agent.events() == []
+        db.execute("PRAGMA max_page_count = 1000000")
+        agent.user("goes on")
+        assert store.verify() == []
+
+
+@contextmanager
+def somebody_writing(path):
+    """Another connection that holds the write lock."""
+    db = apsw.Connection(str(path))
+    db.execute("BEGIN IMMEDIATE").fetchall()
+    try:
+        yield
+    finally:
+        db.close()
+
+
+def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_file, "PATIENCE", 0.1)
+    with backstory.open(tmp_path / "history.db") as store:
+        agent = store.start("main")
+        with somebody_writing(tmp_path / "history.db"):
+            with pytest.raises(backstory.Busy, match=r"somebody else has been writing for .* try again"):
+                agent.user("held up")
+        agent.user("now")
+        assert [event.content for event in agent.events()] == ["now"]
+
+
+def test_ctrl_c_ends_the_wait_for_other_writers_and_nothing_is_written(tmp_path):
+    with backstory.open(tmp_path / "history.db") as store:
+        agent = store.start("main")
+        with somebody_writing(tmp_path / "history.db"):
+            ctrl_c = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+            ctrl_c.start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                agent.user("given up")
+            assert time.monotonic() - began < sqlite_file.PATIENCE / 2
+            ctrl_c.join()
+        agent.user("now")
+        assert [event.content for event in agent.events()] == ["now"]
+
+
+def test_a_damaged_file_is_said(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").extend([("user", "x" * 500, None)] * 200)
+    data = bytearray(path.read_bytes())
+    data[sqlite_file.PAGE_SIZE * 5 : sqlite_file.PAGE_SIZE * 9] = b"\xff" * sqlite_file.PAGE_SIZE * 4
+    path.write_bytes(data)
+    with backstory.open(path) as store:
+        with pytest.raises(backstory.Corrupt, match=r"restore a backup, or try sqlite3's \.recover"):
+            store.agent("main").context()
+
+
+def test_many_may_open_a_new_store_at_once(durable_url):
+    """The first one makes it; nobody sees it half made."""
+
+    def work(nth):
+        with backstory.open(durable_url) as store:
+            store.start(f"agent-{nth}").user("x")
+
+    in_threads(work, 8)
+    with backstory.open(durable_url) as store:
+        assert len(store.agents()) == 8
