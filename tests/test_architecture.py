@@ -21,7 +21,8 @@ FLOORS = [
     {"aio"},
     {"runtime"},
     {"present"},
-    {"chat", "cli"},
+    {"chat"},
+    {"cli"},
 ]
 PURE = {"errors", "core", "wire"}
 IMPURE_MODULES = {

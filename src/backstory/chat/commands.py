@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.chat import views as looking
 from backstory.errors import Invalid, NotFound
-from backstory.present.text import count
+from backstory.present.measures import count
 
 if TYPE_CHECKING:
     from backstory.chat.terminal import Terminal

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
-from backstory.present.text import count
 from backstory.runtime.tools import Tool
 
 MOST_LINES = 24  # of a long text, unless all are asked for

@@ -15,8 +15,8 @@ from rich.text import Text
 from backstory.chat.markdown import Prose
 from backstory.core.events import Event
 from backstory.core.messages import tool_call, tool_result
+from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
-from backstory.present.text import count
 from backstory.wire.repair import INTERRUPTED
 
 MOST_LINES = 3  # of a result, when it is drawn compactly

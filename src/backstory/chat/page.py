@@ -8,7 +8,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from backstory.cli.main import in_commands
+from backstory.present.remedies import in_commands
 from backstory.present.safe_text import one_line, visible
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from backstory.agent import Agent, Preview
 from backstory.core.events import KINDS, Event
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
-from backstory.present.text import short_ids
+from backstory.present.names import short_ref
 from backstory.runtime.loop import Allow, Happenings, Loop
 from backstory.runtime.models import Model
 from backstory.runtime.models.arguments import storable
@@ -166,9 +166,7 @@ class Chat:
 
     def ref(self, agent: Agent) -> str:
         """What every session knows an agent by: its name, or the beginning of its id."""
-        agents = self.store.agents()
-        is_only = sum(1 for one in agents if one.name == agent.name) == 1
-        return agent.name if is_only else short_ids(one.id for one in agents)[agent.id]
+        return short_ref(agent, self.store.agents())
 
     def names(self) -> list[str]:
         """What `find` knows all agents by, this session's first."""

@@ -18,10 +18,11 @@ from backstory.chat.shutdown import Leaving
 from backstory.chat.write_wait import aloud
 from backstory.core.events import MOVES, Event
 from backstory.errors import Error, StorageError
+from backstory.present.measures import count
 from backstory.present.safe_text import one_line
-from backstory.present.text import count
 from backstory.runtime.loop import Happenings
 from backstory.runtime.models import Model
+from backstory.store import Store
 
 MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
@@ -31,13 +32,21 @@ UNANSWERED = "no answer was recorded to this: /retry asks again"
 T = TypeVar("T")
 
 Choose = Callable[[str], Model]  # the model of a name
+RunCommand = Callable[[Store, Sequence[str]], None]  # runs a command of the command line on an open store
 
 
 class Terminal:
     """One chat on a screen."""
 
     def __init__(
-        self, chat: Chat, console: Console, consent: Consent, *, choose: Choose, leaving: Leaving
+        self,
+        chat: Chat,
+        console: Console,
+        consent: Consent,
+        *,
+        choose: Choose,
+        run_command: RunCommand,
+        leaving: Leaving,
     ) -> None:
         self.chat = chat
         self.page = Page(console, list(commands.COMMANDS))
@@ -45,6 +54,7 @@ class Terminal:
         self.is_done = False
         self._consent = consent
         self._choose = choose
+        self._run_command = run_command
         self._leaving = leaving
         self._expanded = False
         self._status = ""
@@ -229,16 +239,7 @@ class Terminal:
 
     def shell(self, *arguments: str) -> None:
         """Run a command of the command line on this store."""
-        import click
-
-        from backstory.cli.main import cli
-        from backstory.cli.options import lending
-
-        try:
-            with lending(self.chat.store):
-                cli.main(list(arguments), prog_name="backstory", standalone_mode=False)
-        except click.ClickException as error:
-            self.page.complain(error.format_message())
+        self._run_command(self.chat.store, arguments)
 
     def change_model(self, name: str) -> None:
         """Let another model answer from now on."""

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 from backstory.core.events import KINDS, to_json
 from backstory.core.messages import tool_call
 from backstory.errors import Invalid, NotFound
-from backstory.present.text import count, gist, short_ids
+from backstory.present.event_text import gist
+from backstory.present.measures import count
+from backstory.present.names import short_ids
+from backstory.present.trees import trees
 
 if TYPE_CHECKING:
     from backstory.chat.terminal import Terminal
@@ -17,11 +20,10 @@ if TYPE_CHECKING:
 
 def agents(at: "Terminal", _: str) -> None:
     """The trees of all sessions, this one's first."""
-    from backstory.cli.commands.agents import trees
-
     here = at.chat.agent
     found = sorted(at.chat.store.agents(), key=lambda agent: agent.session != here.session)
-    at.page.draw(*trees(found, short_ids(agent.id for agent in found), here=here.id))
+    ids = short_ids(agent.id for agent in found)
+    at.page.draw(*trees(found, ids, width=at.page.console.width, here=here.id))
 
 
 def marks(at: "Terminal", _: str) -> None:

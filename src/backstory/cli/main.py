@@ -4,17 +4,24 @@ A command's module is imported when the command is run; the help needs this tabl
 """
 
 import os
-import re
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from backstory import __version__
 from backstory.errors import Error, Invalid
+from backstory.present.remedies import in_commands
 from backstory.present.safe_text import visible
+
+if TYPE_CHECKING:
+    from backstory.store import Store
+
+
+CTRL_C, CLOSED_PIPE = 130, 141  # what a shell says of a process that SIGINT or SIGPIPE ended
 
 
 class Place(NamedTuple):
@@ -55,9 +62,6 @@ COMMANDS = {
 }
 
 
-_CALL = re.compile(rf"(?<![\w'.])({'|'.join(COMMANDS)})\(\)")
-
-
 class Ended(Exception):
     """The reader or the person has had enough; `code` is what a shell would say of it."""
 
@@ -74,9 +78,9 @@ class Commands(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            raise Ended(141) from error
+            raise Ended(CLOSED_PIPE) from error
         except KeyboardInterrupt as error:
-            raise Ended(130) from error
+            raise Ended(CTRL_C) from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -140,12 +144,26 @@ def run(arguments: list[str]) -> int:
     except Ended as end:
         return _quietly(end.code)
     except (KeyboardInterrupt, click.Abort):
-        return _quietly(130)
+        return _quietly(CTRL_C)
     except BrokenPipeError:  # of what was still in the buffer
-        return _quietly(141)
+        return _quietly(CLOSED_PIPE)
     except OSError as error:
         print(f"backstory: {visible(str(error), keep='')}", file=sys.stderr)
         return 1
+
+
+def run_within(store: "Store", arguments: Sequence[str]) -> None:
+    """Run a command for another program, as the chat, on the store that it has open. What is wrong with the
+    command is raised as an Error."""
+    from backstory.cli.options import lending
+
+    try:
+        with lending(store):
+            cli.main(list(arguments), prog_name="backstory", standalone_mode=False)
+    except click.ClickException as error:
+        raise Invalid(error.format_message()) from error
+    except Ended as end:
+        raise (BrokenPipeError if end.code == CLOSED_PIPE else KeyboardInterrupt) from end
 
 
 def _replace_closed_streams() -> None:
@@ -154,11 +172,6 @@ def _replace_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
-
-
-def in_commands(text: str) -> str:
-    """What the library says, in the words of this command: verify() is backstory verify."""
-    return _CALL.sub(r"`backstory \1`", text)
 
 
 def _quietly(code: int) -> int:

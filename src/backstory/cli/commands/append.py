@@ -15,7 +15,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, opened, reference
 from backstory.core.events import KINDS, Event
 from backstory.errors import AgentNotFound, Invalid, InvalidEvent
-from backstory.present.text import agent_json, event_json
+from backstory.present.shapes import agent_json, event_json
 from backstory.references import Reference
 from backstory.store import Store
 

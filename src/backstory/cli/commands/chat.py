@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.cli import output as screen
-from backstory.cli.main import Ended
+from backstory.cli.main import Ended, run_within
 from backstory.cli.options import command, opened, reference
 from backstory.errors import Error, Invalid
 
@@ -112,7 +112,12 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
     with Leaving() as leaving, _chat(url, ref, allow=consent, **options) as chat:
         wish = _wish(**options)
         terminal = Terminal(
-            chat, console, consent, choose=lambda name: _model(instead(wish, name)), leaving=leaving
+            chat,
+            console,
+            consent,
+            choose=lambda name: _model(instead(wish, name)),
+            run_command=run_within,
+            leaving=leaving,
         )
         try:
             terminal.run(_greeting(chat))

@@ -15,8 +15,9 @@ from backstory.core.events import KINDS, Event
 from backstory.core.terms import harmless
 from backstory.errors import Invalid
 from backstory.jobs.transfer import Transfer
+from backstory.present.event_text import body
+from backstory.present.measures import clock, count
 from backstory.present.safe_text import visible
-from backstory.present.text import body, clock, count
 from backstory.references import Reference
 from backstory.store import Store
 from backstory.wire import FORMATS

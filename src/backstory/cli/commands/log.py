@@ -16,8 +16,10 @@ from backstory.cli.options import command, opened, reference
 from backstory.core.events import KINDS, Event
 from backstory.core.replay import Explanation
 from backstory.core.terms import harmless
+from backstory.present.event_text import STYLES, body, gist
+from backstory.present.measures import clock, count, stamp
 from backstory.present.safe_text import visible
-from backstory.present.text import STYLES, body, clock, count, event_json, gist, stamp
+from backstory.present.shapes import event_json
 from backstory.references import Reference
 from backstory.wire import FORMATS
 

@@ -10,7 +10,9 @@ from backstory.cli import output as screen
 from backstory.cli.options import command, opened, reference
 from backstory.core.events import Event
 from backstory.errors import Invalid
-from backstory.present.text import count, event_json, gist
+from backstory.present.event_text import gist
+from backstory.present.measures import count
+from backstory.present.shapes import event_json
 from backstory.wire.conversation import conversation_of
 
 MOST_SHOWN = 10  # events that a dry run lists by themselves

@@ -9,8 +9,11 @@ from backstory.cli.options import agent_of, command, opened, reference
 from backstory.core.diff import Change, Comparison, compare
 from backstory.core.events import KINDS, Event
 from backstory.jobs.search import Hit
+from backstory.present.event_text import body
+from backstory.present.measures import count
+from backstory.present.names import short_ref
 from backstory.present.safe_text import one_line, visible
-from backstory.present.text import body, count, event_json, short_ids
+from backstory.present.shapes import event_json
 from backstory.references import Reference
 
 if TYPE_CHECKING:
@@ -118,10 +121,9 @@ def search_command(
         only = agent_of(store.resolve(agent), "a search is over all positions") if agent else None
         with _progress() as tell:
             hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, tell=tell)
-        names = {one.id: one.name for one in store.agents()}
-        ids = short_ids(names)
+        agents = store.agents()
     for hit in hits:
-        ref = _ref(hit, names, ids)
+        ref = f"{short_ref(hit.agent, agents)}@{hit.event.seq}"
         if as_json:
             screen.answer_json(_hit_json(hit, ref))
         elif screen.on_terminal():
@@ -143,13 +145,6 @@ def _progress() -> Any:
     from backstory.cli.progress import counting
 
     return counting("indexing", "events")
-
-
-def _ref(hit: Hit, names: dict[str, str], ids: dict[str, str]) -> str:
-    """The shortest reference that other commands take: the name, if no other agent has it."""
-    name = hit.agent.name
-    unique = list(names.values()).count(name) == 1
-    return f"{name if unique else ids[hit.agent.id]}@{hit.event.seq}"
 
 
 def _hit_json(hit: Hit, ref: str) -> dict[str, Any]:

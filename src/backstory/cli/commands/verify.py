@@ -8,8 +8,9 @@ from backstory.cli import output as screen
 from backstory.cli.options import command, opened
 from backstory.jobs.stats import AgentStats, Stats
 from backstory.jobs.verify import Finding
+from backstory.present.measures import count, size
+from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line
-from backstory.present.text import count, short_ids, size
 
 
 @command("verify", example="backstory verify && echo sound")

@@ -1,0 +1,54 @@
+"""What an event says, in words: on one line, or in full. Nothing is printed here."""
+
+from backstory.core.events import Event, to_json
+from backstory.core.messages import tool_call, tool_result
+from backstory.present.safe_text import one_line
+
+STYLES = {
+    "system": "bold",
+    "user": "green",
+    "assistant": "cyan",
+    "tool_call": "magenta",
+    "tool_result": "blue",
+    "mark": "bold",
+    "clear": "red",
+    "rewind": "red",
+    "jump": "red",
+}
+
+
+def gist(event: Event) -> str:
+    """What an event says, on one line, of any length."""
+    return one_line(_said(event)) + _extra(event)
+
+
+def _said(event: Event) -> str:
+    data = event.data or {}
+    match event.kind:
+        case "tool_call":
+            call = tool_call(data)
+            arguments = call.arguments if isinstance(call.arguments, str) else to_json(call.arguments)
+            return f"{call.name}({arguments})" + (f" {event.content}" if event.content else "")
+        case "mark":
+            return event.label if event.label is not None else "(no label)"
+        case "rewind" | "jump":
+            return f"to {data.get('target_message_id', '?')}"
+        case "clear":
+            return "the context is empty from here"
+    return event.content or ""
+
+
+def _extra(event: Event) -> str:
+    failed = event.kind == "tool_result" and tool_result(event.content, event.data).error
+    return " (error)" if failed else ""
+
+
+def body(event: Event) -> str:
+    """What an event says, in full, for reading."""
+    text = event.content if event.content is not None and event.kind != "tool_call" else _said(event)
+    return text + _extra(event)
+
+
+def mark_label(mark: Event) -> str:
+    """A mark in a list of marks: its label, if it has one, and its position."""
+    return f"{one_line(mark.label)}@{mark.seq}" if mark.label else f"@{mark.seq}"
