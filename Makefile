@@ -1,74 +1,78 @@
-# make chat: talk.  make test: everything, PostgreSQL included.  make check: lint and types.  make bench: the tables.
+# Everything a contributor needs, without installing anything by hand. `make` alone lists the targets.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHAT := .venv-chat
+PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: help chat test test-all coverage check format bench bench-peers clean
 .DEFAULT_GOAL := help
 
+# A target is listed if "##" and a sentence follow it.
 help:
-	@echo "make chat      talk with a model that remembers (ARGS='--model … --new')"
-	@echo "make test      run the whole test suite, on SQLite, PostgreSQL and memory"
-	@echo "make test-all  the same on every Python from 3.11 to 3.13 found here"
-	@echo "make coverage  the rooms of the law: every line and branch is tested"
-	@echo "make check     lint and types"
-	@echo "make format    put the code into shape"
-	@echo "make bench     measure against bare drivers (JSON=file writes the numbers too)"
-	@echo "make bench-peers  measure beside the other libraries (ARGS='--jobs restore --peers backstory,llm')"
-	@echo "make clean     remove what these made"
+	@echo "Usage: make TARGET"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo 'Options go into ARGS:    make chat ARGS="--model claude-... --new"'
+	@echo '                         make test ARGS="tests/core -k rewind"'
+	@echo "Another Python:          make test PYTHON=python3.13 VENV=.venv-3.13"
+	@echo "Everything is installed into .venv and .venv-chat in this folder."
+
+define check_python
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "backstory needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+endef
 
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "backstory needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[postgres,tokens,dev]'
-	@touch $(READY)
-
-# An environment of its own: what only tests need would make the first chat wait.
-$(CHAT)/.ready: pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "backstory needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
-	@echo "setting up the chat, once: about a minute"
-	@$(PYTHON) -m venv $(CHAT)
-	@$(CHAT)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--editable '.[chat,openai,anthropic,embedded,tokens,postgres]'
+	$(check_python)
+	@echo "Setting up $(VENV) for development (once, a minute or two)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(PIP) 'pip>=25.1'  # the first pip that knows --group
+	@$(BIN)/python $(PIP) --editable '.[all]' --group dev
 	@touch $@
 
-chat: $(CHAT)/.ready
+# Without what only the tests need, the first chat starts sooner.
+$(CHAT)/.ready: pyproject.toml
+	$(check_python)
+	@echo "Setting up the chat in $(CHAT) (once, about a minute)"
+	@$(PYTHON) -m venv $(CHAT)
+	@$(CHAT)/bin/python $(PIP) --editable '.[all]'
+	@touch $@
+
+chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in one needs no key
 	@$(CHAT)/bin/backstory chat $(ARGS)
 
-test: $(READY)
+test: $(READY)  ## Run all tests: on SQLite, on a real PostgreSQL and in memory
 	$(BIN)/python -m pytest $(ARGS)
 
-test-all:
+test-all:  ## Run all tests on every installed Python from 3.11 to 3.13
 	@for version in 3.11 3.12 3.13; do \
 		if python$$version -c '' 2>/dev/null; then \
 			$(MAKE) test PYTHON=python$$version VENV=.venv-$$version || exit 1; \
-		else echo "python$$version is not here: skipped"; fi; \
+		else echo "python$$version is not installed: skipped"; fi; \
 	done
 
-# The pure rooms where the law is: every line and every branch.
-coverage: $(READY)
+coverage: $(READY)  ## Check that the tests reach every line and branch of the pure modules
 	$(BIN)/python -m pytest tests/core/test_events.py tests/core/test_replay.py tests/core/test_cases.py \
 		--cov=backstory.core.events --cov=backstory.core.replay --cov-branch --cov-report=term-missing --cov-fail-under=100
 
-check: $(READY)
+check: $(READY)  ## Run the linter and the type checker
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(READY)
+format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(READY)
+bench: $(READY)  ## Measure speed and size against the bare database drivers (minutes)
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON)) $(ARGS)
 
-# Their newest releases, each in an environment of its own in .venv-peers. About an hour; alone on the machine.
-bench-peers: $(READY)
+# Installs the newest release of each library into an environment of its own in .venv-peers.
+bench-peers: $(READY)  ## Measure the same jobs with other libraries (about an hour)
 	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
 
-clean:
+clean:  ## Remove everything that these targets made
 	rm -rf .venv .venv-3.* .venv-peers $(CHAT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
