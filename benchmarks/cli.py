@@ -108,7 +108,7 @@ def searching_postgres(folder: str) -> list[Row]:
     with psycopg.connect(address(store), autocommit=True) as db:
 
         def like(word: str) -> Callable[[], object]:
-            sql = "SELECT seq, content FROM backstory.core.events WHERE content LIKE %s ORDER BY seq DESC"
+            sql = "SELECT seq, content FROM backstory.events WHERE content LIKE %s ORDER BY seq DESC"
             return lambda: db.execute(sql, (f"%{word}%",)).fetchall()
 
         return [

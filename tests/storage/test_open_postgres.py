@@ -13,7 +13,7 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import server as opening_postgres
-from tests.conftest import postgres_server
+from tests import databases
 from tests.threads import in_threads
 
 
@@ -70,7 +70,7 @@ def test_an_address_that_libpq_cannot_read():
 def test_a_wrong_password(new_database):
     """Whatever the server's rules for local connections are, a user who may not log in is told."""
     url = new_database()
-    with psycopg.connect(postgres_server(), autocommit=True) as db:
+    with psycopg.connect(databases.server(), autocommit=True) as db:
         db.execute("CREATE ROLE backstory_guest NOLOGIN PASSWORD 'right'")
         try:
             with pytest.raises(
@@ -124,7 +124,7 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
         agent.user("x")
 
         def lose():
-            with psycopg.connect(postgres_server(), autocommit=True) as db:
+            with psycopg.connect(databases.server(), autocommit=True) as db:
                 active = "FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
                 ended = db.execute(f"SELECT pg_terminate_backend(pid) {active}", (database_of(url),))
                 assert ended.rowcount == 1
@@ -179,7 +179,7 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
 def test_a_database_in_another_encoding_is_refused(new_database):
     url = new_database()
     name = database_of(url)
-    with psycopg.connect(postgres_server(), autocommit=True) as db:
+    with psycopg.connect(databases.server(), autocommit=True) as db:
         db.execute(f"DROP DATABASE {name}")
         db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(backstory.CannotOpen, match="is not in UTF-8: create one with ENCODING 'UTF8'"):
@@ -203,7 +203,7 @@ def test_the_databases_own_message_reaches_the_caller(new_database):
     with backstory.open(url) as store:
         agent = store.start("main")
         with psycopg.connect(url, autocommit=True) as db:
-            db.execute("ALTER TABLE backstory.core.events RENAME TO gone")
+            db.execute("ALTER TABLE backstory.events RENAME TO gone")
         with pytest.raises(backstory.StorageError, match='relation "events" does not exist'):
             agent.context()
 
@@ -214,7 +214,7 @@ def test_a_store_outlives_its_connections(new_database):
     with backstory.open(url) as store:
         agent = store.start("main")
         agent.user("before")
-        with psycopg.connect(postgres_server(), autocommit=True) as db:
+        with psycopg.connect(databases.server(), autocommit=True) as db:
             here = "FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
             name = (database_of(url),)
             assert db.execute(f"SELECT pg_terminate_backend(pid) {here}", name).rowcount > 0
