@@ -43,6 +43,26 @@ def test_commands_are_completed_and_lists_shown(start):
         assert terminal.leave() == 0
 
 
+def test_the_tokens_of_the_context_sum_to_the_number_below_the_editor(start):
+    with scripted(Say("Answer 1.")) as server:
+        terminal = start(server)
+        terminal.send("hello there")
+        terminal.wait("Answer 1.")
+        terminal.send("/context")
+        terminal.wait("in all about")
+        shown = terminal.ready()
+        lines = [
+            int(number) for number in re.findall(r"^ +\d+ (?:system|user|assistant) +(\d+)  ", shown, re.M)
+        ]
+        kinds = [int(number) for number in re.findall(r"(?::|with) (\d+) tokens?$", shown, re.M)]
+        [frame] = map(int, re.findall(r"around them: (\d+) tokens", shown))
+        [whole] = map(int, re.findall(r"in all about (\d+) tokens", shown))
+        assert len(lines) == 3
+        assert sum(lines) + frame == sum(kinds) == whole
+        assert f" · {whole} tokens" in shown
+        assert terminal.leave() == 0
+
+
 def test_several_lines_are_one_prompt_and_the_history_comes_from_the_log(start, reopened):
     with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
         terminal = start(server)

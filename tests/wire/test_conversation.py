@@ -1,8 +1,7 @@
-"""The conversation: an unchanging sequence of messages, and its way to the wire and to a number of tokens."""
+"""The conversation: an unchanging sequence of messages, and its way to the wire."""
 
 import json
 import logging
-import sys
 
 import pytest
 
@@ -10,7 +9,6 @@ import backstory
 from backstory import Event, InvalidEvent
 from backstory.core.messages import Message
 from backstory.wire import FORMATS, dump
-from backstory.wire import tokens as counting
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.encoder import encoded
 from tests.wire.logs import PIXEL
@@ -143,50 +141,3 @@ class TestAtAPosition:
         assert self.texts(agent.conversation()) == ["Be careful.", "Which Python files are here?", "Other."]
         assert len(agent.conversation(at=before)) == 5
         assert len(agent.conversation(at=before + 1)) == 2
-
-
-class TestTokens:
-    def test_they_are_exact_for_models_of_openai(self, agent):
-        found = conversation(agent).tokens("gpt-4o-mini")
-        assert found.exact
-        assert found.how == "counted with o200k_base"
-        assert found == conversation(agent).tokens()
-        assert conversation(agent).tokens("openai/gpt-4-turbo").how == "counted with cl100k_base"
-
-    def test_one_short_message_counts_as_openai_says(self):
-        # 3 for the message, 1 for the role, 2 for "hello world", 3 for the answer's frame.
-        found = Conversation([Message("user", "hello world")]).tokens("gpt-4o")
-        assert found == 9
-        assert repr(found) == "9 tokens (counted with o200k_base)"
-
-    def test_text_that_looks_like_a_special_token_is_only_text(self):
-        assert Conversation([Message("user", "<|endoftext|>")]).tokens("gpt-4o") > 9
-
-    def test_they_are_an_estimate_for_others(self, agent):
-        found = conversation(agent).tokens("claude-x")
-        assert not found.exact
-        assert "estimated" in found.how
-        assert found > 0
-
-    def test_they_are_a_stated_estimate_without_the_extra(self, agent, monkeypatch):
-        exact = conversation(agent).tokens()
-        monkeypatch.setitem(sys.modules, "splintr", None)
-        counting.counter.cache_clear()
-        try:
-            found = conversation(agent).tokens("gpt-4o")
-        finally:
-            counting.counter.cache_clear()
-        assert not found.exact
-        assert "backstory[tokens]" in found.how
-        assert exact / 2 < found < exact * 2
-
-    def test_an_image_is_an_assumption(self):
-        wire = {
-            "role": "user",
-            "content": [{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}],
-        }
-        found = Conversation([Message("user", "", {"native": {"provider": "openai", "wire": wire}})]).tokens(
-            "gpt-4o"
-        )
-        assert not found.exact
-        assert found > 1000

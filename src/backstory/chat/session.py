@@ -16,6 +16,7 @@ from backstory.runtime.models import Model
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools import Tool
 from backstory.store import Store
+from backstory.wire.tokens import Tokens
 
 SYSTEM = (
     "You are a helpful assistant in a terminal, working in a folder on the user's computer. "
@@ -98,9 +99,9 @@ class Chat:
         spoken = sum(1 for event in context.messages if KINDS[event.kind].speaks)
         return Restored(spoken, len(context.marks), int(self.tokens()))
 
-    def tokens(self) -> int:
+    def tokens(self) -> Tokens:
         """What the context is for the model."""
-        return int(self.agent.conversation().tokens(self.model.name))
+        return self.agent.conversation().tokens(self.model.name)
 
     def prompts(self) -> list[Event]:
         """What the person said, of what is live, oldest first."""

@@ -6,8 +6,7 @@ Where the command line can do a thing already, its command is run on the chat's 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.core.events import KINDS, to_json
-from backstory.core.messages import tool_call
+from backstory.core.events import KINDS
 from backstory.errors import Invalid, NotFound
 from backstory.present.event_text import gist
 from backstory.present.measures import count
@@ -34,23 +33,18 @@ def marks(at: "Terminal", _: str) -> None:
 
 
 def context(at: "Terminal", _: str) -> None:
-    """What the model sees: each message on a line, then tokens by kind."""
-    from backstory.wire.tokens import NEWEST, counter, estimate, vocabulary
-
-    size = counter(vocabulary(at.chat.model.name) or NEWEST) or estimate
-    kinds: dict[str, list[int]] = {}
-    for event in at.chat.agent.context().messages:
-        if not KINDS[event.kind].speaks:
-            continue
-        tokens = size(event.content or "")
-        if event.kind == "tool_call":
-            tokens += size(to_json(tool_call(event.data).arguments))
-        kinds.setdefault(event.kind, []).append(tokens)
-        at.page.line(f"{event.seq:>5} {event.kind:<11} {tokens:>6,}  {gist(event)}")
-    for kind, numbers in kinds.items():
-        at.page.say(f"{kind}: {len(numbers):,} with {count(sum(numbers), 'token')}")
+    """What the model sees: each message on a line, then tokens by kind, which sum to the whole."""
+    tokens = at.chat.tokens()
+    sizes = tokens.by("at")
+    events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].speaks]
+    for event in events:
+        at.page.line(f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}")
+    for kind, number in tokens.by("kind").items():
+        how_many = sum(event.kind == kind for event in events)
+        named = f"{kind}: {how_many:,} with" if how_many else "around them:"
+        at.page.say(f"{named} {count(number, 'token')}")
     window = f" of {at.chat.model.window:,}" if at.chat.model.window else ""
-    at.page.say(f"in all about {at.chat.tokens():,} tokens{window}")
+    at.page.say(f"in all {'' if tokens.exact else 'about '}{tokens:,} tokens{window}")
 
 
 def log(at: "Terminal", rest: str) -> None:

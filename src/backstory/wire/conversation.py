@@ -78,9 +78,9 @@ class Conversation(Sequence[Message]):
 
     def tokens(self, model: str | None = None) -> "Tokens":
         """How many tokens a model reads: a number that knows whether it is exact."""
-        from backstory.wire.tokens import counted
+        from backstory.wire.tokens import count_tokens
 
-        return counted(self.to("openai")["messages"], model)
+        return count_tokens(self._sources, model)
 
 
 def conversation_of(events: Iterable[Event]) -> Conversation:

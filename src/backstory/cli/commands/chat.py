@@ -94,7 +94,7 @@ def _answer_json(chat: "Chat", found: "Event | None") -> dict[str, Any]:
         "agent": chat.agent.id,
         "name": chat.agent.name,
         "model": chat.model.name,
-        "tokens": chat.tokens(),
+        "tokens": int(chat.tokens()),
     }
 
 

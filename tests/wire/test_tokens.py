@@ -1,0 +1,373 @@
+"""Tokens: exact where that was measured, elsewhere an estimate that says of what; parts sum to the whole."""
+
+import base64
+import struct
+import sys
+import zlib
+
+import pytest
+
+from backstory.core.messages import Message
+from backstory.wire import load
+from backstory.wire.conversation import Conversation
+from backstory.wire.tokens import Tokens, count_tokens
+from backstory.wire.tokens.extras import extras
+from backstory.wire.tokens.families import by_area, patches, tiles
+from backstory.wire.tokens.sizes import Size, image_size, pages, seconds
+from backstory.wire.tokens.vocabulary import counter
+
+HELLO = [("user", "hello world", None)]
+STEP = [
+    ("user", "What is the weather in Paris?", None),
+    ("tool_call", None, {"id": "call_1", "name": "get_weather", "arguments": '{"city": "Paris"}'}),
+    ("tool_result", "sunny", {"id": "call_1"}),
+]
+
+
+def native(provider, wire, kind="user", text="", **data):
+    return (kind, text, {"native": {"provider": provider, "wire": wire}, **data})
+
+
+def data_url(media_type, data):
+    return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
+
+
+def png(width, height):
+    return b"\x89PNG\r\n\x1a\n" + bytes(8) + struct.pack(">II", width, height) + bytes(20)
+
+
+def wav(length):
+    rate = 16_000
+    return b"RIFF" + bytes(4) + b"WAVEfmt " + bytes(12) + struct.pack("<I", rate) + bytes(length * rate - 32)
+
+
+class TestExact:
+    @pytest.mark.parametrize(
+        ("model", "number"),
+        [
+            ("gpt-4o-mini", 9),  # 3 around the message, 1 role, 2 words, 3 around the answer
+            ("openai/gpt-4.1-2025-04-14", 9),
+            ("gpt-3.5-turbo-0125", 9),
+            ("gpt-5-nano", 8),  # one less around the answer
+            ("gpt-5.5", 8),
+            ("o3-mini", 8),
+        ],
+    )
+    def test_plain_text_counts_as_the_model_was_recorded_to_count_it(self, model, number):
+        found = count_tokens(HELLO, model)
+        assert found == number
+        assert found.exact
+        assert found.how.startswith("counted with ")
+
+    def test_an_answer_of_gpt_5_names_its_channel(self):
+        answered = [*HELLO, ("assistant", "hello world", None), *HELLO]
+        assert count_tokens(answered, "gpt-5") == 2 + 6 + (6 + 2) + 6
+        assert count_tokens(answered, "gpt-4o") == 3 + 3 * 6
+        assert count_tokens(answered, "o3-mini") == 2 + 3 * 6
+
+    def test_claude_asks_nothing_around_system_text(self):
+        assert (
+            count_tokens([("system", "hello", None), *HELLO], "claude-x")
+            == count_tokens(HELLO, "claude-x") + 1
+        )
+
+    def test_another_spelling_of_the_same_text_is_exact_too(self):
+        spelled = [
+            {"role": "user", "content": [{"type": "text", "text": "hello world"}]},
+            {"role": "developer", "content": "Be brief."},
+            {"role": "assistant", "content": "Hi.", "refusal": None, "annotations": []},
+        ]
+        plain = [*HELLO, ("system", "Be brief.", None), ("assistant", "Hi.", None)]
+        found = count_tokens(load({"messages": spelled}, "openai"), "gpt-4o")
+        assert found == count_tokens(plain, "gpt-4o")
+        assert found.exact
+        items = [{"role": "user", "content": [{"type": "input_text", "text": "hello world"}]}]
+        assert count_tokens(load({"input": items}, "openai-responses"), "gpt-4o").exact
+
+    @pytest.mark.parametrize(
+        ("messages", "model"),
+        [
+            (HELLO, None),
+            (HELLO, "claude-sonnet-4-5"),
+            (HELLO, "gpt-oss:120b"),
+            (HELLO, "gpt-4o-mini-search-preview"),
+            (HELLO, "gpt-5-codex"),
+            (STEP, "gpt-4o"),
+            ([("user", "<|endoftext|>", None)], "gpt-4o"),
+            ([*HELLO, ("user", "  ", None)], "gpt-4o"),
+            ([native("openai", {"role": "user", "name": "ann", "content": "hello"}, text="hello")], "gpt-4o"),
+            (
+                [native("openai", {"role": "user", "content": [{"type": "text", "text": t} for t in "ab"]})],
+                "gpt-4o",
+            ),
+            ([], "gpt-4o"),
+        ],
+    )
+    def test_what_was_not_measured_is_not_called_exact(self, messages, model):
+        assert not count_tokens(messages, model).exact
+
+    def test_without_messages_there_is_nothing_to_count(self):
+        assert count_tokens([], "gpt-4o") == 0
+
+    def test_a_number_says_how_it_was_come_by(self):
+        assert repr(count_tokens(HELLO, "gpt-4o")) == "9 tokens (counted with o200k_base)"
+        assert str(count_tokens(HELLO, "gpt-4")) == "9"
+        assert count_tokens(STEP, "gpt-4o").how == "counted with o200k_base; estimated: call, result"
+        assert count_tokens(HELLO).how == "counted with o200k_base, as for gpt-4o: no model was named"
+        assert "no vocabulary of 'claude-x'" in count_tokens(HELLO, "claude-x").how
+        assert "no count for 'gpt-oss'" in count_tokens(HELLO, "gpt-oss").how
+
+    def test_it_is_a_stated_estimate_without_the_extra(self, monkeypatch):
+        exact = count_tokens(STEP, "gpt-4o")
+        monkeypatch.setitem(sys.modules, "splintr", None)
+        counter.cache_clear()
+        try:
+            found = count_tokens(STEP, "gpt-4o")
+        finally:
+            counter.cache_clear()
+        assert not found.exact
+        assert "backstory[tokens]" in found.how
+        assert exact / 2 < found < exact * 2
+
+
+class TestParts:
+    def test_they_sum_to_the_whole_and_name_the_events(self):
+        found = count_tokens([("system", "Be careful.", None), *STEP], "gpt-4o")
+        assert sum(part.tokens for part in found.parts) == found
+        assert list(found.by("at")) == [0, 1, 2, 3, None]
+        assert list(found.by("kind")) == ["system", "user", "tool_call", "tool_result", "request"]
+        assert list(found.by("what")) == ["text", "call", "result", "frame"]
+        for field in ("at", "kind", "what"):
+            assert sum(found.by(field).values()) == found
+
+    def test_what_was_counted_and_what_was_estimated_is_known_of_each(self):
+        found = count_tokens(STEP, "gpt-4o")
+        assert [part.what for part in found.parts if part.exact] == ["text", "frame"]
+
+    def test_the_conversation_counts_the_same_way(self):
+        messages = [Message(*message) for message in STEP]
+        found = Conversation(messages).tokens("gpt-4o")
+        assert isinstance(found, Tokens)
+        assert found == count_tokens(STEP, "gpt-4o")
+
+
+class TestCalls:
+    def test_a_call_and_its_result_cost_what_openai_was_recorded_to_ask(self):
+        # Both name the tool, arguments are counted without spaces, and 13 stand around the two.
+        count = counter("o200k_base")
+        expected = 13 + 2 * count("get_weather") + count('{"city":"Paris"}') + count("sunny")
+        assert count_tokens(STEP, "gpt-4o") - count_tokens(STEP[:1], "gpt-4o") == expected
+
+    def test_further_calls_of_one_answer_cost_more(self):
+        second = ("tool_call", None, {"id": "call_2", "name": "get_weather", "arguments": {"city": "Paris"}})
+        together = count_tokens([*STEP[:2], second], "gpt-4o")
+        in_turn = count_tokens([*STEP, second], "gpt-4o") - count_tokens([STEP[2]], "gpt-4o")
+        assert together > in_turn
+
+    def test_older_shapes_and_broken_arguments_are_counted(self):
+        old = {"tool_call_id": "c", "tool_name": "glob", "tool_args": "{broken"}
+        result = {"tool_call_id": "c", "name": "glob", "output": "a.py", "success": True}
+        found = count_tokens([("tool_call", None, old), ("tool_result", "?", result)], "gpt-4o")
+        assert found > 20
+        assert count_tokens([("tool_call", None, {"id": [], "name": {}})], "gpt-4o") > 5
+
+
+class TestMedia:
+    @pytest.mark.parametrize(
+        ("model", "tokens"),
+        [
+            ("gpt-4o", 425),  # the recorded prices of a picture of 640 by 480
+            ("gpt-4o-mini", 14167),
+            ("gpt-4.1-mini", 486),
+            ("gpt-5", 350),
+            ("gpt-5-mini", 360),
+            ("o4-mini", 516),
+            ("claude-3-5-haiku-20241022", 410),
+            ("gemini-2.0-flash", 1290),
+            ("gemini-2.5-flash", 258),
+        ],
+    )
+    def test_an_image_costs_what_its_size_says(self, model, tokens):
+        url = data_url("image/png", png(640, 480))
+        wire = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+        assert count_tokens([native("openai", wire)], model).by("what")["image"] == tokens
+
+    def test_a_small_detail_is_cheap_and_a_large_image_is_shrunk(self):
+        price = tiles(85, 170)
+        assert price(Size(4096, 4096), "low") == 85
+        assert price(Size(4096, 8192), "high") == 85 + 6 * 170
+        assert patches(1.0)(Size(8000, 8000), "") == 1536
+        assert by_area(Size(8000, 100), "") < 800 * 100 / 50
+        assert by_area(Size(8000, 8000), "") == 1600
+
+    def test_audio_counts_by_its_seconds_not_by_its_base64(self):
+        data = base64.b64encode(wav(6)).decode()
+        wire = {
+            "role": "user",
+            "content": [{"type": "input_audio", "input_audio": {"data": data, "format": "wav"}}],
+        }
+        found = count_tokens([native("openai", wire)], "gpt-4o-audio-preview")
+        assert found.by("what")["audio"] == 60
+
+    def test_a_pdf_counts_by_its_pages(self):
+        plain = b"%PDF-1.4" + b"<</Type /Page>>" * 3 + b"<</Type /Pages>>"
+        packed = (
+            b"%PDF-1.5 <</Type /ObjStm /N 3>>stream\n" + zlib.compress(b"<</Type/Page>>" * 2) + b"\nendstream"
+        )
+        broken = b"%PDF-1.5 <</Type /ObjStm>>stream\nnot compressed\nendstream"
+        for file, number in ((plain, 3), (packed, 2), (broken, 1)):
+            source = {
+                "type": "base64",
+                "media_type": "application/pdf",
+                "data": base64.b64encode(file).decode(),
+            }
+            found = count_tokens([native("anthropic", [{"type": "document", "source": source}])], "claude-x")
+            assert found.by("what")["document"] == number * 2000
+
+    def test_a_text_document_counts_by_its_words_and_an_office_file_by_its_length(self):
+        text = "one two three four five six seven eight"
+        inside = native("anthropic", [{"type": "document", "source": {"type": "text", "data": text}}])
+        encoded = native(
+            "bedrock", [{"document": {"source": {"bytes": base64.b64encode(text.encode()).decode()}}}]
+        )
+        packed = native("gemini", [{"inlineData": {"mimeType": "application/zip", "data": "/////w" * 100}}])
+        assert count_tokens([inside], "gpt-4o").by("what")["document"] == 8
+        assert count_tokens([encoded], "gpt-4o").by("what")["document"] == 8
+        assert count_tokens([packed], "gpt-4o").by("what")["document"] == 24
+
+    def test_what_is_only_an_address_is_assumed_to_be_of_a_usual_size(self):
+        for part in (
+            {"type": "input_image", "image_url": "https://example.org/a.png"},
+            {"type": "input_file", "file_id": "file-1"},
+        ):
+            assert (
+                count_tokens([native("openai-responses", [{"role": "user", "content": [part]}])], "gpt-4o")
+                > 100
+            )
+        for media_type in ("audio/mpeg", "video/mp4"):
+            file = [{"fileData": {"mimeType": media_type, "fileUri": "https://example.org/a"}}]
+            assert count_tokens([native("gemini", file)], "gemini-2.5-flash") > 100
+
+    def test_a_broken_native_form_is_counted_by_what_can_be_read(self):
+        for wire in (
+            {},
+            [[[]]],
+            [{"type": 7}],
+            [{"image": {"source": {"bytes": "%%%"}}}],
+            "text",
+            5,
+            {"content": 3},
+        ):
+            assert count_tokens([native("bedrock", wire)], "gpt-4o") >= 0
+
+
+class TestReasoning:
+    def test_it_counts_in_the_current_turn_by_its_seal(self):
+        sealed = {"type": "reasoning", "summary": [], "encrypted_content": "x" * 1600}
+        thought = native("openai-responses", [sealed], "assistant")
+        assert count_tokens([*HELLO, thought], "gpt-5").by("what")["reasoning"] == 100
+        assert "reasoning" not in count_tokens([*HELLO, thought, *HELLO], "gpt-5").by("what")
+
+    def test_where_nothing_is_known_of_seals_it_counts_by_its_words(self):
+        wire = {"role": "assistant", "content": "hi", "reasoning_content": "one two three"}
+        found = count_tokens([*HELLO, native("openai", wire, "assistant", "hi")], "qwen3")
+        assert found.by("what")["reasoning"] == 3
+
+
+FORMS = [
+    ({"type": "image_url", "image_url": "data:image/png;base64,AAAA"}, "image", "AAAA"),
+    ({"type": "input_image", "file_id": "f"}, "image", None),
+    ({"type": "file", "file": {"file_data": "AAAA"}}, "document", "AAAA"),
+    ({"type": "document_url", "document_url": "https://example.org/a.pdf"}, "document", None),
+    ({"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}}, "video", None),
+    ({"type": "image", "source": {"type": "base64", "data": "AAAA"}}, "image", "AAAA"),
+    ({"type": "document", "source": {"type": "content", "content": [{"text": "a"}]}}, "document", None),
+    ({"type": "thinking", "thinking": "hm", "signature": "AAAA"}, "reasoning", "AAAA"),
+    ({"type": "redacted_thinking", "data": "AAAA"}, "reasoning", "AAAA"),
+    ({"inline_data": {"mime_type": "image/png", "data": "AAAA"}}, "image", "AAAA"),
+    ({"text": "hm", "thought": True}, "reasoning", None),
+    ({"functionCall": {"name": "f"}, "thoughtSignature": "AAAA"}, "reasoning", "AAAA"),
+    ({"executableCode": {"code": "1+1"}}, "server tool", None),
+    ({"video": {"source": {"bytes": "AAAA"}}}, "video", "AAAA"),
+    ({"document": {"source": {"text": "a"}}}, "document", None),
+    ({"reasoningContent": {"reasoningText": {"text": "hm", "signature": "AAAA"}}}, "reasoning", "AAAA"),
+    ({"reasoningContent": {"redactedContent": "AAAA"}}, "reasoning", "AAAA"),
+    ({"type": "server_tool_use", "name": "web_search", "input": {"query": "a"}}, "server tool", None),
+    ({"type": "web_search_call", "id": "ws_1"}, "server tool", None),
+    ({"toolResult": {"content": [{"image": {"source": {"bytes": "AAAA"}}}]}}, "image", "AAAA"),
+    ({"type": "tool_result", "content": [{"type": "image", "source": {"data": "AAAA"}}]}, "image", "AAAA"),
+    (
+        {"functionResponse": {"parts": [{"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}]}},
+        "audio",
+        "AAAA",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "what", "data"), FORMS, ids=[str(form)[:60] for form, _, _ in FORMS])
+def test_every_formats_parts_are_recognised(form, what, data):
+    [found] = extras([form])
+    assert (found.what, found.data) == (what, data)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"type": "text", "text": "a"},
+        {"text": "a"},
+        {"type": "tool_use", "id": "a", "name": "b", "input": {"type": "image", "source": {"data": "A"}}},
+        {"type": "tool_result", "content": "a"},
+        {"functionCall": {"name": "b", "args": {"inlineData": {}}}},
+        {"toolUse": {"toolUseId": "a", "name": "b", "input": {}}},
+    ],
+)
+def test_text_calls_and_results_are_the_events_own(form):
+    assert list(extras([form])) == []
+
+
+def test_the_words_of_a_server_tool_leave_out_what_no_model_reads():
+    result = {
+        "type": "web_search_result",
+        "title": "Paris",
+        "encrypted_content": "x" * 99,
+        "page_id": "y" * 99,
+    }
+    [found] = extras([{"type": "web_search_tool_result", "content": [result]}])
+    assert "Paris" in found.text
+    assert len(found.text) < 50
+
+
+class TestSizes:
+    JPEG = b"\xff\xd8\xff\xe0\x00\x04ab\xff\xc0\x00\x11\x08\x01\xe0\x02\x80" + bytes(20)
+    WEBP = b"RIFF\x00\x00\x00\x00WEBP"
+
+    @pytest.mark.parametrize(
+        ("file", "size"),
+        [
+            (png(640, 480), (640, 480)),
+            (png(640, 0), None),
+            (b"GIF89a" + struct.pack("<HH", 640, 480) + bytes(30), (640, 480)),
+            (JPEG, (640, 480)),
+            (b"\xff\xd8\xff\xe0\x00\x04ab" + bytes(30), None),
+            (WEBP + b"VP8X" + bytes(8) + b"\x7f\x02\x00\xdf\x01\x00", (640, 480)),
+            (WEBP + b"VP8L" + bytes(5) + (639 | 479 << 14).to_bytes(4, "little") + bytes(9), (640, 480)),
+            (WEBP + b"VP8 " + bytes(10) + struct.pack("<HH", 640, 480), (640, 480)),
+            (WEBP + b"ABCD" + bytes(20), None),
+            (bytes(40), None),
+            (b"\x89PNG", None),
+        ],
+    )
+    def test_an_image_says_its_size_in_its_first_bytes(self, file, size):
+        assert image_size(base64.b64encode(file).decode()) == size
+
+    def test_both_alphabets_of_base64_and_line_breaks_are_read(self):
+        data = base64.urlsafe_b64encode(png(640, 480) + b"\xff" * 6).decode()
+        assert image_size(data[:8] + "\n" + data[8:]) == (640, 480)
+
+    def test_a_wav_file_says_its_length_and_others_are_taken_for_the_usual_rate(self):
+        assert round(seconds(base64.b64encode(wav(2)).decode(), 1)) == 2
+        assert seconds("A" * 64_000, 128_000) == 3
+
+    def test_what_is_no_pdf_has_no_pages(self):
+        assert pages("") is None
+        assert pages("not base64!") is None
