@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 import threading
-import time
 
 import pytest
 
@@ -76,14 +75,21 @@ def test_errors_come_through(url):
 
 
 def test_a_cancelled_call_is_seen_through_before_the_cancellation_arrives():
-    done = threading.Event()
+    begun, go_on, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work():
+        begun.set()
+        go_on.wait()
+        done.set()
 
     async def main():
-        task = asyncio.create_task(in_thread(lambda: (time.sleep(0.2), done.set())))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await asyncio.sleep(0.02)
-        task.cancel()
+        task = asyncio.create_task(in_thread(work))
+        await asyncio.to_thread(begun.wait)
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)  # it is told now
+        assert not task.done()
+        go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert done.is_set()
@@ -97,7 +103,7 @@ def test_a_cancelled_append_is_either_there_or_never_will_be(durable_url):
             agent = await store.start()
             for n in range(30):
                 task = asyncio.create_task(agent.user(str(n)))
-                await asyncio.sleep(0.0005 * (n % 4))
+                await asyncio.sleep(0.0005 * (n % 4))  # at different moments of the append
                 task.cancel()
                 await asyncio.wait([task])  # cancelled, or quicker than we were
                 head = await agent.head
@@ -109,14 +115,19 @@ def test_a_cancelled_append_is_either_there_or_never_will_be(durable_url):
 
 
 def test_an_error_in_a_cancelled_call_is_not_reported_as_lost():
-    async def main():
-        def fails():
-            time.sleep(0.05)
-            raise ValueError("nobody listens")
+    begun, go_on = threading.Event(), threading.Event()
 
+    def fails():
+        begun.set()
+        go_on.wait()
+        raise ValueError("nobody listens")
+
+    async def main():
         task = asyncio.create_task(in_thread(fails))
-        await asyncio.sleep(0.01)
+        await asyncio.to_thread(begun.wait)
         task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 

@@ -36,7 +36,9 @@ def test_the_public_names_are_there_and_documented():
 
 def test_the_commands_in_the_readme_are_in_the_makefile():
     makefile = (ROOT / "Makefile").read_text()
-    for command in re.findall(r"^\$ make ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE):
+    commands = re.findall(r"^\$ make ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert commands
+    for command in commands:
         assert f"\n{command}:" in makefile
 
 
@@ -45,7 +47,9 @@ def test_the_version_is_in_the_changelog():
 
 
 def test_every_decision_is_short_and_says_what_would_change_our_mind():
-    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+    pages = list((ROOT / "docs" / "decisions").glob("*.md"))
+    assert pages
+    for page in pages:
         text = page.read_text()
         assert len(text.splitlines()) <= 25, page.name
         for heading in (

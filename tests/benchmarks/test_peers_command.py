@@ -15,6 +15,7 @@ from benchmarks.peers import contract, rooms, worker
 from benchmarks.peers.kept.json_lines import JsonLines
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.peers import EMBEDDED, PEERS, Entry
+from tests.processes import PATIENCE
 from tests.wire.stub_server import stub_server
 
 SLEEPER = "import sys, time; print('ready', flush=True); sys.stdin.readline(); time.sleep(60)"
@@ -271,11 +272,15 @@ class TestTheRooms:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], **pipes)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+        def interrupted():
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            wait([process])
+
         try:
             with pytest.raises(KeyboardInterrupt):
-                wait([process])
-            assert process.wait(5) == -signal.SIGKILL
+                interrupted()
+            assert process.wait(PATIENCE) == -signal.SIGKILL
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
@@ -285,7 +290,7 @@ class TestTheRooms:
     def test_a_writer_whose_parent_is_gone_ends(self, tmp_path, job, more):
         with rooms.started("json-lines", job, str(tmp_path), 60, mark="m", **more) as process:
             rooms.ready(process)
-            _, errors = process.communicate(timeout=20)  # closes its standard input
+            _, errors = process.communicate(timeout=PATIENCE)  # closes its standard input
         assert process.returncode == 1
         assert errors == "whoever started this is gone\n"
 

@@ -42,12 +42,14 @@ def test_the_readme_of_the_engine(store):
     assert plain.positions(agent.context().messages) == [1, 2, 3, 4, 5, 6, 7, 9]
     agent.undo()
     assert plain.positions(agent.context().messages) == [1, 2, 3, 4, 5, 6, 8, 10]
+    assert agent.fork(at="two files").fork_seq == 6
     agent.jump(3)
     agent.clear()
     assert agent.context().messages == []
     child = agent.fork("try pathlib", at=5)
     assert (child.parent, child.fork_seq, child.head, child.session) == (agent.id, 5, 5, agent.session)
-    assert agent.fork(at="two files") if agent.marks() else True
+    with pytest.raises(backstory.MarkNotFound, match="left behind"):
+        agent.fork(at="two files")
     helper = agent.spawn("reviewer")
     assert (helper.parent, helper.fork_seq, helper.head, helper.born_seq) == (agent.id, 0, 0, agent.head)
     assert (helper.spawned, child.spawned) == (True, False)

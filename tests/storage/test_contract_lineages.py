@@ -6,6 +6,16 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import backstory
+from tests.processes import wait_until
+
+
+def a_moment_between():
+    """A time after everything that was written, and before everything that will be."""
+    begun = datetime.now(UTC)
+    moment = wait_until(lambda: (now := datetime.now(UTC)) > begun and now)
+    wait_until(lambda: datetime.now(UTC) > moment)
+    return moment
+
 
 # --- forks and lineages ---
 
@@ -34,9 +44,7 @@ def test_a_fork_continues_its_parents_numbering_and_is_blind_to_its_future(agent
 def test_a_fork_at_a_label_a_moment_and_before_everything(agent):
     agent.user("a")
     agent.mark("here")
-    time.sleep(0.002)
-    moment = datetime.now(UTC)
-    time.sleep(0.002)
+    moment = a_moment_between()
     agent.user("b")
     assert agent.fork(at="here").head == 2
     assert agent.fork(at=moment).head == 2
@@ -60,9 +68,7 @@ def test_reading_as_of_a_time_across_forks(agent):
 
     def step(action):
         action()
-        time.sleep(0.002)
-        moments.append(datetime.now(UTC))
-        time.sleep(0.002)
+        moments.append(a_moment_between())
 
     before = datetime.now(UTC) - timedelta(seconds=1)
     step(lambda: agent.user("a"))
@@ -285,6 +291,7 @@ def test_ids_are_time_ordered(store):
     ids = []
     for n in range(5):
         ids.append(store.start(f"a{n}").id)
-        time.sleep(0.002)
+        ended = time.time() + 0.001  # an id counts milliseconds
+        wait_until(lambda ended=ended: time.time() > ended)
     assert ids == sorted(ids)
     assert all(id[14] == "7" and id[19] in "89ab" for id in ids)

@@ -3,9 +3,7 @@
 import os
 import resource
 import socket
-import threading
-import time
-from datetime import UTC, datetime, timedelta
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import psycopg
@@ -14,6 +12,7 @@ import pytest
 import backstory
 from backstory.storage.postgres import server as opening_postgres
 from tests import databases
+from tests.processes import wait_until
 from tests.threads import in_threads
 
 
@@ -67,31 +66,33 @@ def test_an_address_that_libpq_cannot_read():
         assert "s3cret" not in str(error.value)
 
 
-def test_a_wrong_password(new_database):
-    """Whatever the server's rules for local connections are, a user who may not log in is told."""
-    url = new_database()
+@pytest.fixture
+def role():
+    """A role of the server's, which belongs to one test alone."""
+    name = f"backstory_guest_{os.getpid()}"
     with psycopg.connect(databases.server(), autocommit=True) as db:
-        db.execute("CREATE ROLE backstory_guest NOLOGIN PASSWORD 'right'")
-        try:
-            with pytest.raises(
-                backstory.CannotOpen, match=r"(?s)backstory_guest.*check .* user and password"
-            ):
-                backstory.open(
-                    url.replace("postgres:@", "backstory_guest:wrong@").replace("user=postgres", "")
-                )
-        finally:
-            db.execute("DROP ROLE backstory_guest")
+        db.execute(f"CREATE ROLE {name}")
+        yield name
+        db.execute(f"DROP ROLE {name}")
 
 
-def test_a_role_that_owns_the_schema_needs_no_more_rights(new_database):
+def as_role(url, role):
+    return urlsplit(url)._replace(netloc=f"{role}@").geturl()
+
+
+def test_a_wrong_password(role, new_database):
+    """Whatever the server's rules for local connections are, a user who may not log in is told."""
+    with pytest.raises(backstory.CannotOpen, match=rf"(?s){role}.*check .* user and password"):
+        backstory.open(as_role(new_database(), f"{role}:wrong"))
+
+
+def test_a_role_that_owns_the_schema_needs_no_more_rights(role, new_database):
     url = new_database()
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute("DROP ROLE IF EXISTS backstory_owner")
-        db.execute("CREATE ROLE backstory_owner LOGIN; CREATE SCHEMA backstory AUTHORIZATION backstory_owner")
+        db.execute(f"ALTER ROLE {role} LOGIN; CREATE SCHEMA backstory AUTHORIZATION {role}")
         db.execute(f"REVOKE CREATE ON DATABASE {database_of(url)} FROM PUBLIC")
-    owned = urlsplit(url)._replace(netloc="backstory_owner@").geturl()
-    with backstory.open(owned) as store:
-        store.start("main").user("x")
+    with backstory.open(as_role(url, role)) as store:
+        assert store.start("main").user("x").seq == 1
 
 
 def test_a_server_whose_default_isolation_is_strict_makes_no_difference(new_database):
@@ -124,19 +125,21 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
         agent.user("x")
 
         def lose():
+            asleep = "FROM pg_stat_activity WHERE datname = %s AND wait_event = 'PgSleep'"
             with psycopg.connect(databases.server(), autocommit=True) as db:
-                active = "FROM pg_stat_activity WHERE datname = %s AND state = 'active'"
-                ended = db.execute(f"SELECT pg_terminate_backend(pid) {active}", (database_of(url),))
-                assert ended.rowcount == 1
+                end = (f"SELECT pg_terminate_backend(pid) {asleep}", (database_of(url),))
+                wait_until(lambda: db.execute(*end).rowcount == 1)
 
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("CREATE SEQUENCE tries")  # counts, even in transactions that were rolled back
         slow_at_first = (
-            "SELECT pg_sleep(CASE WHEN clock_timestamp() < %(until)s THEN 5 ELSE 0 END) IS NULL, 1"
+            "SELECT pg_sleep(CASE nextval('public.tries') WHEN 1 THEN 3600 ELSE 0 END) IS NULL, "
+            "currval('public.tries')"
         )
-        killer = threading.Timer(0.3, lose)
-        killer.start()
-        until = datetime.now(UTC) + timedelta(seconds=0.2)
-        assert store._backend._query(slow_at_first, {"until": until}) == [(False, 1)]
-        killer.join()
+        with ThreadPoolExecutor(1) as pool:
+            lost = pool.submit(lose)
+            assert store._backend._query(slow_at_first, {}) == [(False, 2)]
+            lost.result()
 
 
 def test_a_statement_that_took_too_long_was_not_written(new_database):
@@ -218,7 +221,6 @@ def test_a_store_outlives_its_connections(new_database):
             here = "FROM pg_stat_activity WHERE datname = %s AND backend_type = 'client backend'"
             name = (database_of(url),)
             assert db.execute(f"SELECT pg_terminate_backend(pid) {here}", name).rowcount > 0
-            while db.execute(f"SELECT pid {here}", name).fetchall():
-                time.sleep(0.01)
+            wait_until(lambda: not db.execute(f"SELECT pid {here}", name).fetchall())
         agent.user("after")
         assert [event.content for event in agent.events()] == ["before", "after"]

@@ -224,10 +224,14 @@ def test_ctrl_c_ends_the_wait_for_other_writers_and_nothing_is_written(tmp_path)
         agent = store.start("main")
         with somebody_writing(tmp_path / "history.db"):
             ctrl_c = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
-            ctrl_c.start()
+
+            def write():
+                ctrl_c.start()
+                agent.user("given up")
+
             began = time.monotonic()
             with pytest.raises(KeyboardInterrupt):
-                agent.user("given up")
+                write()
             assert time.monotonic() - began < sqlite_file.PATIENCE / 2
             ctrl_c.join()
         agent.user("now")
