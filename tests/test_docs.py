@@ -22,11 +22,20 @@ def test_the_python_on_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatc
     exec(compile(code_of(page), page.name, "exec"), {"__name__": "page"})
 
 
+def headings_of(page):
+    """The anchors that a forge makes of a page's headings."""
+    text = FENCE.sub("", page.read_text())
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_every_link_leads_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+    for target, _, anchor in re.findall(r"\]\(([^)#]*)(#([^)]+))?\)", page.read_text()):
         if "://" not in target:
-            assert (page.parent / target).exists(), target
+            there = page.parent / target if target else page
+            assert there.exists(), target
+            assert not anchor or anchor in headings_of(there), f"{target}#{anchor}"
 
 
 def test_the_public_names_are_there_and_documented():
@@ -42,8 +51,14 @@ def test_the_commands_in_the_readme_are_in_the_makefile():
         assert f"\n{command}:" in makefile
 
 
-def test_the_version_is_in_the_changelog():
-    assert f"## {backstory.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+def test_the_changelog_has_versions_with_dates_and_the_kinds_of_change_that_people_know():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    for version in versions[1:]:
+        assert re.fullmatch(r"\[\d+\.\d+\.\d+\] - \d{4}-\d\d-\d\d", version), version
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= kinds
 
 
 def test_every_decision_is_short_and_says_what_would_change_our_mind():

@@ -22,7 +22,7 @@ import apsw
 import backstory
 from benchmarks.peers import postgres, rooms
 from benchmarks.peers.measuring import JOBS, MESSAGES, REASONS, Measuring
-from benchmarks.peers.page import rewrite, text_table
+from benchmarks.peers.page import FOR_MAINTAINERS, FOR_USERS, rewrite, text_table
 from benchmarks.peers.peers import EMBEDDED, ON_POSTGRES
 from benchmarks.peers.rooms import say
 
@@ -203,7 +203,9 @@ def _files(arguments: argparse.Namespace) -> list[Path]:
 
 
 def _write_page() -> None:
-    rewrite(DOCS / "peers.md", json.loads(NUMBERS.read_text()))
+    results = json.loads(NUMBERS.read_text())
+    rewrite(DOCS / "peers.md", FOR_USERS, results)
+    rewrite(rooms.PROJECT / "benchmarks" / "README.md", FOR_MAINTAINERS, results)
     python = rooms.python(("matplotlib",))
     subprocess.run([python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES], check=True, cwd=rooms.PROJECT)
 

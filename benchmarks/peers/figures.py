@@ -156,8 +156,8 @@ def written(found: float | str | None, unit: str) -> str:
     return f"{found:,.{digits}f}{' ' + unit if unit else ''}"
 
 
-class Promise(NamedTuple):
-    """What the issue that asked for this comparison expects."""
+class Target(NamedTuple):
+    """What we set out to reach, and what was measured."""
 
     what: str
     against: str
@@ -165,22 +165,22 @@ class Promise(NamedTuple):
     found: float
 
     @property
-    def is_kept(self) -> bool:
-        """Whether it is as good as expected."""
+    def is_reached(self) -> bool:
+        """Whether it is as good as we wanted."""
         return self.found >= self.wanted
 
 
-def promises(results: dict[str, Any]) -> list[Promise]:
-    """Each expectation with what was measured: the best of the others that persist, the floor, `pgbench`."""
-    kept = []
+def targets(results: dict[str, Any]) -> list[Target]:
+    """Each target with what was measured: the best of the others that persist, the floor, `pgbench`."""
+    found = []
     for figure in (figure for figure in FIGURES if figure.unit):
         nearest, floor = best(results, figure, rivals(results)), ratio(results["jobs"], figure, FLOOR)
         if nearest:
-            kept.append(Promise(figure.title, nearest[1], figure.wanted, nearest[0]))
+            found.append(Target(figure.title, nearest[1], figure.wanted, nearest[0]))
         if figure.floor and floor:
-            kept.append(Promise(figure.title, FLOOR, 1 / figure.floor, floor))
+            found.append(Target(figure.title, FLOOR, 1 / figure.floor, floor))
     appends = results.get("postgres", {}).get("postgres-append", {})
     for clients, numbers in appends.get("backstory-postgres", {}).items():
         share = numbers.get("a_second", 0) / appends["pgbench"][clients]["a_second"]
-        kept.append(Promise(f"PostgreSQL, {clients} at once: the rate of appends", "pgbench", 0.6, share))
-    return kept
+        found.append(Target(f"PostgreSQL, {clients} at once: the rate of appends", "pgbench", 0.6, share))
+    return found

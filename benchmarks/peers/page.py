@@ -1,4 +1,4 @@
-"""The numbers as text: a table for the terminal, and the tables of docs/peers.md between their marks."""
+"""The numbers as text: a table for the terminal, and the tables of two pages, between comments."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,10 +12,10 @@ from benchmarks.peers.figures import (
     Figure,
     best,
     line,
-    promises,
     ratio,
     rivals,
     slope,
+    targets,
     value,
     written,
 )
@@ -23,6 +23,7 @@ from benchmarks.peers.measuring import JOBS
 from benchmarks.peers.peers import PEERS
 
 Results = dict[str, Any]
+Block = Callable[[Results], str]
 
 BY_HAND = "json-lines"
 SUMMARY = {
@@ -56,14 +57,14 @@ def _aligned(head: list[str], rows: list[list[str]]) -> str:
     )
 
 
-def rewrite(page: Path, results: Results) -> None:
-    """Put the tables into the page; what stands between the marks is never written by hand."""
+def rewrite(page: Path, blocks: dict[str, Block], results: Results) -> None:
+    """Put the tables into a page, each between its two comments; the rest is written by hand."""
     text = page.read_text()
-    for name, block in BLOCKS.items():
+    for name, block in blocks.items():
         before, begin, rest = text.partition(f"<!-- {name} -->\n")
         _, end, after = rest.partition(f"<!-- end of {name} -->")
         if not begin or not end:
-            raise ValueError(f"{page} has no place for {name}: its marks are missing")
+            raise ValueError(f"{page} has no place for {name}: its comments are missing")
         text = f"{before}{begin}{block(results).strip()}\n{end}{after}"
     page.write_text(text)
 
@@ -161,21 +162,19 @@ def _short(figure: Figure) -> str:
     return rest if number.isdigit() else f"{number}, {rest}"
 
 
-def _promises(results: Results) -> str:
+def _targets(results: Results) -> str:
     """What was expected, and what came of it."""
     rows = [
         [
-            promise.what,
-            PEERS[promise.against].title if promise.against in PEERS else promise.against,
-            f"{promise.wanted:.2g}",
-            f"{promise.found:,.2f}",
-            "yes" if promise.is_kept else "**no**",
+            target.what,
+            PEERS[target.against].title if target.against in PEERS else target.against,
+            f"{target.wanted:.2g}",
+            f"{target.found:,.2f}",
+            "yes" if target.is_reached else "**no**",
         ]
-        for promise in promises(results)
+        for target in targets(results)
     ]
-    return _markdown(
-        ["job", "the nearest, or the floor", "expected", "measured, in times ours", "reached"], rows
-    )
+    return _markdown(["job", "the best other, or the floor", "target", "measured", "reached"], rows)
 
 
 def _growth(results: Results) -> str:
@@ -221,7 +220,7 @@ def _measured(results: Results) -> str:
     return f"{results['machine']}. {', '.join(results['versions'])}."
 
 
-BLOCKS: dict[str, Callable[[Results], str]] = {
+FOR_USERS: dict[str, Block] = {
     "summary": _summary,
     "measured": _measured,
     "jobs": _jobs,
@@ -229,9 +228,11 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "growth": _growth,
     "postgres": _postgres,
     "why": _why,
-    "promises": _promises,
     "peers": _peers,
 }
+"""The tables of docs/peers.md."""
+FOR_MAINTAINERS: dict[str, Block] = {"targets": _targets}
+"""The tables of benchmarks/README.md."""
 
 
 def _cell(jobs: Results, figure: Figure, peer: str) -> str:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.peers import page, rooms
 from benchmarks.peers.contract import asked, problems
 from benchmarks.peers.conversations import chat, coding, cut, together
-from benchmarks.peers.figures import FIGURES, promises, ratio, slope, value, written
+from benchmarks.peers.figures import FIGURES, ratio, slope, targets, value, written
 from benchmarks.peers.measuring import JOBS, Measuring
 from benchmarks.peers.peers import EMBEDDED, PEERS
 from tests.wire.stub_server import stub_server
@@ -87,12 +87,29 @@ def test_what_is_not_offered_has_a_reason_and_no_ratio():
     assert written(2.0, "ms") == "2.00 ms"
 
 
-def test_the_page_has_the_numbers_of_the_file(tmp_path):
+@pytest.mark.parametrize(
+    ("written", "blocks"),
+    [
+        (DOCS / "peers.md", page.FOR_USERS),
+        (rooms.PROJECT / "benchmarks" / "README.md", page.FOR_MAINTAINERS),
+    ],
+    ids=["users", "maintainers"],
+)
+def test_the_pages_have_the_numbers_of_the_file(written, blocks, tmp_path):
     numbers = json.loads((DOCS / "peers" / "numbers.json").read_text())
-    copy = tmp_path / "peers.md"
-    copy.write_text((DOCS / "peers.md").read_text())
-    page.rewrite(copy, numbers)
-    assert copy.read_text() == (DOCS / "peers.md").read_text()
+    copy = tmp_path / written.name
+    copy.write_text(written.read_text())
+    page.rewrite(copy, blocks, numbers)
+    assert copy.read_text() == written.read_text()
+
+
+def test_the_figures_in_the_readme_are_those_of_the_page():
+    section = (DOCS.parent / "README.md").read_text().partition("## Why not something simpler?")[2]
+    figures = re.findall(r"\d[\d,.]* (?:ms|B)\b", section.partition("\n## ")[0])
+    assert len(figures) >= 6
+    table = (DOCS / "peers.md").read_text().partition("<!-- jobs -->")[2]
+    for figure in figures:
+        assert f"| {figure} " in table, figure
 
 
 def test_a_terminal_gets_what_was_measured_and_nothing_else():
@@ -137,8 +154,8 @@ def test_the_nearest_is_named_beside_what_was_expected():
         "how": {name: {"persists": name != "llm"} for name in ("sdk", "llm", "bare")},
         "jobs": {"restore": {"backstory": of(2.0), "sdk": of(6.0), "llm": of(1.0), "bare": of(1.0)}},
     }
-    warm = [promise for promise in promises(results) if "warm" in promise.what]
-    assert [(each.against, each.found, each.is_kept) for each in warm] == [
+    warm = [target for target in targets(results) if "warm" in target.what]
+    assert [(each.against, each.found, each.is_reached) for each in warm] == [
         ("sdk", 3.0, True),
         ("bare", 0.5, False),
     ]

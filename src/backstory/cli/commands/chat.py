@@ -46,6 +46,7 @@ def chat_command(url: str | None, ref: str, **options: Any) -> int:
     """Talk with a model that has tools. Goes on where the agent (by default the latest) was, with
     everything that was said. Without a terminal: reads the question from standard input,
     answers on standard output, and exits."""
+    _check_platform()
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _on_terminal(url, None if ref == "@" else ref, **options)
     return _once(url, None if ref == "@" else ref, _standard_input(), **options)
@@ -58,9 +59,18 @@ def chat_command(url: str | None, ref: str, **options: Any) -> int:
 def ask_command(url: str | None, question: str, ref: str | None, **options: Any) -> int:
     """Ask one question; the answer goes to standard output as it comes, and both into the log. Exit
     code 1 if there is no answer."""
+    _check_platform()
     if not question.strip():
         raise Invalid("there is no question: backstory ask 'a question'")
     return _once(url, ref, question, **options)
+
+
+def _check_platform() -> None:
+    """The editor and the tools need the terminals, process groups and shell of Unix."""
+    try:
+        import termios  # noqa: F401
+    except ImportError:
+        raise Error("the chat needs Linux, macOS or WSL") from None
 
 
 def _standard_input() -> str:

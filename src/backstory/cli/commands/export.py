@@ -96,8 +96,10 @@ def _whole_file(path: str) -> Iterator[IO[str]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
+            file.close()  # Windows neither moves nor removes a file that is open
             os.replace(file.name, path)
         except BaseException:
+            file.close()
             os.unlink(file.name)
             raise
 
