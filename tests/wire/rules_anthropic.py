@@ -1,7 +1,9 @@
 """What Anthropic's Messages service refuses, with its own words. Pure; judges `system` and `messages`.
 
-Strict where only the newer models are: no prefill, no system role inside. Consecutive turns of one role are
-combined by the service; here they are refused, because a dump promises to have merged them.
+Strict, beyond the service itself: no prefill and no system role inside, which only some models take; roles
+alternate, though the service combines neighbours, because a dump promises to have merged them; the user
+begins; no block is nothing but whitespace; ids are unique in the whole request; thinking comes first; and
+there is no block that only the service itself can have made.
 """
 
 from __future__ import annotations
@@ -10,8 +12,17 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.wire.rules_basics import field, has_text, is_base64, items, one_of
-from tests.wire.rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
+from tests.wire.rules_basics import Request, field, has_text, is_base64, items, one_of
+from tests.wire.rules_turns import (
+    CALL,
+    OTHER,
+    RESULT,
+    Block,
+    Turn,
+    merged,
+    pairing_violations,
+    role_violations,
+)
 
 ID = r"[a-zA-Z0-9_-]+"
 LONGEST_ID = 64
@@ -21,7 +32,19 @@ BLOCKS = {
     "user": ("text", "image", "document", "search_result", "tool_result"),
     "assistant": ("text", "thinking", "redacted_thinking", "tool_use"),
 }
+# Blocks that the service made, or that name something it keeps: `*_tool_result` beside these.
+SERVED = {
+    "user": ("container_upload", "mcp_approval_response"),
+    "assistant": ("server_tool_use", "mcp_tool_use", "compaction", "fallback"),
+}
+SYSTEM_BLOCKS = ("text", "tool_addition", "tool_removal")
+# The newer models take system messages inside the conversation, the older ones take a prefilled answer.
+WITH_SYSTEM = re.compile(r"claude-(opus-4-[89]|opus-[5-9]|fable)")
+WITH_PREFILL = re.compile(
+    r"claude-([23][.-]|3|instant|haiku-4-5|(sonnet|opus)-4-[015](?!\d)|(sonnet|opus)-4-2025)"
+)
 OUTPUT = ("text", "image", "document", "search_result")
+SERVED_OUTPUT = ("tool_reference",)
 IMAGES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 THINKING = ("thinking", "redacted_thinking")
 KINDS = {"tool_use": (CALL, "id"), "tool_result": (RESULT, "tool_use_id")}
@@ -56,10 +79,10 @@ TEXTS = {
 }
 
 
-def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
+def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     """Everything that is wrong with a Messages body."""
     if "system" in body:
-        yield from _system(body["system"])
+        yield from _system(body["system"], request)
     messages = body.get("messages")
     if not isinstance(messages, list):
         yield "messages: Input should be a valid list"
@@ -67,15 +90,32 @@ def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
     if not messages:
         yield "messages: at least one message is required ([] is too short)"
     for index, message in enumerate(messages):
-        yield from _message(message, index)
-    turns = [_turn(message) for message in messages]
-    yield from pairing_violations(turns, TEXTS, pending=pending)
-    yield from role_violations(turns, TEXTS, pending=pending)
+        yield from _message(message, index, request)
+    yield from _sequence(messages, request)
     yield from _trailing_space(messages)
 
 
-def _system(system: Any) -> Iterator[str]:
-    if isinstance(system, list) and system:
+def _sequence(messages: list[Any], request: Request) -> Iterator[str]:
+    turns = [_turn(message) for message in messages]
+    seen = turns if request.strict else merged([turn for turn in turns if turn.role != "system"])
+    yield from pairing_violations(seen, TEXTS, pending=request.pending, strict=request.strict)
+    if request.strict:
+        yield from role_violations(turns, TEXTS, pending=request.pending)
+    elif turns and turns[-1].role == "assistant" and not _may_go_on(messages[-1], request):
+        yield TEXTS["last"]
+
+
+def _may_go_on(message: Any, request: Request) -> bool:
+    """A prefilled answer, one that waits for its own calls, or one that paused while a server's tool ran."""
+    blocks = items(field(message, "content"))
+    waits = request.pending and any(field(block, "type") == "tool_use" for block in blocks)
+    if waits or request.is_for(WITH_PREFILL):
+        return True
+    return bool(blocks) and _is_served(field(blocks[-1], "type"), "assistant")
+
+
+def _system(system: Any, request: Request) -> Iterator[str]:
+    if isinstance(system, list) and (system or not request.strict):
         for index, block in enumerate(system):
             yield from _only_text(block, f"system.{index}")
     elif not has_text(system):
@@ -89,21 +129,28 @@ def _only_text(block: Any, path: str) -> Iterator[str]:
         yield from _text(block, path)
 
 
-def _message(message: Any, index: int) -> Iterator[str]:
+def _message(message: Any, index: int, request: Request) -> Iterator[str]:
     role, path = field(message, "role"), f"messages.{index}"
     if role == "system":
-        yield (
-            f"{path}: use the top-level 'system' parameter for the initial system prompt"
-            if index == 0
-            else f"{path}: role 'system' is not supported on this model"
-        )
+        yield from _system_message(message, index, request)
     elif not one_of(role, BLOCKS):
         yield f"{path}.role: Input should be 'user' or 'assistant'"
     else:
-        yield from _content(message.get("content"), role, path)
+        yield from _content(message.get("content"), role, path, request)
 
 
-def _content(content: Any, role: str, path: str) -> Iterator[str]:
+def _system_message(message: Any, index: int, request: Request) -> Iterator[str]:
+    path = f"messages.{index}"
+    if index == 0:
+        yield f"{path}: use the top-level 'system' parameter for the initial system prompt"
+    elif request.strict or not request.is_for(WITH_SYSTEM):
+        yield f"{path}: role 'system' is not supported on this model"
+    for position, block in enumerate(items(field(message, "content"))):
+        if not one_of(field(block, "type"), SYSTEM_BLOCKS):
+            yield _tag(field(block, "type"), f"{path}.content.{position}", SYSTEM_BLOCKS)
+
+
+def _content(content: Any, role: str, path: str, request: Request) -> Iterator[str]:
     if isinstance(content, str) and content:
         if not content.strip():
             yield f"{path}: text content blocks must contain non-whitespace text"
@@ -112,15 +159,36 @@ def _content(content: Any, role: str, path: str) -> Iterator[str]:
             f"{path}: all messages must have non-empty content"
             " except for the optional final assistant message"
         )
-    for position, block in enumerate(items(content)):
-        yield from _block(block, role, f"{path}.content.{position}")
-    yield from _thinking_first(items(content), path)
+    blocks = items(content)
+    for position, block in enumerate(blocks):
+        if not request.strict and len(blocks) > 1 and _is_white(block):
+            continue  # beside something else the service takes it
+        yield from _block(block, role, f"{path}.content.{position}", request)
+    if request.strict:
+        yield from _thinking_first(blocks, path)
 
 
-def _block(block: Any, role: str, path: str) -> Iterator[str]:
+def _is_white(block: Any) -> bool:
+    text = field(block, "text")
+    return field(block, "type") == "text" and isinstance(text, str) and text.isspace()
+
+
+def _is_served(type: Any, role: str) -> bool:
+    if not isinstance(type, str):
+        return False
+    made = role == "assistant" and type.endswith("_tool_result")
+    return type in SERVED[role] or made
+
+
+def _block(block: Any, role: str, path: str, request: Request) -> Iterator[str]:
     type = field(block, "type")
     if one_of(type, BLOCKS[role]):
-        yield from CHECKS.get(type, _nothing_more)(block, path)
+        if type == "tool_result":
+            yield from _tool_result(block, path, request)
+        else:
+            yield from CHECKS.get(type, _nothing_more)(block, path)
+    elif _is_served(type, role) and not request.strict:
+        return
     elif one_of(type, KINDS):
         other = "assistant" if role == "user" else "user"
         yield f"{path}: `{type}` blocks can only be in `{other}` messages"
@@ -181,7 +249,7 @@ def _tool_use(block: dict[str, Any], path: str) -> Iterator[str]:
         yield f"{path}.input: Input should be a valid dictionary"
 
 
-def _tool_result(block: dict[str, Any], path: str) -> Iterator[str]:
+def _tool_result(block: dict[str, Any], path: str, request: Request) -> Iterator[str]:
     path = f"{path}.tool_result"
     yield from _id(block.get("tool_use_id"), f"{path}.tool_use_id")
     if not isinstance(block.get("is_error", False), bool):
@@ -189,13 +257,15 @@ def _tool_result(block: dict[str, Any], path: str) -> Iterator[str]:
     content = block.get("content", "a result may have no content at all")
     if isinstance(content, list) and content:
         for position, part in enumerate(content):
-            yield from _output(part, bool(block.get("is_error")), f"{path}.content.{position}")
-    elif not has_text(content):
+            yield from _output(part, bool(block.get("is_error")), f"{path}.content.{position}", request)
+    elif request.strict and not has_text(content):
         yield f"{path}.content: text content blocks must be non-empty"
 
 
-def _output(part: Any, is_error: bool, path: str) -> Iterator[str]:
+def _output(part: Any, is_error: bool, path: str, request: Request) -> Iterator[str]:
     type = field(part, "type")
+    if one_of(type, SERVED_OUTPUT) and not request.strict:
+        return
     if not one_of(type, OUTPUT):
         yield _tag(type, path, OUTPUT)
         return
@@ -228,7 +298,6 @@ CHECKS = {
     "thinking": _thinking,
     "redacted_thinking": _redacted,
     "tool_use": _tool_use,
-    "tool_result": _tool_result,
 }
 
 

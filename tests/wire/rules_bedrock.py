@@ -1,7 +1,9 @@
 """What Bedrock's Converse refuses, with its own words. Pure; judges `system`, `messages` and `toolConfig`.
 
 One refusal is left out on purpose: some models that are not Claude want no text beside a toolResult in one
-turn. Roles must alternate there as well, so user text behind a result has no other place to be.
+turn. Roles must alternate there as well, so user text behind a result has no other place to be. Strict,
+beyond the service itself: the user begins and ends, which some models do not want; no block is nothing but
+whitespace; and there is no block that only the service itself can have made.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from tests.wire.rules_basics import field, has_text, is_base64, items, one_of
+from tests.wire.rules_basics import Request, field, has_text, is_base64, items, one_of
 from tests.wire.rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
 
 ID = r"[a-zA-Z0-9_.:-]+"
@@ -21,7 +23,12 @@ BLOCKS = {
     "user": ("text", "image", "document", "video", "audio", "toolResult", "cachePoint"),
     "assistant": ("text", "image", "reasoningContent", "toolUse", "cachePoint"),
 }
-OUTPUT = ("text", "json", "image", "document", "video")
+# What guardrails, searches and citations add.
+SERVED = {"user": ("guardContent", "searchResult"), "assistant": ("citationsContent", "guardContent")}
+OUTPUT = ("text", "json", "image", "document", "video", "searchResult")
+# Who may begin, or be prefilled: the newest of Claude's refuse the latter.
+ANY_FIRST = re.compile(r"claude-(sonnet|haiku|opus)-4-")
+WITHOUT_PREFILL = re.compile(r"claude-((sonnet|opus)-4-[6-9]|(sonnet|opus|haiku)-[5-9]|fable)|^$")
 IMAGES = ("png", "jpeg", "gif", "webp")
 KINDS = {"toolUse": CALL, "toolResult": RESULT}
 
@@ -56,7 +63,7 @@ TEXTS = {
 }
 
 
-def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
+def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     """Everything that is wrong with a Converse body."""
     if "system" in body:
         yield from _system(body["system"])
@@ -65,11 +72,19 @@ def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
         yield f"{TEXTS['first']} ([] is too short - 'messages')"
         return
     for index, message in enumerate(messages):
-        yield from _message(message, index)
-    turns = [_turn(message) for message in messages]
-    yield from pairing_violations(turns, TEXTS, pending=pending)
-    yield from role_violations(turns, TEXTS, pending=pending)
-    yield from _tool_config(body, turns)
+        yield from _message(message, index, request)
+    turns = [_turn(message, request) for message in messages]
+    yield from pairing_violations(turns, TEXTS, pending=request.pending, strict=request.strict)
+    free = _freedom(request)
+    yield from (text for text in role_violations(turns, TEXTS, pending=request.pending) if text not in free)
+    yield from _tool_config(body, turns, request)
+
+
+def _freedom(request: Request) -> set[str]:
+    """What of the rules for roles does not hold for the model."""
+    first = {TEXTS["first"]} if request.is_for(ANY_FIRST) else set()
+    last = set() if request.is_for(WITHOUT_PREFILL) else {TEXTS["last"]}
+    return set() if request.strict else first | last
 
 
 def _system(system: Any) -> Iterator[str]:
@@ -82,7 +97,7 @@ def _system(system: Any) -> Iterator[str]:
             yield f"The text field in the SystemContentBlock object at system.{index} is blank."
 
 
-def _message(message: Any, index: int) -> Iterator[str]:
+def _message(message: Any, index: int, request: Request) -> Iterator[str]:
     role, path = field(message, "role"), f"messages.{index}"
     if not one_of(role, BLOCKS):
         yield (
@@ -96,13 +111,24 @@ def _message(message: Any, index: int) -> Iterator[str]:
             f"The content field in the Message object at {path} is empty."
             " Add a ContentBlock object to the content field and try again."
         )
-    for position, block in enumerate(items(content)):
-        yield from _block(block, role, f"{path}.content.{position}")
-    yield from _reasoning_first(items(content), path)
+    blocks = items(content)
+    for position, block in enumerate(blocks):
+        if not request.strict and len(blocks) > 1 and _is_white(block):
+            continue  # beside something else the service takes it
+        yield from _block(block, role, f"{path}.content.{position}", request)
+    if request.strict:
+        yield from _reasoning_first(blocks, path)
 
 
-def _block(block: Any, role: str, path: str) -> Iterator[str]:
+def _is_white(block: Any) -> bool:
+    text = field(block, "text")
+    return isinstance(text, str) and text.isspace()
+
+
+def _block(block: Any, role: str, path: str, request: Request) -> Iterator[str]:
     tag = _tag(block)
+    if not request.strict and (tag in SERVED[role] or _is_served(block)):
+        return
     if tag in BLOCKS[role]:
         yield from CHECKS.get(tag, _nothing_more)(block[tag], path)
     elif tag in KINDS:
@@ -197,7 +223,13 @@ def _reasoning_first(blocks: list[Any], path: str) -> Iterator[str]:
         yield f"{path}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{tags[0]}`."
 
 
-def _tool_config(body: dict[str, Any], turns: list[Turn]) -> Iterator[str]:
+def _is_served(block: Any) -> bool:
+    """A tool that the service ran, and what it came to: both in the model's own turn."""
+    held = field(block, "toolUse") or field(block, "toolResult")
+    return isinstance(field(held, "type"), str)
+
+
+def _tool_config(body: dict[str, Any], turns: list[Turn], request: Request) -> Iterator[str]:
     if "toolConfig" not in body:
         if any(turn.has(CALL) or turn.has(RESULT) for turn in turns):
             yield "The toolConfig field must be defined when using toolUse and toolResult content blocks."
@@ -207,7 +239,8 @@ def _tool_config(body: dict[str, Any], turns: list[Turn]) -> Iterator[str]:
         yield "Value at 'toolConfig.tools' failed to satisfy constraint: Member must have length at least 1"
     names: set[str] = set()
     for index, tool in enumerate(items(tools)):
-        yield from _tool(tool, f"toolConfig.tools.{index}", names)
+        if request.strict or _tag(tool) not in ("cachePoint", "systemTool"):
+            yield from _tool(tool, f"toolConfig.tools.{index}", names)
 
 
 def _tool(tool: Any, path: str, names: set[str]) -> Iterator[str]:
@@ -250,14 +283,14 @@ def _no_object(path: str) -> str:
     return f"The format of the value at {path} is invalid. Provide a json object for the field and try again."
 
 
-def _turn(message: Any) -> Turn:
-    blocks = tuple(_kind(block) for block in items(field(message, "content")))
+def _turn(message: Any, request: Request) -> Turn:
+    blocks = tuple(_kind(block, request) for block in items(field(message, "content")))
     return Turn(field(message, "role"), blocks)
 
 
-def _kind(block: Any) -> Block:
+def _kind(block: Any, request: Request) -> Block:
     tag = _tag(block)
-    if tag not in KINDS:
+    if tag not in KINDS or (not request.strict and _is_served(block)):
         return Block(OTHER)
     id = field(block[tag], "toolUseId")
     return Block(KINDS[tag], id if isinstance(id, str) else None)

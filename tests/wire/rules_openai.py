@@ -1,7 +1,7 @@
 """What OpenAI's Chat Completions refuses, with its own words. Pure; judges `messages` and nothing else.
 
-Strict where only some servers that speak this language are: blank text, an id twice in the whole request,
-arguments that hold no object.
+Strict, beyond the service itself, where only some servers that speak this language are: blank text. Others of
+these servers take more than OpenAI does: parts of their own, empty lists, longer ids.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from tests.wire.rules_basics import (
     OPENAI_LONGEST_NAME,
     OPENAI_NAME,
+    Request,
     field,
     has_text,
     items,
@@ -31,10 +32,13 @@ PARTS = {
     "user": ("text", "image_url", "input_audio", "file"),
     "assistant": ("text", "refusal"),
     "tool": ("text",),
+    "function": ("text",),  # from before there were tools
 }
+# What only Mistral, Perplexity and OpenRouter were seen to take.
+FOREIGN_PARTS = ("thinking", "document_url", "file_url", "video_url", "reference")
 
 
-def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
+def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     """Everything that is wrong with a Chat Completions body."""
     messages = body.get("messages")
     if not isinstance(messages, list):
@@ -43,71 +47,86 @@ def violations(body: dict[str, Any], *, pending: bool) -> Iterator[str]:
     if not messages:
         yield "[] is too short - 'messages'"
     for index, message in enumerate(messages):
-        yield from _message(message, f"messages[{index}]")
-    yield from _sequence(messages, pending=pending)
+        yield from _message(message, f"messages[{index}]", request)
+    yield from _sequence(messages, pending=request.pending)
 
 
-def _message(message: Any, path: str) -> Iterator[str]:
+def _message(message: Any, path: str, request: Request) -> Iterator[str]:
     role = field(message, "role")
     if not one_of(role, PARTS):
         yield f"Invalid value: {role!r}. Supported values are: {', '.join(map(repr, PARTS))}. ({path}.role)"
         return
     if role == "assistant":
-        yield from _assistant(message, path)
+        yield from _assistant(message, path, request)
     else:
-        yield from _content(message.get("content"), role, path)
+        yield from _content(message.get("content"), role, path, request)
     if role == "tool":
-        yield from openai_string(message.get("tool_call_id"), f"{path}.tool_call_id", longest=LONGEST_ID)
+        yield from _id(message.get("tool_call_id"), f"{path}.tool_call_id", request)
 
 
-def _assistant(message: dict[str, Any], path: str) -> Iterator[str]:
-    content, says_no_more = (
-        message.get("content"),
-        "tool_calls" in message or has_text(message.get("refusal")),
-    )
-    if content is not None or not says_no_more:
-        yield from _content(content, "assistant", path)
-    if "tool_calls" in message:
-        yield from _calls(message["tool_calls"], f"{path}.tool_calls")
+def _assistant(message: dict[str, Any], path: str, request: Request) -> Iterator[str]:
+    content = message.get("content")
+    calls = message.get("tool_calls", message.get("function_call"))
+    says_no_more = bool(calls or message.get("audio") or has_text(message.get("refusal")))
+    if not says_no_more or (content is not None and not (content == [] and request.compatible)):
+        yield from _content(content, "assistant", path, request)
+    if "tool_calls" in message and not (message["tool_calls"] == [] and request.compatible):
+        yield from _calls(message["tool_calls"], f"{path}.tool_calls", request)
 
 
-def _calls(calls: Any, path: str) -> Iterator[str]:
+def _calls(calls: Any, path: str, request: Request) -> Iterator[str]:
     if not isinstance(calls, list):
         yield f"Invalid type for '{path}': expected an array of objects, but got {kind(calls)} instead."
     elif not calls:
         yield f"Invalid '{path}': empty array. Expected an array with minimum length 1"
     for index, call in enumerate(items(calls)):
-        yield from _call(call, f"{path}[{index}]")
+        yield from _call(call, f"{path}[{index}]", request)
 
 
-def _call(call: Any, path: str) -> Iterator[str]:
+def _call(call: Any, path: str, request: Request) -> Iterator[str]:
+    type = field(call, "type")
+    yield from _id(field(call, "id"), f"{path}.id", request)
+    if type == "custom":
+        yield from _name(field(field(call, "custom"), "name"), f"{path}.custom.name")
+        return
+    if type != "function" and not request.compatible:
+        yield f"Invalid value: {type!r}. Supported values are: 'function', 'custom'. ({path}.type)"
     function = field(call, "function")
-    if field(call, "type") != "function":
-        yield f"Invalid value: {field(call, 'type')!r}. Supported values are: 'function'. ({path}.type)"
-    yield from openai_string(field(call, "id"), f"{path}.id", longest=LONGEST_ID)
-    name = field(function, "name")
-    yield from openai_string(name, f"{path}.function.name", longest=OPENAI_LONGEST_NAME, pattern=OPENAI_NAME)
+    yield from _name(field(function, "name"), f"{path}.function.name")
     yield from openai_arguments(field(function, "arguments"), f"{path}.function.arguments")
 
 
-def _content(content: Any, role: str, path: str) -> Iterator[str]:
+def _name(name: Any, path: str) -> Iterator[str]:
+    yield from openai_string(name, path, longest=OPENAI_LONGEST_NAME, pattern=OPENAI_NAME)
+
+
+def _id(id: Any, path: str, request: Request) -> Iterator[str]:
+    if not request.compatible or not isinstance(id, str):  # Gemini, say, gives no ids or long ones
+        yield from openai_string(id, path, longest=LONGEST_ID)
+
+
+def _content(content: Any, role: str, path: str, request: Request) -> Iterator[str]:
     if not isinstance(content, list):
-        yield from openai_text(content, f"{path}.content")
+        yield from openai_text(content, f"{path}.content", request)
     elif not content:
         yield f"Invalid '{path}.content': empty array. Expected an array with minimum length 1"
     for index, part in enumerate(items(content)):
-        yield from _part(part, role, f"{path}.content[{index}]")
+        yield from _part(part, role, f"{path}.content[{index}]", request)
 
 
-def _part(part: Any, role: str, path: str) -> Iterator[str]:
+def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
     type = field(part, "type")
+    if one_of(type, FOREIGN_PARTS) and request.compatible:
+        return
     if not one_of(type, PARTS[role]):
         allowed = ", ".join(map(repr, PARTS[role]))
         yield f"Invalid value: {type!r}. Supported values are: {allowed}. ({path}.type)"
     elif type in ("text", "refusal"):
-        yield from openai_text(part.get(type), f"{path}.{type}")
+        yield from openai_text(part.get(type), f"{path}.{type}", request)
     elif type == "image_url":
-        yield from openai_image(field(part.get("image_url"), "url"), f"{path}.image_url.url")
+        image = part.get("image_url")
+        bare = request.compatible and isinstance(image, str)  # Mistral takes the address itself
+        yield from openai_image(image if bare else field(image, "url"), f"{path}.image_url.url")
 
 
 def _sequence(messages: list[Any], *, pending: bool) -> Iterator[str]:
@@ -129,6 +148,8 @@ def _sequence(messages: list[Any], *, pending: bool) -> Iterator[str]:
 
 def _answer(message: dict[str, Any], index: int, step: dict[str, int | None]) -> Iterator[str]:
     id = message.get("tool_call_id")
+    if id == "":
+        return  # of a server without ids; where they are needed, the message itself is refused
     if not one_of(id, step):
         yield (
             "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with"
@@ -151,7 +172,7 @@ def _unanswered(step: dict[str, int | None], index: int) -> Iterator[str]:
 
 def _call_ids(message: Any) -> list[str]:
     ids = (field(call, "id") for call in items(field(message, "tool_calls")))
-    return [id for id in ids if isinstance(id, str)]
+    return [id for id in ids if isinstance(id, str) and id]
 
 
 def _duplicate(id: str, first: int, second: int) -> str:

@@ -46,6 +46,17 @@ class Turn:
         return bool(self.blocks) and all(block.kind == RESULT for block in self.blocks)
 
 
+def merged(turns: list[Turn]) -> list[Turn]:
+    """The turns as a service sees them that combines neighbours of one role."""
+    found: list[Turn] = []
+    for turn in turns:
+        if found and found[-1].role == turn.role:
+            found[-1] = Turn(turn.role, found[-1].blocks + turn.blocks)
+        else:
+            found.append(turn)
+    return found
+
+
 def role_violations(turns: list[Turn], texts: Mapping[str, str], *, pending: bool) -> Iterator[str]:
     """The first turn is the user's, roles alternate, and the last turn is the user's (or the open calls)."""
     if not turns:
@@ -59,11 +70,17 @@ def role_violations(turns: list[Turn], texts: Mapping[str, str], *, pending: boo
         yield texts["last"]
 
 
-def pairing_violations(turns: list[Turn], texts: Mapping[str, str], *, pending: bool) -> Iterator[str]:
-    """Every call is answered once, at the head of the very next turn; every result answers such a call."""
+def pairing_violations(
+    turns: list[Turn], texts: Mapping[str, str], *, pending: bool, strict: bool
+) -> Iterator[str]:
+    """Every call is answered once, at the head of the very next turn; every result answers such a call.
+
+    Ids are unique in the whole request by a strict reading, and in their turn by any.
+    """
     made: set[str] = set()
     before = Turn(None, ())
     for index, turn in enumerate(turns):
+        made = made if strict else set()
         may_be_open = pending and index == len(turns) - 1
         yield from _answers(before, turn, index, texts, may_be_open=may_be_open and turn.is_only_results())
         yield from _calls(turn, index, texts, made)

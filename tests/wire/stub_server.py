@@ -91,7 +91,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, _error("openai", f"Invalid URL (POST {path})"))
             return
         body = _read(raw)
-        refused_for = violations(body, format)
+        # As OpenAI does: what is not said to be left alone is stored.
+        stored = not isinstance(body, dict) or body.get("store") is not False
+        refused_for = violations(body, format, strict=False, stored=stored)
         self.server.stub.exchanges.append(Exchange(path, body, refused_for))  # type: ignore[attr-defined]
         if refused_for:
             self._send(400, _error(format, refused_for[0]))

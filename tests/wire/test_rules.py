@@ -2,6 +2,7 @@
 
 import copy
 import time
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire import refused, refused_blocks
 from tests.wire.accepted import ACCEPTED, CASES
+from tests.wire.recorded import STILL_REFUSED, TAKEN
 from tests.wire.rules import FORMATS, violations
 
 REFUSED = {
@@ -34,6 +36,49 @@ def test_the_smallest_bad_body_is_refused_in_the_providers_words(format, body, f
 @pytest.mark.parametrize(("format", "name"), CASES)
 def test_a_good_body_is_accepted(format, name):
     assert violations(ACCEPTED[format][name], format, gemini_signatures=True) == []
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "request_"), [row[1:] for row in TAKEN], ids=[f"{row[1]}: {row[0]}" for row in TAKEN]
+)
+def test_what_a_service_was_recorded_to_take_is_taken(format, body, request_):
+    assert violations(body, format, strict=False, **request_) == []
+
+
+@pytest.mark.parametrize(
+    ("format", "body", "request_", "fragment"),
+    [row[1:] for row in STILL_REFUSED],
+    ids=[f"{row[1]}: {row[0]}" for row in STILL_REFUSED],
+)
+def test_what_a_service_refuses_is_refused_by_any_reading(format, body, request_, fragment):
+    found = violations(body, format, strict=False, **request_)
+    assert any(fragment in text for text in found), found
+
+
+# By these rows we are stricter with ourselves than the services are; all others they refuse, too.
+OUR_OWN = {
+    "openai": {"blank text", "blank beside calls", "blank part"},
+    "openai-responses": {
+        "input blank",
+        "instructions blank",
+        "content blank",
+        "output blank",
+        "output part blank",
+    }
+    | {"item id", "reasoning twice", "reasoning with its id"},
+    "gemini": {"system blank", "empty text", "blank text", "user twice", "model first", "model last"}
+    | {"call after a model turn"},
+    "anthropic": {"id in two steps", "empty result", "no result blocks", "user twice", "assistant twice"}
+    | {"assistant first", "thinking not first"},
+    "bedrock": {"reasoning not first"},
+}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_where_we_are_stricter_than_the_services_is_known(format):
+    assert {
+        name for name, body, _ in REFUSED[format] if not violations(body, format, strict=False)
+    } == OUR_OWN[format]
 
 
 # The last step is open, in whole and in part; then the same with user text behind it, which ends the step.
@@ -156,8 +201,9 @@ def test_garbage_anywhere_never_raises(case, choice, garbage):
     for key in parents:
         place = place[key]
     place[last] = garbage
-    for pending in (True, False):
-        assert all(isinstance(text, str) for text in violations(body[0], format, pending=pending))
+    for pending, strict in product((True, False), repeat=2):
+        found = violations(body[0], format, pending=pending, strict=strict, compatible=pending)
+        assert all(isinstance(text, str) for text in found)
 
 
 @pytest.mark.parametrize("format", FORMATS)

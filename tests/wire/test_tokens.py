@@ -13,7 +13,7 @@ from backstory.wire.conversation import Conversation
 from backstory.wire.tokens import Tokens, count_tokens
 from backstory.wire.tokens.extras import extras
 from backstory.wire.tokens.families import by_area, patches, tiles
-from backstory.wire.tokens.sizes import Size, image_size, pages, seconds
+from backstory.wire.tokens.sizes import Size, image_size, pdf, seconds
 from backstory.wire.tokens.vocabulary import counter
 
 HELLO = [("user", "hello world", None)]
@@ -209,20 +209,17 @@ class TestMedia:
         found = count_tokens([native("openai", wire)], "gpt-4o-audio-preview")
         assert found.by("what")["audio"] == 60
 
-    def test_a_pdf_counts_by_its_pages(self):
+    def test_a_pdf_counts_by_its_pages_and_the_letters_on_them(self):
         plain = b"%PDF-1.4" + b"<</Type /Page>>" * 3 + b"<</Type /Pages>>"
-        packed = (
-            b"%PDF-1.5 <</Type /ObjStm /N 3>>stream\n" + zlib.compress(b"<</Type/Page>>" * 2) + b"\nendstream"
-        )
-        broken = b"%PDF-1.5 <</Type /ObjStm>>stream\nnot compressed\nendstream"
-        for file, number in ((plain, 3), (packed, 2), (broken, 1)):
-            source = {
-                "type": "base64",
-                "media_type": "application/pdf",
-                "data": base64.b64encode(file).decode(),
-            }
-            found = count_tokens([native("anthropic", [{"type": "document", "source": source}])], "claude-x")
-            assert found.by("what")["document"] == number * 2000
+        packed = b"%PDF-1.5 stream\n" + zlib.compress(b"<</Type/Page>>" * 2) + b"\nendstream"
+        text = b"BT (" + b"a" * 300 + b") Tj <" + b"00" * 200 + b"> Tj ET"
+        written = b"%PDF-1.4 /Type /Page stream\r\n" + zlib.compress(text) + b"endstream"
+        broken = b"%PDF-1.5 stream\nnot compressed\nendstream"
+        for file, tokens in ((plain, 60), (packed, 40), (written, 20 + 100), (broken, 20)):
+            data = base64.b64encode(file).decode()
+            source = {"type": "base64", "media_type": "application/pdf", "data": data}
+            found = count_tokens([native("anthropic", [{"type": "document", "source": source}])], "gpt-4o")
+            assert found.by("what")["document"] == tokens
 
     def test_a_text_document_counts_by_its_words_and_an_office_file_by_its_length(self):
         text = "one two three four five six seven eight"
@@ -236,17 +233,22 @@ class TestMedia:
         assert count_tokens([packed], "gpt-4o").by("what")["document"] == 24
 
     def test_what_is_only_an_address_is_assumed_to_be_of_a_usual_size(self):
-        for part in (
-            {"type": "input_image", "image_url": "https://example.org/a.png"},
-            {"type": "input_file", "file_id": "file-1"},
-        ):
-            assert (
-                count_tokens([native("openai-responses", [{"role": "user", "content": [part]}])], "gpt-4o")
-                > 100
-            )
-        for media_type in ("audio/mpeg", "video/mp4"):
+        image = {"type": "input_image", "image_url": "https://example.org/a.png"}
+        found = count_tokens(
+            [
+                native(
+                    "openai-responses",
+                    [{"role": "user", "content": [image, {"type": "input_file", "file_id": "f"}]}],
+                )
+            ],
+            "gpt-4o",
+        )
+        assert found.by("what") == {
+            "text": 4, "image by address": 765, "document by address": 520, "frame": 3
+        }  # fmt: skip
+        for media_type, tokens in (("audio/mpeg", 320), ("video/mp4", 2600)):
             file = [{"fileData": {"mimeType": media_type, "fileUri": "https://example.org/a"}}]
-            assert count_tokens([native("gemini", file)], "gemini-2.5-flash") > 100
+            assert count_tokens([native("gemini", file)], "gemini-2.5-flash") == tokens + 1
 
     def test_a_broken_native_form_is_counted_by_what_can_be_read(self):
         for wire in (
@@ -369,5 +371,5 @@ class TestSizes:
         assert seconds("A" * 64_000, 128_000) == 3
 
     def test_what_is_no_pdf_has_no_pages(self):
-        assert pages("") is None
-        assert pages("not base64!") is None
+        assert pdf("") is None
+        assert pdf("not base64!") is None

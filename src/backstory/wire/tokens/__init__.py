@@ -14,7 +14,7 @@ from backstory.wire.format import arguments_of
 from backstory.wire.rows import Readable, Row, rows
 from backstory.wire.tokens.extras import Extra, extras
 from backstory.wire.tokens.families import USUAL, Family, family_of, is_measured
-from backstory.wire.tokens.sizes import image_size, pages, seconds, words
+from backstory.wire.tokens.sizes import Pdf, image_size, pdf, seconds, words
 from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, NEWEST, Count, counter, estimate
 from backstory.wire.turns import is_blank
 
@@ -26,7 +26,10 @@ UNCOUNTED = frozenset({"id", "type", "status"})
 # Whom to count for where nobody is named.
 DEFAULT = "gpt-4o"
 MP3, MP4 = 128_000, 1_000_000  # usual rates, in bits for a second
-USUAL_SECONDS = 10  # of a recording that is somewhere else
+MEDIA = frozenset({"image", "audio", "video", "document"})
+# What is somewhere else is taken to be this long.
+USUAL_SECONDS = 10
+ELSEWHERE = Pdf(pages=1, letters=2000)
 PACKED = 25  # characters of base64 for a token of an office document, which is a ZIP file
 
 
@@ -35,7 +38,7 @@ class Part(NamedTuple):
 
     at: int | None  # the event's position, or the message's index; None: the request as such
     kind: str  # the event's kind; "request" for what belongs to none
-    what: str  # text, call, result, image, audio, video, document, reasoning, server tool, frame
+    what: str  # text, call, result, reasoning, server tool, frame, one of MEDIA, or that "by address"
     tokens: int
     exact: bool
 
@@ -153,7 +156,9 @@ class Counter:
     def _extras(self, at: int | None, kind: str, form: Any, *, is_current: bool) -> Iterator[Part]:
         for extra in extras(form):
             if extra.what != "reasoning" or is_current:
-                yield Part(at, kind, extra.what, round(self._price(extra)), False)
+                known = extra.data or extra.text or extra.what not in MEDIA
+                what = extra.what if known else f"{extra.what} by address"
+                yield Part(at, kind, what, round(self._price(extra)), False)
 
     def _price(self, extra: Extra) -> float:
         family, data = self.family, extra.data or ""
@@ -172,12 +177,12 @@ class Counter:
         return self._size(extra.text)
 
     def _document(self, data: str) -> float:
-        """A PDF by its pages, a text by its words, another file by its length; what is elsewhere: a page."""
-        found = pages(data)
+        """A PDF by its pages, a text by its words, another file by its length."""
+        found = pdf(data) if data else ELSEWHERE
         if found is not None:
-            return found * self.family.page
+            return found.pages * self.family.page + found.letters * self.family.letter
         text = words(data)
-        return self._size(text) if text else len(data) / PACKED or self.family.page
+        return self._size(text) if text else len(data) / PACKED
 
 
 def _arguments(raw: Any) -> str:

@@ -40,7 +40,8 @@ class Family(NamedTuple):
     result: int = 6  # around a result, beside the tool's name
     parallel: int = 0  # more for each further call of the same answer
     image: ImagePrice = lambda size, detail: 1000
-    page: int = 1000  # of a document
+    page: int = 1000  # of a document, as a picture
+    letter: float = 0.25  # on such a page
     audio: float = 10  # a second of it
     video: float = 260
     seal: tuple[int, float] | None = (
@@ -75,11 +76,11 @@ def _flat(price: int) -> ImagePrice:
     return lambda size, detail: price
 
 
-TILED = Family("gpt-4o", NEWEST, parallel=14, image=tiles(85, 170), page=400)
+TILED = Family("gpt-4o", NEWEST, parallel=14, image=tiles(85, 170), page=20)
 # The newer framing: one token less around the answer, a channel named on each of the model's texts, and
 # reasoning of the current turn that is read again.
 CHANNELS = Family(
-    "gpt-5", NEWEST, opening=2, answer=2, call=11, result=9, image=tiles(70, 140), page=700, seal=(900, 7)
+    "gpt-5", NEWEST, opening=2, answer=2, call=11, result=9, image=tiles(70, 140), page=20, seal=(900, 7)
 )
 CLAUDE = Family(
     "claude",
@@ -90,22 +91,24 @@ CLAUDE = Family(
     call=34,
     result=24,
     image=by_area,
-    page=2000,
+    page=1590,
+    letter=0.37,
     seal=(0, 9),
 )
 GEMINI = Family(
     "gemini",
-    ratio=1.04,
-    opening=0,
+    ratio=1.03,
+    opening=1,
     message=0,
     call=5,
     result=8,
     image=_flat(258),
     page=258,
+    letter=0,
     audio=32,
     seal=(0, math.inf),
 )
-NOVA = Family("nova", opening=0, message=1, call=25, result=25, image=_flat(1800), page=1700)
+NOVA = Family("nova", opening=0, message=1, call=25, result=25, image=_flat(1800), page=2000)
 MISTRAL = Family("mistral", ratio=1.1, opening=0, message=3)
 OTHER = Family("other")
 

@@ -17,7 +17,10 @@ DOCUMENT = 1 << 24
 SMALLEST_HEADER = 30
 PNG = b"\x89PNG\r\n\x1a\n"
 _PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_OBJECTS = re.compile(rb"/ObjStm[^>]{0,200}>>\s*stream\r?\n(.*?)endstream", re.DOTALL)
+_STREAM = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
+_LITERAL = re.compile(rb"\(((?:[^()\\]|\\.)*)\)", re.DOTALL)
+_HEXADECIMAL = re.compile(rb"<([0-9A-Fa-f]+)>")
+STREAMS = 500  # of a PDF that are looked into
 _NO_SIZE_MARKERS = frozenset({0xC4, 0xC8, 0xCC})  # Huffman tables and the like, among the frame headers
 
 
@@ -26,6 +29,13 @@ class Size(NamedTuple):
 
     width: int
     height: int
+
+
+class Pdf(NamedTuple):
+    """A document in pages."""
+
+    pages: int
+    letters: int
 
 
 def content(data: str, most: int) -> bytes:
@@ -95,19 +105,28 @@ def seconds(data: str, bits_per_second: int) -> float:
     return size * 8 / bits_per_second
 
 
-def pages(data: str) -> int | None:
-    """The pages of a PDF, those in compressed objects included; None if it is not one."""
+def pdf(data: str) -> Pdf | None:
+    """The pages of a PDF and the letters on them; None if it is not one."""
     file = content(data, DOCUMENT)
     if not file.startswith(b"%PDF"):
         return None
-    return max(1, len(_PAGE.findall(file)) or sum(map(_pages_in, _OBJECTS.findall(file))))
+    inside = [file, *map(_unpacked, _STREAM.findall(file)[:STREAMS])]
+    pages = sum(len(_PAGE.findall(text)) for text in inside)
+    letters = sum(_letters(text) for text in inside[1:] if b"BT" in text)
+    return Pdf(max(1, pages), letters)
 
 
-def _pages_in(packed: bytes) -> int:
+def _unpacked(stream: bytes) -> bytes:
+    """What a stream says: nearly all are compressed, and pictures do not matter here."""
     try:
-        return len(_PAGE.findall(zlib.decompressobj().decompress(packed, HEADER)))
+        return zlib.decompressobj().decompress(stream, HEADER)
     except zlib.error:
-        return 0
+        return b""
+
+
+def _letters(page: bytes) -> int:
+    """Texts to show stand in parentheses, a letter to a byte, or in hexadecimal, one to two bytes."""
+    return sum(map(len, _LITERAL.findall(page))) + sum(len(text) // 4 for text in _HEXADECIMAL.findall(page))
 
 
 def words(data: str) -> str:
