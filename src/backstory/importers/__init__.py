@@ -1,0 +1,71 @@
+"""Importers: the transcripts of other tools as sessions, without a store.
+
+    for session in backstory.importers.read("~/.claude/projects"):
+        for thread in session.threads:
+            for event in events(thread.steps()): …
+
+Parsers (`formats/`) are pure; `finder` and `files` read.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from backstory.errors import Invalid
+from backstory.importers.files import Unreadable
+from backstory.importers.finder import find
+from backstory.importers.format import Format
+from backstory.importers.formats import FORMATS
+from backstory.importers.linear import LogEvent, events
+from backstory.importers.transcript import (
+    Entry,
+    Fault,
+    Label,
+    Move,
+    Origin,
+    Report,
+    Session,
+    Step,
+    Thread,
+    Unit,
+)
+
+__all__ = [
+    "FORMATS",
+    "Entry",
+    "Fault",
+    "Label",
+    "LogEvent",
+    "Move",
+    "Origin",
+    "Report",
+    "Session",
+    "Step",
+    "Thread",
+    "Unit",
+    "events",
+    "format_named",
+    "read",
+]
+
+
+def read(*paths: str | Path, format: str | None = None, report: Report | None = None) -> Iterator[Session]:
+    """The sessions in some files, folders, databases and zips, one after the other.
+
+    `format` says whose they are; without it that is recognised by their content. What could not be read or
+    understood is in each session's `report`; what belongs to no session is added to the `report` given.
+    """
+    found = Report() if report is None else report
+    chosen = None if format is None else format_named(format)
+    for each, sources in find((Path(path).expanduser() for path in paths), found, chosen):
+        try:
+            yield from each.sessions(sources)
+        except (OSError, Unreadable) as error:
+            found.unread.append(Fault(each.name, None, str(error)))
+
+
+def format_named(name: str) -> Format:
+    """The format of that name."""
+    for format in FORMATS:
+        if format.name == name:
+            return format
+    raise Invalid(f"no format {name!r}: use one of {', '.join(format.name for format in FORMATS)}")

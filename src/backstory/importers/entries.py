@@ -1,0 +1,266 @@
+"""From a provider's blocks to entries, through the wire's own loaders. Pure.
+
+What the wire refuses is still told as text: an import loses form before it loses words.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import orjson
+
+from backstory.core.events import DEEPEST, EPOCH, to_microseconds
+from backstory.errors import Invalid
+from backstory.importers.transcript import Entry
+from backstory.wire import load
+
+Data = dict[str, Any]
+# An event's data nests the arguments or blocks a few levels below itself.
+SHALLOW = DEEPEST - 10
+NAMELESS = "unknown"
+_SECONDS_UNTIL = 100_000_000_000  # more seconds than that would be the year 5138: these are milliseconds
+
+
+class Part(NamedTuple):
+    """An event of an answer or a message, and the number of the block that it came from."""
+
+    kind: str
+    content: str | None
+    data: Data | None
+    block: int
+
+
+def microseconds(value: Any) -> int | None:
+    """A time as microseconds since 1970: ISO text (UTC where it does not say), seconds or milliseconds."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return _sane(to_microseconds(moment))
+    if isinstance(value, int | float) and not isinstance(value, bool) and value == value:
+        scale = 1_000_000 if abs(value) < _SECONDS_UNTIL else 1_000
+        return _sane(int(value * scale)) if abs(value) < 1e15 else None
+    return None
+
+
+def _sane(time: int) -> int | None:
+    """A time that a calendar can show; None for what is none, such as 0."""
+    last = (datetime.max.replace(tzinfo=UTC) - EPOCH).days * 86_400_000_000
+    return time if 0 < time < last else None
+
+
+def text_in(content: Any) -> str:
+    """The words in a content: a text, a block with text, or a list of those."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(text_in(block) for block in content)
+    if isinstance(content, dict):
+        for key in ("text", "content", "output"):
+            if isinstance(content.get(key), str | list):
+                return text_in(content[key])
+    return ""
+
+
+def as_text(value: Any) -> str:
+    """Any value as text: words as they are, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    return (
+        orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode() if value is not None else ""
+    )
+
+
+def shallow(value: Any, deepest: int = SHALLOW) -> Any:
+    """The value, with what is nested deeper than an event may be as JSON text."""
+    if not isinstance(value, dict | list) or _fits(value, deepest):
+        return value
+    if deepest <= 1:
+        return _deep_text(value)
+    if isinstance(value, dict):
+        return {key: shallow(inner, deepest - 1) for key, inner in value.items()}
+    return [shallow(inner, deepest - 1) for inner in value]
+
+
+def _deep_text(value: Any) -> str:
+    try:
+        return as_text(value)
+    except (TypeError, ValueError, RecursionError):
+        return "(nested too deep)"
+
+
+def _fits(value: Any, deepest: int) -> bool:
+    if deepest <= 0:
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return all(not isinstance(one, dict | list) or _fits(one, deepest - 1) for one in inner)
+
+
+def named(value: Any, otherwise: str) -> str:
+    """An id or name as events must have it: text that is not blank."""
+    if isinstance(value, str) and value.strip():
+        return value
+    return str(value) if isinstance(value, int) else otherwise
+
+
+def call_data(id: Any, name: Any, arguments: Any, otherwise: str) -> Data:
+    """A call's data; arguments that are JSON text become what they say."""
+    return {
+        "id": named(id, otherwise),
+        "name": named(name, NAMELESS),
+        "arguments": shallow(arguments_of(arguments)),
+    }
+
+
+def arguments_of(raw: Any) -> Any:
+    """A call's arguments: the object that a JSON text says, else what is there."""
+    if isinstance(raw, str):
+        try:
+            value = orjson.loads(raw)
+        except ValueError:
+            return raw
+        return value if isinstance(value, dict) else raw
+    return {} if raw is None else raw
+
+
+def result_data(id: Any, otherwise: str, *, error: bool = False) -> Data:
+    """A result's data."""
+    data: Data = {"id": named(id, otherwise)}
+    return data | {"error": True} if error else data
+
+
+# ------------------------------------------------------------------ Anthropic's blocks
+
+
+def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[Part]:
+    """The events of an answer: its text, if it has any, then its calls; or one without words."""
+    plain = _plain_answer(blocks)
+    if plain is not None:
+        return plain
+    tidy = [_tidy(block) for block in blocks]
+    try:
+        loaded = load({"messages": [{"role": "assistant", "content": tidy}]}, "anthropic", model=model)
+    except Invalid:
+        return _worded_answer(blocks, id)
+    return _placed(loaded, tidy)
+
+
+def _plain_answer(blocks: Sequence[Any]) -> list[Part] | None:
+    """What the wire would load, seen quickly: at most one text, and calls behind it, nothing else."""
+    found: list[Part] = []
+    for number, block in enumerate(blocks):
+        if type(block) is not dict:
+            return None
+        type_ = block.get("type")
+        if type_ == "tool_use":
+            id, name, given = block.get("id"), block.get("name"), block.get("input")
+            if not (_is_name(id) and _is_name(name) and type(given) is dict and len(_tidy(block)) == 4):
+                return None
+            data = {"id": id, "name": name, "arguments": shallow(given)}
+            found.append(Part("tool_call", None, data, number))
+        elif type_ == "text" and number == 0 and len(block) == 2:
+            text = block.get("text")
+            if not isinstance(text, str) or not text.strip():
+                return None
+            found.append(Part("assistant", text, None, number))
+        else:
+            return None
+    return found or None
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _tidy(block: Any) -> Any:
+    """A block without what says nothing: who called (the model itself), an error that is none."""
+    if not isinstance(block, dict):
+        return block
+    if block.get("caller") == {"type": "direct"}:
+        block = {key: value for key, value in block.items() if key != "caller"}
+    if "is_error" in block and block["is_error"] is not True:
+        block = {key: value for key, value in block.items() if key != "is_error"}
+    if block.get("type") == "tool_use":
+        return block | {"input": shallow(block.get("input"))}
+    return block
+
+
+def _placed(loaded: Iterable[tuple[str, str | None, Data | None]], blocks: Sequence[Any]) -> list[Part]:
+    """Loaded events with the numbers of their blocks."""
+    calls = iter([n for n, block in enumerate(blocks) if block.get("type") == "tool_use"])
+    texts = [n for n, block in enumerate(blocks) if block.get("type") == "text"]
+    return [
+        Part(kind, content, data, next(calls, 0) if kind == "tool_call" else (texts or [0])[0])
+        for kind, content, data in loaded
+    ]
+
+
+def _worded_answer(blocks: Sequence[Any], id: str) -> list[Part]:
+    """An answer that the wire does not take: its words and calls."""
+    calls = [
+        Part("tool_call", None, call_data(b.get("id"), b.get("name"), b.get("input"), f"{id}:{n}"), n)
+        for n, b in enumerate(blocks)
+        if isinstance(b, dict) and b.get("type") == "tool_use"
+    ]
+    text = "".join(text_in(b) for b in blocks if isinstance(b, str) or _type(b) == "text")
+    return [*([Part("assistant", text, None, 0)] if text or not calls else []), *calls]
+
+
+def _type(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else None
+
+
+def anthropic_message(content: Any, model: str | None = None) -> tuple[str, Data | None]:
+    """What a user message says: its words, and its own form where it is more than words."""
+    if isinstance(content, str):
+        return content, None
+    blocks = content if isinstance(content, list) else [content]
+    if all(_type(block) == "text" for block in blocks):
+        return text_in(blocks), None
+    try:
+        loaded = load({"messages": [{"role": "user", "content": blocks}]}, "anthropic", model=model)
+        return loaded[0][1] or "", loaded[0][2] if len(loaded) == 1 else None
+    except (Invalid, IndexError):
+        return text_in(blocks), None
+
+
+def anthropic_result(block: Mapping[str, Any], otherwise: str) -> tuple[str, Data]:
+    """A tool_result block: its text and its data, with its own form where it is more than text."""
+    data = result_data(block.get("tool_use_id"), otherwise, error=block.get("is_error") is True)
+    content = block.get("content")
+    if isinstance(content, str):
+        return content, data
+    blocks = content if isinstance(content, list) else []
+    if all(_type(one) == "text" for one in blocks):
+        return "\n".join(text_in(one) for one in blocks), data
+    try:
+        loaded = load({"messages": [{"role": "user", "content": [_tidy(dict(block))]}]}, "anthropic")
+        return loaded[0][1] or "", loaded[0][2] or data
+    except (Invalid, IndexError):
+        return text_in(blocks), data
+
+
+def usage_of(usage: Any, names: Mapping[str, str]) -> Data:
+    """A tool's token counts under our names: input, output, cache_read, cache_write, cost."""
+    if not isinstance(usage, dict):
+        return {}
+    found = {ours: usage.get(theirs) for ours, theirs in names.items()}
+    return {name: value for name, value in found.items() if isinstance(value, int | float) and value}
+
+
+def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data) -> list[Entry]:
+    """The entries of an answer. `times`: when each block came; `extra` (model, usage) is on the first event.
+
+    The words of an answer have the time at which it began, its calls their own.
+    """
+    entries = []
+    first = times[0] if times else None
+    for part in parts:
+        time = times[part.block] if part.kind == "tool_call" and part.block < len(times) else first
+        data = (part.data or {}) | extra | {"answer": id}
+        entries.append(Entry(f"{id}:{part.block}", part.kind, part.content, data, time))
+        extra = {}
+    return entries

@@ -1,0 +1,241 @@
+"""Sources that are files: JSON lines, documents, texts. Streamed; only what is small is kept."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from backstory.errors import Error
+from backstory.importers.arrays import elements
+from backstory.importers.decode import decode, keys_of, shortened
+from backstory.importers.format import Head, SourceLine
+from backstory.importers.transcript import Fault, Report
+
+HEAD = 64 * 1024
+KEPT = 16 * 1024 * 1024  # bytes of a file whose records are kept between two passes
+LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
+CHUNK = 1024 * 1024
+ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+BLOWN_UP = 200  # times larger than it was compressed: nobody's transcript
+ENOUGH = 256 * 1024 * 1024  # bytes from which on that is looked at
+
+
+class Unreadable(Error):
+    """A source that cannot be read at all, and why."""
+
+
+class At(NamedTuple):
+    """Where a record stands in its file."""
+
+    offset: int
+    length: int
+    part: int
+
+
+class FileSource:
+    """A file."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self._path = path
+        self.path = shown
+        self._plain: IO[bytes] | None = None  # what a compressed file holds
+        self._reader: IO[bytes] | None = None
+
+    @property
+    def stem(self) -> str:
+        """The name without its suffixes."""
+        name = self.path.rsplit("/", 1)[-1]
+        for suffix in (".zst", ".gz"):
+            name = name.removesuffix(suffix)
+        return name.rsplit(".", 1)[0] or name
+
+    def size(self) -> int:
+        """Its bytes, as they are on the disk."""
+        return self._path.stat().st_size
+
+    def __repr__(self) -> str:
+        return f"FileSource({self.path!r})"
+
+    # -------------------------------------------------------------- bytes
+
+    def _open(self) -> IO[bytes]:
+        """The bytes, decompressed, from the beginning."""
+        if self._plain is not None:
+            self._plain.seek(0)
+            return os.fdopen(os.dup(self._plain.fileno()), "rb")
+        file = self._path.open("rb")
+        magic = file.read(4)
+        file.seek(0)
+        unpack = _UNPACKERS.get(magic) or _UNPACKERS.get(magic[:2])
+        if unpack is None:
+            return file
+        with file:
+            self._plain = _unpacked(unpack(file), self.size())
+        return self._open()
+
+    def head(self) -> Head:
+        """The beginning, for recognising it."""
+        with self._open() as file:
+            start = file.read(HEAD)
+        text = start.decode("utf-8", "replace").lstrip("\ufeff")
+        keys = keys_of(text) if text.lstrip()[:1] in ("{", "[") else frozenset()
+        return Head(_records(start, len(start) < HEAD), text, keys, {}, frozenset())
+
+    def peek(self) -> list[Any]:
+        """The first records."""
+        return self.head().records
+
+    # -------------------------------------------------------------- JSON lines
+
+    def lines(self, report: Report) -> Iterator[SourceLine]:
+        """All records. A broken line is skipped, a last one without its end is waited for."""
+        with self._open() as file:
+            keep = os.fstat(file.fileno()).st_size <= KEPT
+            offset = number = 0
+            while line := file.readline(LONGEST):
+                number += 1
+                length = len(line)
+                cut = length >= LONGEST and not line.endswith(b"\n")
+                if cut:
+                    line, length = self._shorten(file, line, number, report)
+                found = decode(line.strip())
+                report.mended.update(found.mended)
+                for part, value in enumerate(found.values):
+                    place = value if keep or cut else At(offset, length, part)
+                    yield SourceLine(number, part, value, place)
+                if found.fault is not None:
+                    is_last = not line.endswith(b"\n")
+                    (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))
+                offset += length
+
+    def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
+        """A line that is too long to be held, without the greater part of its longest texts."""
+        read = [len(start)]
+
+        def chunks() -> Iterator[bytes]:
+            yield start
+            while chunk := file.readline(CHUNK):
+                read[0] += len(chunk)
+                yield chunk
+                if chunk.endswith(b"\n"):
+                    return
+
+        line = shortened(chunks())
+        size = read[0]
+        report.notes.append(
+            Fault(self.path, number, f"a line of {size:,} bytes: its longest texts were shortened")
+        )
+        return line, size
+
+    def fetch(self, place: Any) -> Any:
+        """A record again: read at its place, if it was not kept."""
+        if type(place) is not At:
+            return place
+        if self._reader is None:
+            self._reader = self._open()
+        self._reader.seek(place.offset)
+        values = decode(self._reader.read(place.length).strip()).values
+        return values[place.part] if place.part < len(values) else {}
+
+    def having(self, words: bytes) -> Iterator[Any]:
+        """The records whose line has these bytes."""
+        with self._open() as file:
+            while line := file.readline(LONGEST):
+                if words in line:
+                    yield from decode(line.strip()).values
+
+    # -------------------------------------------------------------- others
+
+    def document(self, report: Report) -> Any:
+        """The whole as one JSON value."""
+        with self._open() as file:
+            if os.fstat(file.fileno()).st_size > LONGEST:
+                raise Unreadable(f"a document of more than {LONGEST >> 20} MB")
+            found = decode(file.read().strip())
+        report.mended.update(found.mended)
+        if found.fault is not None:
+            report.damaged.append(Fault(self.path, None, found.fault))
+        return found.values[0] if found.values else None
+
+    def items(self, name: str, report: Report) -> Iterator[Any]:
+        """The elements of the array that the file is."""
+        with self._open() as file:
+            yield from elements(file, self.path, report)
+
+    def text_lines(self) -> Iterator[str]:
+        """The lines of a text."""
+        with self._open() as file:
+            while line := file.readline(LONGEST):
+                yield line.decode("utf-8", "replace").rstrip("\r\n").replace("\x00", "\\u0000")
+
+    def sibling(self, name: str, report: Report) -> Any:
+        """The JSON value in a file beside this one."""
+        path = self._path.with_name(name)
+        if not path.is_file():
+            return None
+        beside = FileSource(path, f"{self.path.rsplit('/', 1)[0]}/{name}" if "/" in self.path else name)
+        try:
+            return beside.document(report)
+        except (OSError, Unreadable) as error:
+            report.unread.append(Fault(beside.path, None, str(error)))
+            return None
+
+    def files(self, under: str, report: Report) -> Iterator[tuple[str, Any]]:
+        """A file has none below it."""
+        return iter(())
+
+    def rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """A file is no database."""
+        return iter(())
+
+    def columns(self) -> Mapping[str, set[str]]:
+        """A file is no database."""
+        return {}
+
+
+def _records(start: bytes, whole: bool) -> list[Any]:
+    """The values in the beginning of a file: one a line, or the whole."""
+    if whole:
+        document = decode(start.strip())
+        if document.fault is None and len(document.values) == 1:
+            return document.values
+    lines = [line.strip() for line in start.split(b"\n")]
+    return [value for line in (lines if whole else lines[:-1]) if line for value in decode(line).values]
+
+
+def _zstd(file: IO[bytes]) -> IO[bytes]:
+    try:
+        zstandard = import_module("zstandard")
+    except ImportError:
+        raise Unreadable("compressed with zstd: install backstory[import] to read it") from None
+    stream: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(file)
+    return stream
+
+
+def _gzip(file: IO[bytes]) -> IO[bytes]:
+    import gzip
+
+    return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+
+
+_UNPACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {ZSTD: _zstd, GZIP: _gzip}
+
+
+def _unpacked(stream: IO[bytes], packed: int) -> IO[bytes]:
+    """What a stream holds, in a file without a name; more than anybody would write is refused."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as its source)
+    size = 0
+    try:
+        while chunk := stream.read(CHUNK):
+            size += len(chunk)
+            if size > ENOUGH and size > packed * BLOWN_UP:
+                raise Unreadable(f"more than {BLOWN_UP} times its size when it is unpacked")
+            file.write(chunk)
+    except Unreadable:
+        raise
+    except Exception as error:  # each library has errors of its own
+        raise Unreadable(f"cannot be unpacked: {error}") from error
+    file.flush()
+    return file

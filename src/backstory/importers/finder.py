@@ -1,0 +1,124 @@
+"""What there is to read below some paths, and whose it is: recognised by content, never by name."""
+
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from backstory.importers import archives, databases
+from backstory.importers.archives import FolderSource, ZipSource
+from backstory.importers.databases import DatabaseSource
+from backstory.importers.files import FileSource, Unreadable
+from backstory.importers.format import Format
+from backstory.importers.formats import FORMATS
+from backstory.importers.transcript import Fault, Report
+
+# A folder of small files is one source if it has folders of these names.
+STORAGES = (frozenset({"message", "part"}),)
+SIDECARS = ("-wal", "-shm", "-journal")
+
+Found = list[tuple[Format, list[FileSource]]]
+
+
+def find(paths: Iterable[str | Path], report: Report, format: Format | None = None) -> Found:
+    """The sources below the paths, by format. What fits none is reported; `format` is the only one to ask."""
+    found: dict[str, list[FileSource]] = {}
+    formats = FORMATS if format is None else (format,)
+    for given in paths:
+        root = Path(given)
+        for path, shown in _files(root, report):
+            source = _source(path, shown, report)
+            if source is None:
+                continue
+            fitting = _fitting(source, formats, report)
+            if fitting is None and format is not None and path == root and not path.is_dir():
+                fitting = format  # the caller knows better
+            if fitting is not None:
+                found.setdefault(fitting.name, []).append(source)
+            elif source.size() and not shown.endswith(SIDECARS):
+                report.notes.append(Fault(shown, None, "not a transcript that is known"))
+    return [(one, found[one.name]) for one in FORMATS if one.name in found]
+
+
+def known_places(environment: Callable[[str], str | None], home: Path) -> Iterator[tuple[Format, Path]]:
+    """The folders and files where the tools on this machine keep their transcripts, as far as they exist."""
+    for format in FORMATS:
+        for place in format.places:
+            said = environment(place.variable) if place.variable else None
+            path = Path(said) / place.below if said else home / place.otherwise.removeprefix("~/")
+            if path.exists():
+                yield format, path
+
+
+def _fitting(source: FileSource, formats: Iterable[Format], report: Report) -> Format | None:
+    try:
+        head = source.head()
+    except (OSError, Unreadable) as error:
+        report.unread.append(Fault(source.path, None, _why(error)))
+        return None
+    return next((format for format in formats if format.fits(head)), None)
+
+
+def _source(path: Path, shown: str, report: Report) -> FileSource | None:
+    """What a path is: a folder that is one source, a database, a zip, a file."""
+    if path.is_dir():
+        return FolderSource(path, shown)
+    try:
+        with path.open("rb") as file:
+            magic = file.read(16)
+    except OSError as error:
+        report.unread.append(Fault(shown, None, _why(error)))
+        return None
+    if magic.startswith(databases.MAGIC):
+        return DatabaseSource(path, shown)
+    if magic.startswith(archives.MAGIC):
+        return ZipSource(path, shown)
+    return FileSource(path, shown)
+
+
+def _files(root: Path, report: Report) -> Iterator[tuple[Path, str]]:
+    """All files at or below a path, in order, and folders that are one source. Links are not followed."""
+    if not root.is_dir():
+        if _is_regular(root, report):
+            yield root, root.as_posix()
+        return
+    inside = root.resolve()
+    for place, folders, names in os.walk(root, onerror=lambda error: _unreadable(error, report)):
+        if any(storage <= set(folders) for storage in STORAGES):
+            yield Path(place), Path(place).as_posix()
+            folders.clear()
+            continue
+        folders[:] = sorted(name for name in folders if not _leads_away(Path(place, name), inside, report))
+        for name in sorted(names):
+            path = Path(place, name)
+            if not _leads_away(path, inside, report) and _is_regular(path, report):
+                yield path, path.as_posix()
+
+
+def _leads_away(path: Path, inside: Path, report: Report) -> bool:
+    """Whether a path is a link: out of the folder, which is reported, or to what is found anyway."""
+    if not path.is_symlink():
+        return False
+    try:
+        outside = not path.resolve().is_relative_to(inside)
+    except (OSError, RuntimeError):
+        outside = True
+    if outside:
+        report.notes.append(Fault(path.as_posix(), None, "a link out of the folder: not followed"))
+    return True
+
+
+def _is_regular(path: Path, report: Report) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except OSError as error:
+        report.unread.append(Fault(path.as_posix(), None, _why(error)))
+        return False
+
+
+def _unreadable(error: OSError, report: Report) -> None:
+    report.unread.append(Fault(str(error.filename), None, _why(error)))
+
+
+def _why(error: Exception) -> str:
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -1,0 +1,94 @@
+"""What a format is to the rest, and what a source is to a format.
+
+A format is pure: it asks a `Source` for records and gives back sessions. The files, zips and databases behind
+a source are read elsewhere (`files.py`), once for all formats.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from backstory.importers.transcript import Report, Session
+
+
+class SourceLine(NamedTuple):
+    """A record of a source of JSON lines."""
+
+    number: int  # from 1
+    part: int  # 0, or more for the second and later of several records in one line
+    value: Any
+    place: Any  # what `Source.fetch` needs to give the value again
+
+
+class Source(Protocol):
+    """A file, a folder or a database, as a parser sees it."""
+
+    @property
+    def path(self) -> str:
+        """Where it is, with slashes: for ids that stand in names, and for messages."""
+
+    @property
+    def stem(self) -> str:
+        """Its name without the suffix."""
+
+    def size(self) -> int:
+        """Its bytes."""
+
+    def peek(self) -> list[Any]:
+        """The first records, as far as they stand within 64 KB."""
+
+    def lines(self, report: Report) -> Iterator[SourceLine]:
+        """All records of JSON lines; what cannot be read goes into the report."""
+
+    def fetch(self, place: Any) -> Any:
+        """A record again."""
+
+    def having(self, words: bytes) -> Iterator[Any]:
+        """The records whose line has these bytes."""
+
+    def document(self, report: Report) -> Any:
+        """The whole as one JSON value; None if it is none."""
+
+    def items(self, name: str, report: Report) -> Iterator[Any]:
+        """The elements of the JSON array that the file, or a zip's member of that name, is."""
+
+    def text_lines(self) -> Iterator[str]:
+        """The lines of a text, without their ends."""
+
+    def sibling(self, name: str, report: Report) -> Any:
+        """The JSON value in a file beside this one; None if there is none."""
+
+    def files(self, under: str, report: Report) -> Iterator[tuple[str, Any]]:
+        """A folder's JSON files below a path: their paths and values."""
+
+    def rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+        """What a database answers."""
+
+    def columns(self) -> Mapping[str, set[str]]:
+        """A database's tables and their columns."""
+
+
+class Head(NamedTuple):
+    """The beginning of a source: enough to recognise it by its content."""
+
+    records: list[Any]  # the first JSON values, one a line or the whole
+    text: str  # the first 64 KB
+    keys: frozenset[str]  # the keys of a JSON object that is longer than that, as far as they were seen
+    tables: Mapping[str, set[str]]  # a database's
+    members: frozenset[str]  # a zip's, or a folder's
+
+
+class Place(NamedTuple):
+    """Where a tool keeps its transcripts: below what a variable says, else at a path of its own."""
+
+    variable: str | None
+    below: str
+    otherwise: str  # with ~ for the home folder
+
+
+class Format(NamedTuple):
+    """One tool's transcripts. A new one is a module with a `FORMAT`, and a line in `formats/__init__.py`."""
+
+    name: str
+    fits: Callable[[Head], bool]
+    sessions: Callable[[Iterable[Source]], Iterator[Session]]
+    places: tuple[Place, ...] = ()

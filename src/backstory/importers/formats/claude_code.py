@@ -1,0 +1,302 @@
+"""Claude Code: JSON lines with uuids and parents, one file a session, sub-agents in files of their own. Pure.
+
+The session is the file's name, not the `sessionId` in it. Sub-agents stand in `<session>/subagents/`, before
+that beside the session as `agent-*.jsonl`, before that as `isSidechain` lines inside it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.entries import text_in
+from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_records import Record
+from backstory.importers.formats.claude_tree import Index, Tree
+from backstory.importers.transcript import Origin, Report, Session, Thread
+
+NAME = "claude-code"
+AGENT_TOOLS = frozenset({"Task", "Agent"})
+
+
+def fits(head: Head) -> bool:
+    """Objects with a type, and a uuid, a parent or a session."""
+    return any(_is_record(record) for record in head.records)
+
+
+def _is_record(record: Any) -> bool:
+    return (
+        isinstance(record, dict)
+        and isinstance(record.get("type"), str)
+        and ("parentUuid" in record or ("sessionId" in record and "projectHash" not in record))
+        and "payload" not in record
+    ) or (
+        isinstance(record, dict)
+        and record.get("type") in records.BOOKKEEPING
+        and ("messageId" in record or "leafUuid" in record)
+    )
+
+
+class File:
+    """One file, read once: the tree of its thread, the side chains in it, and what else it knows."""
+
+    def __init__(self, source: Source, report: Report) -> None:
+        self.source = source
+        self.agent = _agent(source.peek())
+        self.main = Index()
+        self.side = Index()
+        self.about: dict[str, Any] = {}
+        self.links: dict[str, str] = {}  # an agent's id -> the call that spawned it
+        self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
+        self.forked_from: str | None = None
+        self._leaf: tuple[int, str, bool] | None = None
+        self._report = report
+        for line in source.lines(report):
+            if isinstance(line.value, dict):
+                self._take(line.value, line.number, line.place)
+        self.main.resolve()
+        self.side.resolve(lost_are_roots=True)
+        report.mended.update(self.main.mended + self.side.mended)
+
+    def _take(self, record: Record, line: int, place: Any) -> None:
+        kind = records.kind_of(record)
+        if kind is None:
+            self._note(record, line)
+            return
+        if kind == records.PASSED and record.get("type") not in records.CONTRACTED | {"user", "assistant"}:
+            self._count(record)
+        aside = record.get("isSidechain") is True and self.agent is None
+        (self.side if aside else self.main).add(record, kind, line, place)
+        if not aside:
+            self._learn(record)
+        self._link(record, kind)
+
+    def _learn(self, record: Record) -> None:
+        for name, key in (("cwd", "cwd"), ("version", "version"), ("branch", "gitBranch")):
+            value = record.get(key)
+            if isinstance(value, str) and value:
+                self.about.setdefault(name, value)
+        fork = record.get("forkedFrom")
+        if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
+            self.forked_from = fork["sessionId"]
+
+    def _link(self, record: Record, kind: str) -> None:
+        """How sub-agents are found: by progress, by the result's bookkeeping, by their prompt."""
+        data = record.get("data")
+        if (
+            record.get("type") == "progress"
+            and isinstance(data, dict)
+            and data.get("type") == "agent_progress"
+        ):
+            agent, call = data.get("agentId"), record.get("parentToolUseID")
+            if isinstance(agent, str) and isinstance(call, str):
+                self.links[agent] = call
+        elif kind == records.RESULTS:
+            result = record.get("toolUseResult")
+            agent = result.get("agentId") if isinstance(result, dict) else None
+            if isinstance(agent, str):
+                call = next((id for id in records.result_ids(record) if isinstance(id, str)), None)
+                if call is not None:
+                    self.links.setdefault(agent, call)
+        elif kind == records.ANSWER:
+            for block in records.content_of(record) or ():
+                if isinstance(block, dict) and block.get("name") in AGENT_TOOLS:
+                    given, call = block.get("input"), block.get("id")
+                    prompt = given.get("prompt") if isinstance(given, dict) else None
+                    if isinstance(prompt, str) and isinstance(call, str):
+                        self.prompts.setdefault(prompt.strip(), []).append(call)
+
+    def _note(self, record: Record, line: int) -> None:
+        match record.get("type"):
+            case "custom-title":
+                self._title(record.get("customTitle"), "custom")
+            case "ai-title":
+                self._title(record.get("aiTitle"), "ai")
+            case "last-prompt" if isinstance(record.get("leafUuid"), str):
+                self._leaf = (line, record["leafUuid"], record.get("explicit") is True)
+            case type_ if type_ not in records.BOOKKEEPING:
+                self._count(record)
+
+    def _title(self, title: Any, by: str) -> None:
+        if isinstance(title, str) and title and (by == "custom" or self.about.get("titled_by") != "custom"):
+            self.about |= {"title": title, "titled_by": by}
+
+    def _count(self, record: Record) -> None:
+        version = record.get("version") or self.about.get("version")
+        type_ = record.get("type")
+        self._report.unknown[f"{type_} ({NAME} {version})" if version else f"{type_} ({NAME})"] += 1
+
+    def leaf(self) -> str | None:
+        """The record that the tool named as the live one, if nothing was said since."""
+        last = max((row.line for row in self.main.rows), default=0)
+        return self._leaf[1] if self._leaf is not None and self._leaf[0] > last else None
+
+    def tree(self) -> Tree:
+        """The tree of the file's own thread."""
+        return Tree(self.main, self.source.fetch, leaf=self.leaf())
+
+
+def _agent(head: list[Any]) -> str | None:
+    """The agent that a file belongs to, if its first record says so."""
+    for record in head:
+        if isinstance(record, dict) and records.kind_of(record) is not None and "isSidechain" in record:
+            agent = record.get("agentId")
+            return agent if record["isSidechain"] is True and isinstance(agent, str) and agent else None
+    return None
+
+
+def _session_of(source: Source, head: list[Any]) -> str:
+    """The session that a sub-agent's file belongs to."""
+    parts = source.path.split("/")
+    if "subagents" in parts[1:]:
+        return parts[parts.index("subagents", 1) - 1]
+    found = (r.get("sessionId") for r in head if isinstance(r, dict))
+    return next((id for id in found if isinstance(id, str) and id), source.stem)
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """The sessions in the files: each with its sub-agents, forks behind what they were forked from."""
+    families: dict[str, list[Source]] = {}  # files that begin with the same record are copies of one history
+    agents: dict[str, list[Source]] = {}
+    for source in sources:
+        head = source.peek()
+        if _agent(head) is not None:
+            agents.setdefault(_session_of(source, head), []).append(source)
+            continue
+        keys = (r.get("uuid") for r in head if isinstance(r, dict))
+        first = next((key for key in keys if isinstance(key, str)), source.path)
+        families.setdefault(first, []).append(source)
+    for family in families.values():
+        yield from _family(family, agents)
+    for id, left in agents.items():
+        yield from _session(id, None, left, None, Report(), left[0].path)
+
+
+def _family(family: list[Source], agents: dict[str, list[Source]]) -> Iterator[Session]:
+    reports = [Report() for _ in family]
+    files = [File(source, report) for source, report in zip(family, reports, strict=True)]
+    parents = {id(file): _parent(file, files) for file in files}
+    told: set[int] = set()
+    waiting = list(files)
+    while waiting:
+        ready = [f for f in waiting if parents[id(f)] is None or id(parents[id(f)]) in told] or waiting[:1]
+        for file in ready:
+            waiting.remove(file)
+            told.add(id(file))
+            name = file.source.stem
+            report = reports[files.index(file)]
+            yield from _session(name, file, agents.pop(name, []), parents[id(file)], report, file.source.path)
+
+
+def _parent(file: File, files: list[File]) -> File | None:
+    """The file that this one was forked from: the one it names, else one that went on earlier."""
+    best: tuple[int, File] | None = None
+    for other in files:
+        if other is file or other.forked_from == file.source.stem:
+            continue
+        named = file.forked_from == other.source.stem
+        if not named and not (file.forked_from is None and _goes_on(other, file) < _goes_on(file, other)):
+            continue
+        shared = sum(row.key in other.main for row in file.main.rows)
+        if shared and (named or best is None or shared > best[0]):
+            best = (shared + (len(file.main.rows) if named else 0), other)
+    if best is None:
+        return None
+    for row in file.main.rows:
+        row.own = row.own and row.key not in best[1].main
+    return best[1]
+
+
+def _goes_on(file: File, other: File) -> tuple[str, str]:
+    """When a file first says something that the other does not have."""
+    for row in file.main.rows:
+        if row.key not in other.main:
+            return str(file.source.fetch(row.place).get("timestamp") or ""), file.source.path
+    return "~", file.source.path
+
+
+def _session(
+    id: str, file: File | None, agents: list[Source], parent: File | None, report: Report, path: str
+) -> Iterator[Session]:
+    threads = []
+    others = [File(source, report) for source in agents]
+    if file is not None and file.main.rows:
+        tree = file.tree()
+        threads.append(Thread(id, None, tree.steps, _fork(file, tree, parent), _about(file, tree)))
+    files = ([file] if file is not None else []) + others
+    threads.extend(_agent_thread(id, other, files, report) for other in others if other.main.rows)
+    if file is not None and file.side.rows:
+        threads.extend(_side_threads(id, file))
+    if threads:
+        yield Session(NAME, id, threads, path, report)
+
+
+def _about(file: File, tree: Tree) -> dict[str, Any]:
+    about = {key: value for key, value in file.about.items() if key != "titled_by"}
+    return about if tree.rows else {}
+
+
+def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
+    session = parent.source.stem if parent is not None else file.forked_from
+    if session is None:
+        return None
+    at = None
+    for node in tree.forest.ordered():
+        if any(row.own for row in tree.rows.get(node.id, ())):
+            at = node.parent or at
+            break
+        at = node.id
+    return Origin(session, at=at)
+
+
+def _agent_thread(session: str, file: File, files: list[File], report: Report) -> Thread:
+    assert file.agent is not None
+    meta = file.source.sibling(f"{file.source.stem}.meta.json", report)
+    meta = meta if isinstance(meta, dict) else {}
+    call = meta.get("toolUseId")
+    if not isinstance(call, str):
+        call = _called(file, [other for other in files if other is not file])
+    spawner = next((f.agent for f in files if call is not None and call in f.main.calls), None)
+    tree = file.tree()
+    about = _about(file, tree)
+    for name, key in (("title", "description"), ("agent_type", "agentType")):
+        if isinstance(meta.get(key), str):
+            about.setdefault(name, meta[key])
+    return Thread(session, file.agent, tree.steps, Origin(session, spawner, call, spawned=True), about)
+
+
+def _called(file: File, others: list[File]) -> str | None:
+    """The call that spawned an agent, by what the session knows of it, else by the prompt's text."""
+    for other in others:
+        if file.agent in other.links:
+            return other.links[file.agent]
+    first = file.main.rows[0]
+    return _by_prompt(file.source.fetch(first.place), others)
+
+
+def _by_prompt(record: Record, files: list[File]) -> str | None:
+    content = records.content_of(record)
+    text = text_in(content).strip()
+    for file in files:
+        if text in file.prompts:
+            return file.prompts[text][0]
+        for prompt, calls in file.prompts.items():  # wrapped in a message to a teammate
+            if prompt and text.startswith("<teammate-message") and prompt in text:
+                return calls[0]
+    return None
+
+
+def _side_threads(session: str, file: File) -> Iterator[Thread]:
+    """The threads of sub-agents inside the main file: one for each root."""
+    for part in file.side.parts():
+        first = part.rows[0]
+        call = _by_prompt(file.source.fetch(first.place), [file])
+        origin = Origin(session, call=call, spawned=True)
+        yield Thread(session, first.key, Tree(part, file.source.fetch).steps, origin)
+
+
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(Place("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),),
+)

@@ -1,0 +1,363 @@
+"""Claude Code's tree: from records with parents to units that continue units. Pure.
+
+Units first: all lines with one message id are one answer, and the results of its calls belong to it wherever
+they stand or hang. Everything that is not part of the conversation is contracted to its parent.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from backstory.importers.entries import microseconds
+from backstory.importers.forest import Forest, Node
+from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_records import Line, Record
+from backstory.importers.transcript import Entry, Move, Step, Unit
+
+Fetch = Callable[[Any], Record]
+LOST = "?"  # the parent of a record that names none though it must have one
+
+
+class Row:
+    """A record of the conversation, as the index keeps it."""
+
+    __slots__ = (
+        "above",
+        "before",
+        "key",
+        "kind",
+        "line",
+        "own",
+        "parent",
+        "place",
+        "results",
+        "stopped",
+        "unit",
+    )
+
+    def __init__(self, key: str, kind: str, line: int, place: Any, parent: str | None, before: int | None):
+        self.key = key
+        self.kind = kind
+        self.line = line
+        self.place = place  # where the record is to be had again
+        self.parent = parent
+        self.before = before  # what stands above it: a row's number, or a root's (negative)
+        self.unit = key
+        self.results: list[Any] = []
+        self.stopped = True  # False: an answer's line that is not marked as its last
+        self.own = True  # False: copied from another file
+        self.above: int | None = None
+
+
+class Index:
+    """The records of one thread: rows, and for each contracted record the row that it stands for."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.calls: dict[str, int] = {}  # a call's id -> its row
+        self.mended: Counter[str] = Counter()
+        self.kept: dict[str, tuple[str | None, list[str]]] = {}  # a boundary -> its anchor, the keys it keeps
+        self._logical: dict[str, str] = {}
+        # Where a key leads: a row's number, a root's (negative), or a parent that is not resolved yet.
+        self._leads: dict[str, int | tuple[str, int | None]] = {}
+        self._here: int | None = None  # what the last record stands for
+        self.roots: list[str] = []
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._leads
+
+    def add(self, record: Record, kind: str, line: int, place: Any) -> None:
+        """Take in one record."""
+        key = _text(record.get("uuid"))
+        parent = _text(record.get("parentUuid"))
+        if key is None:  # nothing can hang on it, and it hangs on what is above it
+            key, parent = f"line {line}", parent or LOST
+        if kind == records.PASSED:
+            self._pass(key, parent)
+        else:
+            self._row(record, Row(key, kind, line, place, parent, self._here))
+
+    def _pass(self, key: str, parent: str | None) -> None:
+        if key in self._leads:
+            return
+        lead = self._root(key) if parent is None else self._leads.get(parent)
+        if isinstance(lead, int):
+            self._leads[key] = self._here = lead
+        else:
+            assert parent is not None
+            self._leads[key] = (parent, self._here)
+
+    def _row(self, record: Record, row: Row) -> None:
+        known = self._leads.get(row.key)
+        number = known if isinstance(known, int) and known >= 0 and self.rows[known].key == row.key else None
+        if number is None:
+            number = len(self.rows)
+            self.rows.append(row)
+            self._leads[row.key] = number
+        else:  # an equal key: the last line wins, in the place of the first
+            self.mended["line written again"] += 1
+            row.before, row.parent = self.rows[number].before, self.rows[number].parent
+            self.rows[number] = row
+        self._here = number
+        match row.kind:
+            case records.ANSWER:
+                id = record["message"].get("id")
+                row.unit = id if isinstance(id, str) and id else row.key
+                row.stopped = record["message"].get("stop_reason") is not None
+                self.calls.update(dict.fromkeys(records.call_ids(record), number))
+            case records.RESULTS:
+                row.results = records.result_ids(record)
+            case records.BOUNDARY:
+                self._boundary(row, record)
+        row.own = not isinstance(record.get("forkedFrom"), dict)
+
+    def _boundary(self, row: Row, record: Record) -> None:
+        logical = _text(record.get("logicalParentUuid"))
+        if logical is not None:
+            self._logical[row.key] = logical
+        data = record.get("compactMetadata")
+        data = data if isinstance(data, dict) else {}
+        messages, segment = data.get("preservedMessages"), data.get("preservedSegment")
+        if isinstance(messages, dict) and isinstance(messages.get("uuids"), list):
+            keys = [key for key in messages["uuids"] if isinstance(key, str)]
+            self.kept[row.key] = (_text(messages.get("anchorUuid")), keys)
+        elif isinstance(segment, dict):
+            keys = self._segment(_text(segment.get("headUuid")), _text(segment.get("tailUuid")))
+            self.kept[row.key] = (_text(segment.get("anchorUuid")), keys)
+
+    def _segment(self, head: str | None, tail: str | None) -> list[str]:
+        """The keys of the rows from head to tail, by their parents."""
+        found: list[str] = []
+        lead = self.lead(tail) if tail in self._leads else None
+        while lead is not None and lead >= 0 and self.rows[lead].key not in found:
+            row = self.rows[lead]
+            found.append(row.key)
+            if row.key == head:
+                return found[::-1]
+            lead = self.lead(row.parent) if row.parent in self._leads else None
+        return []
+
+    def lead(self, key: str | None) -> int | None:
+        """The row, or root, that a key stands for; None: it is not here."""
+        way: list[str] = []
+        found: int | None = None
+        while key is not None:
+            lead = self._leads.get(key)
+            if lead is None or isinstance(lead, int):
+                found = lead
+                break
+            parent, before = lead
+            way.append(key)
+            if parent in way or parent not in self._leads:
+                found = before if before is not None else self._root(key)
+                break
+            key = parent
+        if found is not None:
+            self._leads.update(dict.fromkeys(way, found))
+        return found
+
+    def _root(self, key: str) -> int:
+        self.roots.append(key)
+        return -len(self.roots)
+
+    def resolve(self, *, lost_are_roots: bool = False) -> None:
+        """Say of each row what stands above it, and to which unit it belongs. `lost_are_roots`: a row whose
+        parent is not here begins a thread of its own."""
+        for number, row in enumerate(self.rows):
+            row.above = self._above(number, row, lost_are_roots)
+            if row.kind == records.RESULTS:
+                call = next((self.calls[id] for id in row.results if _known(id, self.calls)), None)
+                row.unit = row.key if call is None else self.rows[call].unit
+
+    def _above(self, number: int, row: Row, lost_are_roots: bool) -> int:
+        if row.kind == records.BOUNDARY:
+            logical = self._logical.get(row.key)
+            lead = self.lead(logical) if logical in self._leads else None
+            # Some stand behind the boundary and hang on it: following them would make a circle.
+            if lead is None or lead < 0 or lead >= number:
+                lead = row.before
+            return self._root(row.key) if lead is None else lead
+        if row.parent is None:
+            return self._root(row.key)
+        if row.parent in self._leads:
+            lead = self.lead(row.parent)
+            if lead is not None:
+                return lead
+        elif not lost_are_roots and row.before is not None:
+            self.mended["lost parent"] += 1
+            return row.before
+        return self._root(row.key)
+
+    def parts(self) -> list["Index"]:
+        """The rows of each root as an index of their own. This one is used up."""
+        found: dict[int, Index] = {}
+        homes = [self._root_of(number) for number in range(len(self.rows))]
+        numbers: list[int] = []
+        for row, home in zip(self.rows, homes, strict=True):
+            part = found.setdefault(home, Index())
+            numbers.append(len(part.rows))
+            part.rows.append(row)
+            part.roots = part.roots or [row.key]
+        for row, home in zip(self.rows, homes, strict=True):
+            above = row.above
+            inside = above is not None and above >= 0 and homes[above] == home
+            row.above = numbers[above] if inside and above is not None else -1
+        return list(found.values())
+
+    def _root_of(self, number: int) -> int:
+        seen = set()
+        while number not in seen:
+            seen.add(number)
+            above = self.rows[number].above
+            if above is None or above < 0:
+                return above or 0
+            number = above
+        return number
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _known(id: Any, calls: dict[str, int]) -> bool:
+    return isinstance(id, str) and id in calls
+
+
+class Tree:
+    """The units of a thread, and what they continue."""
+
+    def __init__(self, index: Index, fetch: Fetch, *, leaf: str | None = None) -> None:
+        self.index = index
+        self._fetch = fetch
+        self.rows: dict[str, list[Row]] = {}  # the rows of a unit
+        for row in index.rows:
+            self.rows.setdefault(row.unit, []).append(row)
+        self._anchored = {self._anchor(boundary): boundary for boundary in index.kept}
+        self.forest = Forest(self._nodes())
+        self.leaf = self.forest.leaf()
+        if leaf is not None and leaf in index:
+            self._prefer(leaf)
+
+    def _anchor(self, boundary: str) -> str:
+        """The record behind which a compaction's kept messages go: the one it names, else its summary."""
+        anchor = self.index.kept[boundary][0]
+        if anchor is not None and anchor in self.rows:
+            return anchor
+        summaries = (
+            row.key for row in self.index.rows if row.kind == records.SUMMARY and row.parent == boundary
+        )
+        return next(summaries, boundary)
+
+    def _prefer(self, key: str) -> None:
+        """The tool itself named another branch as the live one."""
+        lead = self.index.lead(key)
+        unit = self.index.rows[lead].unit if lead is not None and lead >= 0 else None
+        if unit is None or self.leaf is None or unit not in self.forest.nodes:
+            return
+        if not self.forest.is_above(unit, self.leaf) and not self.forest.is_above(self.leaf, unit):
+            self.leaf = unit
+
+    # -------------------------------------------------------------- who continues whom
+
+    def _nodes(self) -> list[Node]:
+        numbers = {row.key: number for number, row in enumerate(self.index.rows)}
+        nodes = {}
+        roots: dict[str, int] = {}  # a unit that begins at a root -> that root
+        for unit, rows in self.rows.items():
+            own = [row for row in rows if row.kind != records.RESULTS] or rows
+            first, last = numbers[own[0].key], numbers[own[-1].key]
+            parent = self._parent(unit, own)
+            if isinstance(parent, int):
+                roots[unit], parent = parent, None
+            nodes[unit] = Node(unit, parent, first, last, own[0].kind in records.ECHOES)
+        return list(nodes.values()) + self._clears(nodes, roots)
+
+    def _parent(self, unit: str, rows: list[Row]) -> str | int | None:
+        """The unit that a unit continues, or the root that it begins at."""
+        for row in rows:
+            above = row.above
+            assert above is not None
+            if above < 0:
+                return above
+            if self.index.rows[above].unit != unit:
+                return self.index.rows[above].unit
+        return None
+
+    def _clears(self, nodes: dict[str, Node], roots: dict[str, int]) -> list[Node]:
+        """A second root is a context that was cleared; what hangs on the same root is a branch."""
+        clears: dict[int, Node] = {}
+        first: int | None = None
+        forest = Forest(Node(n.id, n.parent, n.first, n.last, n.echo) for n in nodes.values())
+        speaking = forest.speaking()
+        told: Node | None = None  # the live unit so far
+        for node in forest.nodes.values():
+            root = roots.get(node.id) if node.id in speaking else None
+            first = root if first is None else first
+            if root is not None and root != first:
+                if root not in clears and told is not None:
+                    id = f"clear {self.index.roots[-root - 1]}"
+                    clears[root] = Node(id, told.id, node.first - 0.5, node.first - 0.5)
+                nodes[node.id].parent = clears[root].id if root in clears else None
+            if not forest.is_dead_end(node, speaking):
+                told = node
+        return list(clears.values())
+
+    # -------------------------------------------------------------- what they say
+
+    def steps(self) -> Iterator[Step]:
+        """The units in the order of the source, then a move to the live one."""
+        ordered = self.forest.ordered()
+        last = max((row.line for row in self.index.rows if row.kind != records.RESULTS), default=0)
+        for node in ordered:
+            yield self._unit(node, last)
+        if ordered and ordered[-1].id != self.leaf:
+            yield Move(self.leaf)
+
+    def _unit(self, node: Node, last: int) -> Unit:
+        rows = self.rows.get(node.id)
+        if rows is None:
+            return Unit(node.id, node.parent, (Entry(node.id, "clear"),))
+        entries = tuple(self._entries(node.id))
+        spoken = [row for row in rows if row.kind == records.ANSWER]
+        settled = not spoken or spoken[-1].stopped or spoken[-1].line != last
+        inherited = not any(row.own for row in rows)
+        return Unit(node.id, node.parent, entries, rows[0].line, inherited, settled)
+
+    def _entries(self, unit: str) -> Iterator[Entry]:
+        """What a unit says, and behind the summary of a compaction what that kept."""
+        yield from self._said(unit)
+        for row in self.rows[unit]:
+            yield from self._kept(row.key)
+
+    def _said(self, unit: str) -> Iterator[Entry]:
+        rows = self.rows[unit]
+        lines = [Line(row.key, self._fetch(row.place)) for row in rows]
+        spoken = [line for row, line in zip(rows, lines, strict=True) if row.kind == records.ANSWER]
+        if spoken:
+            yield from records.answer(unit, spoken)
+        for row, line in zip(rows, lines, strict=True):
+            match row.kind:
+                case records.ANSWER:
+                    continue
+                case records.RESULTS:
+                    yield from records.results(line)
+                case records.BOUNDARY:
+                    time = microseconds(line.record.get("timestamp"))
+                    yield Entry(row.key, "clear", None, None, time)
+                case _:
+                    yield records.said(line, row.kind)
+
+    def _kept(self, key: str) -> Iterator[Entry]:
+        """What a compaction kept, behind its anchor: its whole units again."""
+        boundary = self._anchored.get(key)
+        if boundary is None:
+            return
+        units: dict[str, None] = {}
+        for kept in self.index.kept[boundary][1]:
+            lead = self.index.lead(kept) if kept in self.index else None
+            if lead is not None and lead >= 0:
+                units[self.index.rows[lead].unit] = None
+        for unit in units:
+            for entry in self._said(unit) if unit != key else ():
+                if entry.kind != "clear":
+                    yield entry._replace(id=f"{entry.id}@{boundary}", copy_of=entry.id)

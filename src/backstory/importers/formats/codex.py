@@ -1,0 +1,208 @@
+"""Codex: rollouts, JSON lines of response items, one file a thread. Pure.
+
+`response_item` is the conversation; `event_msg` mirrors it and is passed over, but for rollbacks and names.
+The file of a fork begins with a copy of its parent's items, without ids and under the time of the fork; a
+paginated one points at its parent instead.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.entries import Data
+from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.formats.codex_reader import (
+    BARE,
+    NAME,
+    TYPES,
+    Parent,
+    Past,
+    Reader,
+    about_of,
+    is_bare_start,
+)
+from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread
+
+
+def fits(head: Head) -> bool:
+    """A record with a payload, or (2025) a first line with an id and a time and bare items behind it."""
+    records = [record for record in head.records if isinstance(record, dict)]
+    if any(record.get("type") in TYPES and isinstance(record.get("payload"), dict) for record in records):
+        return True
+    if head.keys >= {"timestamp", "type", "payload"} or any(_is_name(record) for record in records[:1]):
+        return True
+    return bool(records) and is_bare_start(records[0]) and any(r.get("type") in BARE for r in records[1:])
+
+
+def _is_name(record: dict[str, Any]) -> bool:
+    return isinstance(record.get("id"), str) and "thread_name" in record
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """The threads in the files, parents before what was forked or spawned from them."""
+    names: dict[str, tuple[str, str]] = {}
+    threads: dict[str, _File] = {}
+    for source in sources:
+        head = [record for record in source.peek() if isinstance(record, dict)]
+        if head and _is_name(head[0]):
+            _read_names(source, names)
+            continue
+        file = _File(source, head)
+        other = threads.get(file.id)
+        if other is None or other.source.size() < source.size():
+            threads[file.id] = file
+    family = _Family(threads, {id: name for id, (_, name) in names.items()})
+    for id in threads:
+        yield from family.tell(id)
+
+
+def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
+    """The names of threads; of several the newest."""
+    for line in source.lines(Report()):
+        record = line.value
+        if isinstance(record, dict) and _is_name(record) and isinstance(record["thread_name"], str):
+            when = str(record.get("updated_at") or "")
+            if when >= names.get(record["id"], ("", ""))[0]:
+                names[record["id"]] = (when, record["thread_name"])
+
+
+class _File:
+    """A rollout, and what its first records say of where it came from."""
+
+    def __init__(self, source: Source, head: list[dict[str, Any]]) -> None:
+        self.source = source
+        metas = [
+            r["payload"]
+            for r in head
+            if r.get("type") == "session_meta" and isinstance(r.get("payload"), dict)
+        ]
+        meta = metas[0] if metas else (head[0] if head and is_bare_start(head[0]) else {})
+        self.id = _text(meta.get("id")) or source.stem
+        self.forked_from = _text(meta.get("forked_from_id"))
+        others = [id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.id)]
+        if self.forked_from is None and others:
+            self.forked_from = others[0]
+        self.base = meta.get("history_base") if isinstance(meta.get("history_base"), dict) else None
+        self.spawned_from = _spawner(meta)
+        self.meta = meta
+        self.report = Report()
+        self.is_told = False
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _spawner(meta: Data) -> str | None:
+    """The thread that called this one as a sub-agent."""
+    source = meta.get("source")
+    if not isinstance(source, dict) or "subagent" not in source:
+        return None
+    kind = source["subagent"]
+    spawn = kind.get("thread_spawn") if isinstance(kind, dict) else None
+    parent = spawn.get("parent_thread_id") if isinstance(spawn, dict) else None
+    return _text(parent) or _text(meta.get("parent_thread_id")) or _text(meta.get("forked_from_id"))
+
+
+class _Family:
+    """Threads that were forked or spawned from each other."""
+
+    def __init__(self, files: dict[str, _File], names: dict[str, str]) -> None:
+        self._files = files
+        self._names = names
+        self._told: set[str] = set()
+
+    def tell(self, id: str) -> Iterator[Session]:
+        """The session of a thread, behind those that it came from."""
+        waiting = [id]
+        while waiting:
+            file = self._files[waiting[-1]]
+            above = [one for one in (file.forked_from, file.spawned_from) if one in self._files]
+            above = [one for one in above if one is not None and one not in self._told and one not in waiting]
+            if above:
+                waiting.extend(above)
+                continue
+            waiting.pop()
+            if file.id not in self._told:
+                self._told.add(file.id)
+                yield self._session(file)
+
+    def _session(self, file: _File) -> Session:
+        named = {"title": self._names[file.id]} if file.id in self._names else {}
+        about = about_of(file.meta) | named
+        parent = self._parent(file)
+        origin = self._origin(file, parent)
+
+        def steps() -> Iterator[Step]:
+            met = Report()
+            reader = Reader(file.id, about, parent)
+            yield from reader.read(file.source.lines(met))
+            about.update(named)
+            met.unknown.update(reader.unknown)
+            if not file.is_told:  # a second reading meets the same again
+                file.report.add(met)
+                file.is_told = True
+
+        thread = Thread(file.id, None, steps, origin, about)
+        return Session(NAME, file.id, [thread], file.source.path, file.report)
+
+    def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:
+        """What a file inherits, if its parent is here."""
+        other = self._files.get(file.forked_from or "")
+        if other is None or other.id == file.id or other.id in seen:
+            if file.forked_from is not None:
+                why = f"a fork of {file.forked_from}, which is not here: taken as a whole"
+                file.report.notes.append(Fault(file.source.path, None, why))
+            return None
+        reader = Reader(other.id, {}, self._parent(other, (*seen, file.id)))
+        end = file.base.get("end_ordinal_exclusive") if file.base else None
+        for _ in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
+            pass
+        if file.base is not None:
+            return Parent(reader.history, [])
+        return Parent(reader.history[:1] if _is_instructions(reader.history) else [], reader.trail)
+
+    def _origin(self, file: _File, parent: Parent | None) -> Origin | None:
+        session = file.spawned_from or file.forked_from
+        if session is None or session == file.id:
+            return None
+        at = None
+        if parent is not None:
+            reader = Reader(file.id, {}, parent)
+            for _ in reader.read(file.source.lines(Report())):
+                if not reader.inherits:
+                    break
+            at = (
+                reader.fork_at if not reader.inherits else reader.history[-1].unit if reader.history else None
+            )
+        call = self._call(file) if file.spawned_from else None
+        return Origin(session, None, call, at, spawned=file.spawned_from is not None)
+
+    def _call(self, file: _File) -> str | None:
+        """The call that spawned a thread, as its parent's file tells."""
+        other = self._files.get(file.spawned_from or "")
+        for record in other.source.having(file.id.encode()) if other is not None else ():
+            payload = record.get("payload") if isinstance(record, dict) else None
+            if not isinstance(payload, dict):
+                continue
+            spawned = (
+                payload.get("type") == "collab_agent_spawn_end" and payload.get("new_thread_id") == file.id
+            )
+            if spawned or payload.get("type") == "function_call_output":
+                return _text(payload.get("call_id"))
+        return None
+
+
+def _is_instructions(history: list[Past]) -> bool:
+    return bool(history) and history[0].unit.endswith(":instructions")
+
+
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(
+        Place("CODEX_HOME", "sessions", "~/.codex/sessions"),
+        Place("CODEX_HOME", "archived_sessions", "~/.codex/archived_sessions"),
+        Place("CODEX_HOME", "session_index.jsonl", "~/.codex/session_index.jsonl"),
+    ),
+)

@@ -1,0 +1,219 @@
+"""Codex's response items: what each is to a history, and the entry that it comes to. Pure."""
+
+from typing import Any, NamedTuple
+
+import orjson
+
+from backstory.errors import Invalid
+from backstory.importers.entries import (
+    Data,
+    arguments_of,
+    as_text,
+    call_data,
+    named,
+    result_data,
+    shallow,
+    text_in,
+)
+from backstory.importers.transcript import Entry
+from backstory.wire import load
+
+Item = dict[str, Any]
+
+CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
+OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
+# What leads to an answer without being said: it rides in the native content of what follows.
+SILENT = frozenset({"reasoning", "web_search_call", "image_generation_call"})
+SEALED = frozenset({"compaction", "compaction_summary", "context_compaction"})
+# Of no use to anybody but Codex.
+PRIVATE = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
+
+# The tool in the user's mouth (codex-rs/thread-store, rollback.rs), by how the text begins.
+MOUTHED = (
+    ("# AGENTS.md instructions", "instructions"),
+    ("<user_instructions>", "instructions"),
+    ("<INSTRUCTIONS>", "instructions"),
+    ("<permissions instructions>", "environment"),
+    ("<environment_context>", "environment"),
+    ("<environments_instructions>", "environment"),
+    ("<skill>", "skill"),
+    ("<skills_instructions>", "skill"),
+    ("<plugins_instructions>", "plugins"),
+    ("<recommended_plugins>", "plugins"),
+    ("<apps_instructions>", "plugins"),
+    ("<collaboration_mode>", "environment"),
+    ("<user_shell_command>", "command"),
+    ("<turn_aborted>", "interruption"),
+    ("<subagent_notification>", "notification"),
+    ("<codex_internal_context", "environment"),
+    ("<goal_context>", "environment"),
+    ("<external_", "environment"),
+    ("<hook_prompt", "hook"),
+    ("Warning: The maximum number of unified exec processes you can keep open is", "notification"),
+    ("Warning: apply_patch was requested via ", "notification"),
+    ("Warning: Your account was flagged for potentially high-risk cyber activity", "notification"),
+)
+
+
+class Kind(NamedTuple):
+    """What an item is to rollbacks: a turn begins with a prompt, and takes the notices above it with it."""
+
+    prompt: bool = False
+    notice: bool = False
+
+
+def kind_of(item: Item) -> Kind:
+    """Whether an item is a real prompt, or the tool's own."""
+    match item.get("type", "message"), item.get("role"):
+        case "agent_message", _:
+            return Kind(prompt=True)
+        case "message", "user":
+            meta = meta_of(item)
+            return Kind(prompt=meta is None, notice=meta is not None)
+        case "message", "developer" | "system":
+            # A developer's text that is none of the tool's own stays when the turn goes.
+            return Kind(notice=_begins(item, "<") or _begins(item, "Approved command prefix saved:"))
+    return Kind()
+
+
+def meta_of(item: Item) -> str | None:
+    """What a user item is, if the tool wrote it."""
+    content = item.get("content")
+    for part in content if isinstance(content, list) else [content]:
+        text = text_in(part).lstrip()
+        for start, what in MOUTHED:
+            if text.startswith(start):
+                return what
+    return None
+
+
+def _begins(item: Item, start: str) -> bool:
+    return text_in(item.get("content")).lstrip().startswith(start)
+
+
+def digest(item: Item) -> bytes:
+    """What an item says, for finding its equal: without ids, times and seals."""
+    said = {
+        "type": item.get("type", "message"),
+        "role": item.get("role"),
+        "text": text_in(item.get("content")),
+        "call": item.get("call_id"),
+        "name": item.get("name"),
+        "given": item.get("arguments") or item.get("input"),
+        "output": item.get("output"),
+        "sealed": item.get("encrypted_content") if item.get("type") in SEALED else None,
+    }
+    # Not kept anywhere: it only has to be the same within one run.
+    return orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+
+
+def entry(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
+    """The entry of an item; `before`: the silent items that led to it. None: it says nothing to anybody."""
+    match item.get("type", "message"):
+        case "message":
+            return _message(item, before, id, time, model)
+        case "agent_message":
+            return Entry(id, "user", text_in(item.get("content")), {"meta": "message"}, time)
+        case type_ if type_ in CALLS:
+            return _call(item, before, id, time, model)
+        case type_ if type_ in OUTPUTS:
+            return _output(item, id, time)
+        case type_ if type_ in SILENT | SEALED:
+            return _loaded([*before, item], id, time, model)
+    return None
+
+
+def _message(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry:
+    role = item.get("role")
+    content = item.get("content")
+    parts = content if isinstance(content, list) else [content]
+    plain = all(isinstance(part, str) or _is_text(part) for part in parts)
+    if role == "assistant":
+        if plain and not before and "phase" not in item:
+            return Entry(id, "assistant", text_in(content), _tag(model), time)
+        return _loaded([*before, item], id, time, model) or Entry(
+            id, "assistant", text_in(content), _tag(model), time
+        )
+    kind = "user" if role == "user" else "system"
+    data: Data = {}
+    meta = meta_of(item) if kind == "user" else None
+    if meta is not None:
+        data["meta"] = meta
+    text = text_in(content)
+    if not plain:
+        try:
+            [(_, said, native)] = load({"input": [_stripped(item)]}, "responses", model=model)
+            text, data = said or "", data | (native or {})
+        except (Invalid, ValueError):
+            pass
+    return Entry(id, kind, text, data or None, time)
+
+
+def _is_text(part: Any) -> bool:
+    return (
+        isinstance(part, dict)
+        and part.get("type") in ("input_text", "output_text", "text")
+        and isinstance(part.get("text"), str)
+    )
+
+
+def _tag(model: str | None) -> Data | None:
+    return None if model is None else {"model": model}
+
+
+def _call(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry:
+    found = None
+    if item["type"] in ("function_call", "custom_tool_call"):
+        found = _loaded([*before, item if before else _bare(item)], id, time, model)
+    if found is not None and found.kind == "tool_call":
+        return found
+    call = item.get("call_id") or item.get("id")
+    name = item.get("name") or {"local_shell_call": "local_shell", "tool_search_call": "tool_search"}.get(
+        item["type"]
+    )
+    given = item.get("arguments") if "arguments" in item else item.get("input", item.get("action"))
+    if item["type"] == "custom_tool_call":
+        given = {"input": as_text(given)}
+    return Entry(id, "tool_call", None, call_data(call, name, given, id) | (_tag(model) or {}), time)
+
+
+def _bare(item: Item) -> Item:
+    """A call without its item's id and status: only reasoning that stands before it needs them."""
+    return {key: value for key, value in item.items() if key not in ("id", "status")}
+
+
+def _stripped(item: Item) -> Item:
+    tidy = {key: value for key, value in item.items() if key not in PRIVATE}
+    if isinstance(tidy.get("content"), type(None)):
+        tidy.pop("content", None)
+    return shallow(tidy)  # type: ignore[no-any-return]
+
+
+def _loaded(items: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
+    """The event that the wire makes of a run of the model's items."""
+    try:
+        loaded = load({"input": [_stripped(item) for item in items]}, "responses", model=model)
+    except Invalid:
+        return None
+    if len(loaded) != 1:
+        return None
+    kind, content, data = loaded[0]
+    if kind == "tool_call" and data is not None:
+        data = data | {"arguments": shallow(arguments_of(data.get("arguments")))}
+    return Entry(id, kind, content, (data or {}) | (_tag(model) or {}) or None, time)
+
+
+def _output(item: Item, id: str, time: int | None) -> Entry:
+    output = item.get("output", item.get("tools"))
+    error = isinstance(output, dict) and output.get("success") is False
+    call = named(item.get("call_id"), id)
+    if isinstance(output, str):
+        return Entry(id, "tool_result", output, result_data(call, id), time)
+    if isinstance(output, list) and not all(_is_text(part) for part in output):
+        try:
+            [(_, text, data)] = load({"input": [_stripped(item)]}, "responses")
+            return Entry(id, "tool_result", text or "", data, time)
+        except (Invalid, ValueError):
+            pass
+    text = text_in(output) or (as_text(output) if output and not isinstance(output, list) else "")
+    return Entry(id, "tool_result", text, result_data(call, id, error=error), time)

@@ -1,0 +1,282 @@
+"""Codex's rollouts, record by record: the history that the model sees, and the steps that made it. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from backstory.importers.entries import Data, microseconds, text_in, usage_of
+from backstory.importers.format import SourceLine
+from backstory.importers.formats import codex_items as items
+from backstory.importers.transcript import Entry, Move, Step, Unit
+
+NAME = "codex"
+TYPES = frozenset(
+    {"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"}
+    | {"inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score"}
+)
+BARE = frozenset({"message", "reasoning", *items.CALLS, *items.OUTPUTS})
+USAGE = {"input": "input_tokens", "output": "output_tokens", "cache_read": "cached_input_tokens"}
+# Without a replacement history, the newest prompts stay, as far as these many tokens go (core, compact.rs).
+KEPT_TOKENS = 20_000
+BYTES_A_TOKEN = 4
+
+
+def is_bare_start(record: dict[str, Any]) -> bool:
+    """The first line of 2025: an id and a time, and no type."""
+    return isinstance(record.get("id"), str) and "timestamp" in record and "type" not in record
+
+
+class Past(NamedTuple):
+    """A unit in the history that the model sees."""
+
+    unit: str
+    entry: str  # the entry, or the first of which it is a copy
+    kind: items.Kind
+    digest: bytes
+    item: items.Item
+
+
+class Copied(NamedTuple):
+    """A record of a parent, as a fork's file would repeat it."""
+
+    digest: bytes
+    id: str
+
+
+class Parent(NamedTuple):
+    """What a fork inherits: a history that it points at, or records that its file repeats."""
+
+    history: list[Past]
+    trail: list[Copied]
+
+
+class Reader:
+    """The steps of one rollout, record by record."""
+
+    def __init__(self, thread: str, about: dict[str, Any], parent: Parent | None = None) -> None:
+        self.thread = thread
+        self.about = about
+        self.unknown: Counter[str] = Counter()
+        self.history: list[Past] = list(parent.history) if parent else []  # what the model sees now
+        self.trail: list[Copied] = []  # what a fork of this one would repeat
+        self.inherits = bool(parent and parent.trail)  # the file still repeats its parent
+        self.fork_at = self._at()  # the unit behind which it does not
+        self._has_parent = parent is not None
+        self._parent = iter(parent.trail if parent else ())
+        self._model: str | None = None
+        self._silent: list[items.Item] = []
+        self._held: list[Unit] = []  # the answer so far: its usage comes behind it
+        self._first_meta = True
+
+    def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
+        """All steps. `until`: only the records below that ordinal."""
+        for line in lines:
+            record = line.value
+            if not isinstance(record, dict):
+                continue
+            ordinal = record.get("ordinal")
+            if until is not None and isinstance(ordinal, int) and ordinal >= until:
+                break
+            number = ordinal if isinstance(ordinal, int) else line.number
+            id = f"{self.thread[-12:]}:{number}" + (f".{line.part}" if line.part else "")
+            yield from self._record(record, id, line.number)
+        if self._silent:
+            yield from self._unit(self._silent.pop(), self._last_id, self._last_time, self._last_line)
+        yield from self._flush()
+
+    _last_id = ""
+    _last_time: int | None = None
+    _last_line = 0
+
+    def _record(self, record: dict[str, Any], id: str, line: int) -> Iterator[Step]:
+        payload = record.get("payload")
+        time = microseconds(record.get("timestamp"))
+        match record.get("type"):
+            case "response_item" | "inter_agent_communication" if isinstance(payload, dict):
+                yield from self._item(payload, id, time, line)
+            case "compacted" if isinstance(payload, dict):
+                yield from self._compaction(payload, id, time, line)
+            case "event_msg" if isinstance(payload, dict):
+                yield from self._event(payload, id, time)
+            case "turn_context" if isinstance(payload, dict):
+                self._turn(payload)
+            case "session_meta" if isinstance(payload, dict):
+                yield from self._meta(payload, id, time, line)
+            case type_ if type_ in BARE and payload is None:
+                yield from self._item(record, id, time, line)
+            case type_ if type_ not in TYPES and "record_type" not in record and not is_bare_start(record):
+                self.unknown[f"{type_} ({NAME} {self.about.get('version', '')})".replace(" )", ")")] += 1
+
+    def _meta(self, payload: Data, id: str, time: int | None, line: int) -> Iterator[Step]:
+        if not self._first_meta:
+            return
+        self._first_meta = False
+        self.about |= about_of(payload)
+        instructions = payload.get("base_instructions")
+        text = text_in(instructions)
+        if text.strip() and not self._has_parent:
+            unit = f"{id}:instructions"
+            yield Unit(unit, None, (Entry(unit, "system", text, {"meta": "instructions"}, time),), line)
+            self._remember(unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text})
+
+    def _turn(self, payload: Data) -> None:
+        model = payload.get("model")
+        if isinstance(model, str) and model:
+            self._model = model
+            self.about["model"] = model
+
+    # -------------------------------------------------------------- items
+
+    def _item(self, item: items.Item, id: str, time: int | None, line: int) -> Iterator[Step]:
+        type_ = item.get("type", "message")
+        if type_ in items.SILENT:
+            self._silent.append(item)
+            self._last_id, self._last_time, self._last_line = id, time, line
+            return
+        is_models = type_ in items.CALLS or item.get("role") == "assistant"
+        if not is_models:
+            if self._silent:
+                last = self._silent.pop()
+                yield from self._unit(last, self._last_id, self._last_time, self._last_line)
+            yield from self._flush()
+        yield from self._unit(item, id, time, line)
+
+    def _unit(self, item: items.Item, id: str, time: int | None, line: int) -> Iterator[Step]:
+        before, self._silent = self._silent, []
+        id, inherited = self._known(item, id)
+        entry = items.entry(item, before, id, time, self._model)
+        if entry is None:
+            self.unknown[f"{item.get('type')} ({NAME} {self.about.get('version', '')})"] += 1
+            return
+        unit = Unit(id, self._at(), (entry,), line, inherited)
+        self._remember(id, id, items.kind_of(item), item)
+        if entry.kind in ("assistant", "tool_call"):
+            self._held.append(unit)
+        else:
+            yield unit
+
+    def _at(self) -> str | None:
+        return self.history[-1].unit if self.history else None
+
+    def _remember(self, unit: str, entry: str, kind: items.Kind, item: items.Item) -> None:
+        self.history.append(Past(unit, entry, kind, items.digest(item), item))
+
+    def _flush(self, usage: Data | None = None) -> Iterator[Step]:
+        """Tell the answer that was held back for its usage."""
+        for unit in self._held:
+            if usage:
+                [entry] = unit.entries
+                unit = unit._replace(entries=(entry._replace(data=(entry.data or {}) | {"usage": usage}),))
+                usage = None
+            yield unit
+        self._held = []
+
+    # -------------------------------------------------------------- events
+
+    def _event(self, payload: Data, id: str, time: int | None) -> Iterator[Step]:
+        match payload.get("type"):
+            case "token_count":
+                info = payload.get("info")
+                last = info.get("last_token_usage") if isinstance(info, dict) else None
+                yield from self._flush(usage_of(last, USAGE))
+            case "thread_rolled_back":
+                yield from self._flush()
+                yield from self._roll_back(payload.get("num_turns"), time)
+            case "thread_name_updated" if payload.get("thread_id") in (None, self.thread):
+                name = payload.get("thread_name")
+                if isinstance(name, str) and name:
+                    self.about["title"] = name
+
+    def _roll_back(self, turns: Any, time: int | None) -> Iterator[Step]:
+        """Drop the last turns: only real prompts count, and the tool's notices just above the cut go too."""
+        if not isinstance(turns, int) or isinstance(turns, bool) or turns <= 0:
+            return
+        _, inherited = self._known({"type": "rollback", "name": str(turns)}, "")
+        prompts = [number for number, place in enumerate(self.history) if place.kind.prompt]
+        if not prompts:
+            return
+        first = prompts[0]
+        cut = first if turns >= len(prompts) else prompts[-turns]
+        while cut > first and self.history[cut - 1].kind.notice:
+            cut -= 1
+        self.history = self.history[:cut]
+        if not inherited:
+            yield Move(self._at(), time)
+
+    def _compaction(self, payload: Data, id: str, time: int | None, line: int) -> Iterator[Step]:
+        """A clear, then each item of the new history: a copy where it has an equal, else the summary."""
+        yield from self._flush()
+        id, inherited = self._known({"type": "compacted", "content": payload.get("message")}, id)
+        old, self.history = self.history, []
+        given = payload.get("replacement_history")
+        replaced = (
+            [item for item in given if isinstance(item, dict)]
+            if isinstance(given, list)
+            else self._kept(old, payload)
+        )
+        after = old[-1].unit if old else None
+        yield Unit(id, after, (Entry(id, "clear", None, None, time),), line, inherited)
+        at = id
+        for number, item in enumerate(replaced):
+            unit = f"{id}/{number}"
+            equal = _newest_equal(old, items.digest(item))
+            entry = items.entry(item, [], unit, time, self._model)
+            if entry is None:
+                continue
+            if equal is not None:
+                old.remove(equal)
+                entry = entry._replace(copy_of=equal.entry)
+            elif items.kind_of(item).prompt or entry.kind == "assistant":
+                entry = entry._replace(data=(entry.data or {}) | {"compaction": True})
+            yield Unit(unit, at, (entry,), line, inherited)
+            self._remember(unit, unit if equal is None else equal.entry, items.kind_of(item), item)
+            at = unit
+        if not self.history:
+            self._remember(id, id, items.Kind(), {"type": "compacted"})
+
+    def _kept(self, old: list[Past], payload: Data) -> list[items.Item]:
+        """What stays if nothing says so: what is above the first prompt, the newest prompts, the summary."""
+        prompts = [place for place in old if place.kind.prompt]
+        first = old.index(prompts[0]) if prompts else len(old)
+        room = KEPT_TOKENS * BYTES_A_TOKEN
+        kept: list[items.Item] = []
+        for place in reversed(prompts):
+            room -= len(text_in(place.item.get("content")).encode("utf-8", "replace"))
+            if room < 0:
+                break
+            kept.insert(0, place.item)
+        text = payload.get("message")
+        summary = {"type": "message", "role": "user", "content": text if isinstance(text, str) else ""}
+        return [*(place.item for place in old[:first]), *kept, summary]
+
+    # -------------------------------------------------------------- what a fork's file begins with
+
+    def _known(self, item: items.Item, id: str) -> tuple[str, bool]:
+        """The id of a record, and whether it is the parent's: as long as the file repeats that."""
+        digest = items.digest(item)
+        if self.inherits:
+            other = next(self._parent, None)
+            if other is not None and other.digest == digest:
+                self.trail.append(other)
+                return other.id, True
+            self.inherits = False
+            self.fork_at = self._at()
+        self.trail.append(Copied(digest, id))
+        return id, False
+
+
+def _newest_equal(places: list[Past], digest: bytes) -> Past | None:
+    return next((place for place in reversed(places) if place.digest == digest), None)
+
+
+def about_of(meta: Data) -> Data:
+    """What the first record says of the thread."""
+    git = meta.get("git")
+    found = {
+        "cwd": meta.get("cwd"),
+        "version": meta.get("cli_version"),
+        "branch": git.get("branch") if isinstance(git, dict) else None,
+        "agent": meta.get("agent_nickname"),
+        "agent_type": meta.get("agent_role"),
+    }
+    return {key: value for key, value in found.items() if isinstance(value, str) and value}

@@ -1,0 +1,397 @@
+"""pi and omp: JSON lines that are a tree of entries, the last of which is live. Pure.
+
+Version 1 has neither ids nor parents: the ordinal is the id, the entry above the parent. omp has a title
+line, which is rewritten in place, before the header.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.answers import Block, family_of, parts_of
+from backstory.importers.entries import (
+    Data,
+    answer_entries,
+    anthropic_message,
+    as_text,
+    microseconds,
+    named,
+    result_data,
+    text_in,
+    usage_of,
+)
+from backstory.importers.forest import Forest, Node
+from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
+
+NAME = "pi"
+# Entries that say nothing to the model. What hangs on them hangs on what they hang on.
+SILENT = frozenset(
+    {"model_change", "thinking_level_change", "custom", "label", "session_info", "title", "credential_pin"}
+)
+SPEAKING = frozenset({"message", "compaction", "branch_summary", "custom_message", "session_init"})
+USAGE = {"input": "input", "output": "output", "cache_read": "cacheRead", "cache_write": "cacheWrite"}
+
+
+def fits(head: Head) -> bool:
+    """A `session` line first, or second behind a `title` line."""
+    first = [record for record in head.records[:2] if isinstance(record, dict)]
+    if len(first) == 2 and first[0].get("type") == "title":
+        first = first[1:]
+    return bool(first) and _is_header(first[0])
+
+
+def _is_header(record: dict[str, Any]) -> bool:
+    return record.get("type") == "session" and isinstance(record.get("id"), str) and "timestamp" in record
+
+
+class File:
+    """A session's file, indexed."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.report = Report()
+        self.header: Data = {}
+        self.about: Data = {}
+        self.places: dict[str, tuple[Any, int]] = {}  # a speaking entry -> where it is, its line
+        self.parents: dict[str, str | None] = {}  # every entry's
+        self.labels: dict[str, list[tuple[str, Any, int | None]]] = {}  # behind which entry which label comes
+        self.last: str | None = None
+        self._order: list[str | None] = []  # the ids by index, the header among them
+        self._hanging: dict[str, str] = {}  # entries whose parent was not known yet -> what stands above them
+        for line in source.lines(self.report):
+            if isinstance(line.value, dict):
+                self._take(line.value, line.place, line.number)
+        self.id = named(self.header.get("id"), source.stem)
+
+    def _take(self, record: Data, place: Any, line: int) -> None:
+        type_ = record.get("type")
+        if type_ == "session":
+            self.header = self.header or record
+            self.about |= _texts(record, {"cwd": "cwd", "model": "modelId"})
+            self._order.append(None)
+            return
+        if type_ == "title":
+            self.about |= _texts(record, {"title": "title"})
+            return
+        id = record.get("id")
+        if not isinstance(id, str) or not id:
+            id, parent = (
+                f"{str(self.header.get('id') or self.source.stem)[-12:]}:{len(self._order)}",
+                self.last,
+            )
+        else:
+            parent = record.get("parentId") if isinstance(record.get("parentId"), str) else None
+        self._order.append(id)
+        if id in self.parents:
+            self.report.mended["line written again"] += 1
+        if (
+            parent is not None
+            and parent not in self.parents
+            and self.last is not None
+            and id not in self.parents
+        ):
+            self._hanging[id] = self.last
+        self.parents.setdefault(id, parent)
+        if type_ in SPEAKING:
+            self.places[id] = (place, line)
+        elif type_ not in SILENT:
+            self.report.unknown[f"{type_} ({NAME} {self.header.get('version', 1)})"] += 1
+        self._learn(record, id)
+        self.last = id
+
+    def _learn(self, record: Data, id: str) -> None:
+        match record.get("type"):
+            case "session_info":
+                self.about |= _texts(record, {"title": "name"})
+            case "model_change":
+                self.about |= _texts(record, {"model": "modelId"})
+            case "label" if isinstance(record.get("targetId"), str):
+                found = (record["targetId"], record.get("label"), microseconds(record.get("timestamp")))
+                self.labels.setdefault(id, []).append(found)
+
+    def mend(self) -> None:
+        """A parent that is not in the file: the entry above is the parent."""
+        for id, above in self._hanging.items():
+            if self.parents[id] not in self.parents:
+                self.parents[id] = above
+                self.report.mended["lost parent"] += 1
+
+    def unit_of(self, id: str | None) -> str | None:
+        """The nearest speaking entry at or above an entry."""
+        seen = set()
+        while id is not None and id not in self.places:
+            if id in seen:
+                return None
+            seen.add(id)
+            id = self.parents.get(id)
+        return id
+
+    def way_to(self, id: str | None) -> list[str]:
+        """All entries from the beginning to one."""
+        way: dict[str, None] = {}
+        while id is not None and id in self.parents and id not in way:
+            way[id] = None
+            id = self.parents[id]
+        return list(way)[::-1]
+
+    def first_kept(self, record: Data) -> str | None:
+        """The first entry that a compaction keeps. An index counts the header; from there nothing is kept."""
+        id, index = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
+        if isinstance(id, str):
+            return id
+        if isinstance(index, int) and 0 <= index < len(self._order) and self.header.get("version", 1) == 1:
+            return self._order[index]
+        return None
+
+
+def _texts(record: Data, names: dict[str, str]) -> Data:
+    found = {ours: record.get(theirs) for ours, theirs in names.items()}
+    return {name: value for name, value in found.items() if isinstance(value, str) and value}
+
+
+class Tree:
+    """The units of a file: each speaking entry is one."""
+
+    def __init__(self, file: File, copied: frozenset[str] = frozenset()) -> None:
+        self.file = file
+        self.copied = copied  # entries that the parent session has too
+        order = {id: number for number, id in enumerate(file.parents)}
+        nodes = [Node(id, file.unit_of(file.parents[id]), order[id], order[id]) for id in file.places]
+        self.forest = Forest(nodes)
+        self.leaf = file.unit_of(file.last)
+        file.report.mended.update({"circle of parents": self.forest.mended} if self.forest.mended else {})
+        self._order = order
+
+    def steps(self) -> Iterator[Step]:
+        """The units in the order of the file, labels where they were given, then a move to the live one."""
+        labels = {self._order[id]: found for id, found in self.file.labels.items() if id in self._order}
+        told: str | None = None
+        for node in self.forest.ordered():
+            yield from self._labels(labels, node.first)
+            place, line = self.file.places[node.id]
+            record = self.file.source.fetch(place)
+            entries = tuple(self._entries(node.id, record))
+            yield Unit(node.id, node.parent, entries, line, node.id in self.copied)
+            told = node.id
+        yield from self._labels(labels, float("inf"))
+        if told != self.leaf:
+            yield Move(self.leaf)
+
+    def _labels(self, labels: dict[int, list[tuple[str, Any, int | None]]], before: float) -> Iterator[Step]:
+        for at in [at for at in labels if at < before]:
+            for target, name, time in labels.pop(at):
+                unit = self.file.unit_of(target)
+                if unit is not None and target in self.file.parents:
+                    yield Label(name if isinstance(name, str) and name else None, unit, time)
+
+    def _entries(self, id: str, record: Data) -> Iterator[Entry]:
+        time = microseconds(record.get("timestamp"))
+        match record.get("type"):
+            case "compaction":
+                yield Entry(f"{id}:clear", "clear", None, None, time)
+                yield Entry(id, "user", as_text(record.get("summary")), {"compaction": True}, time)
+                yield from self._kept(id, record)
+            case "branch_summary":
+                yield Entry(id, "user", as_text(record.get("summary")), {"meta": "branch summary"}, time)
+            case "custom_message":
+                yield _said(
+                    id, record.get("content"), {"meta": as_text(record.get("customType")) or "tool"}, time
+                )
+            case "session_init":
+                text = as_text(record.get("systemPrompt"))
+                if text:
+                    yield Entry(id, "system", text, {"meta": "instructions"}, time)
+            case _:
+                message = record.get("message")
+                yield from message_entries(id, message if isinstance(message, dict) else {}, time)
+
+    def _kept(self, id: str, record: Data) -> Iterator[Entry]:
+        """What a compaction keeps: the entries from the first kept one on, again."""
+        way = self.file.way_to(self.file.parents.get(id))
+        first = self.file.first_kept(record)
+        if first not in way:
+            return
+        for kept in way[way.index(first) :]:
+            if kept not in self.file.places:
+                continue
+            old = self.file.source.fetch(self.file.places[kept][0])
+            if old.get("type") == "compaction":
+                continue
+            for entry in self._entries(kept, old):
+                yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
+
+
+def _said(id: str, content: Any, data: Data, time: int | None) -> Entry:
+    text, native = anthropic_message(_with_images(content))
+    return Entry(id, "user", text, data | (native or {}) or None, time)
+
+
+def _with_images(content: Any) -> Any:
+    """Images as Anthropic has them."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else as_text(content)
+    return [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": b.get("mimeType"), "data": b.get("data")},
+        }
+        if isinstance(b, dict) and b.get("type") == "image"
+        else b
+        for b in content
+    ]
+
+
+def message_entries(id: str, message: Data, time: int | None) -> Iterator[Entry]:
+    """The entries of a message, by its role."""
+    match message.get("role"):
+        case "user":
+            yield _said(id, message.get("content", ""), {}, time)
+        case "assistant":
+            yield from _answer(id, message, time)
+        case "toolResult":
+            yield _result(id, message, time)
+        case "bashExecution":
+            yield _command(id, message, time)
+        case "branchSummary" | "compactionSummary":
+            yield Entry(id, "user", as_text(message.get("summary")), {"meta": "summary"}, time)
+        case role:
+            meta = as_text(message.get("customType")) or as_text(role) or "tool"
+            yield _said(id, message.get("content", ""), {"meta": meta}, time)
+
+
+def _answer(id: str, message: Data, time: int | None) -> list[Entry]:
+    model = message.get("model") if isinstance(message.get("model"), str) else None
+    content = message.get("content")
+    blocks = [_block(b) for b in content if isinstance(b, dict)] if isinstance(content, list) else []
+    if isinstance(content, str):
+        blocks = [Block("text", content)]
+    parts = parts_of(family_of(message.get("api"), message.get("provider")), blocks, model, id)
+    extra: Data = {} if model is None else {"model": model}
+    usage = usage_of(message.get("usage"), USAGE)
+    cost = message["usage"].get("cost") if isinstance(message.get("usage"), dict) else None
+    if isinstance(cost, dict) and isinstance(cost.get("total"), int | float) and cost["total"]:
+        usage["cost"] = cost["total"]
+    extra |= {"usage": usage} if usage else {}
+    extra |= _texts(message, {"stopped": "stopReason", "failure": "errorMessage"}) if _failed(message) else {}
+    entries = answer_entries(parts, id, [time] * max(1, len(blocks)), extra)
+    response = message.get("responseId")
+    return [_named_answer(entry, response) for entry in entries]
+
+
+def _failed(message: Data) -> bool:
+    return message.get("stopReason") in ("error", "aborted")
+
+
+def _named_answer(entry: Entry, response: Any) -> Entry:
+    data = dict(entry.data or {})
+    if isinstance(response, str) and response:
+        data["answer"] = response
+    return entry._replace(data=data)
+
+
+def _block(block: Data) -> Block:
+    match block.get("type"):
+        case "text":
+            return Block("text", as_text(block.get("text")), seal=block.get("textSignature"))
+        case "thinking":
+            text, seal = as_text(block.get("thinking")), block.get("thinkingSignature")
+            return Block("thinking", text, seal=seal, hidden=block.get("redacted") is True)
+        case "toolCall":
+            seal = block.get("thoughtSignature")
+            given = block.get("arguments")
+            return Block("call", id=block.get("id"), name=block.get("name"), arguments=given, seal=seal)
+        case _:
+            return Block("text", text_in(block))
+
+
+def _result(id: str, message: Data, time: int | None) -> Entry:
+    data = result_data(message.get("toolCallId"), id, error=message.get("isError") is True)
+    content = message.get("content")
+    blocks = _with_images(content)
+    text, native = anthropic_message(blocks)
+    if native is not None and isinstance(blocks, list):
+        block = {"type": "tool_result", "tool_use_id": data["id"], "content": blocks}
+        native = {"native": {"provider": "anthropic", "wire": [block]}}
+    return Entry(id, "tool_result", text, data | (native or {}), time)
+
+
+def _command(id: str, message: Data, time: int | None) -> Entry:
+    """A command that a person ran. One that was kept from the model is a note."""
+    text = f"`{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
+    if message.get("excludeFromContext") is True:
+        return Entry(id, "note", "pi.command", {"text": text}, time)
+    return Entry(id, "user", text, {"meta": "command"}, time)
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """One session a file; forks behind their parents."""
+    for family in _families(sources):
+        files = {}
+        for source in family:
+            file = File(source)
+            file.mend()
+            files[file.id] = file
+        for file in files.values():
+            session = _session(file, files)
+            if session.threads:
+                yield session
+
+
+def _families(sources: Iterable[Source]) -> list[list[Source]]:
+    """Files that were forked from each other, parents first."""
+    found: dict[str, Source] = {}
+    parents: dict[str, str | None] = {}
+    for source in sources:
+        header = next((r for r in source.peek()[:2] if isinstance(r, dict) and _is_header(r)), {})
+        id = named(header.get("id"), source.stem)
+        found[id], parents[id] = source, _parent_id(header)
+    families: dict[str, list[Source]] = {}
+    for id in found:
+        way = [id]
+        while (above := parents.get(way[-1])) in found and above is not None and above not in way:
+            way.append(above)
+        family = families.setdefault(way[-1], [])
+        family.extend(found[one] for one in reversed(way) if found[one] not in family)
+    return list(families.values())
+
+
+def _parent_id(header: Data) -> str | None:
+    """The session that a file was forked from: the id stands in the name of its file."""
+    path = header.get("parentSession") or header.get("branchedFrom")
+    if not isinstance(path, str) or not path:
+        return None
+    name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".jsonl")
+    return name.rsplit("_", 1)[-1]
+
+
+def _session(file: File, files: dict[str, File]) -> Session:
+    above = _parent_id(file.header)
+    parent = files.get(above or "")
+    copied = frozenset(id for id in file.places if parent is not None and id in parent.places)
+    tree = Tree(file, copied)
+    origin = None
+    if above is not None and above != file.id:
+        origin = Origin(above, at=_fork_at(tree) if copied else None)
+    thread = Thread(file.id, None, tree.steps, origin, dict(file.about))
+    return Session(NAME, file.id, [thread] if file.places else [], file.source.path, file.report)
+
+
+def _fork_at(tree: Tree) -> str | None:
+    """What the first entry of its own continues; the last copied one if it has none."""
+    last = None
+    for node in tree.forest.ordered():
+        if node.id not in tree.copied:
+            return node.parent or last
+        last = node.id
+    return last
+
+
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(
+        Place("PI_CODING_AGENT_DIR", "sessions", "~/.pi/agent/sessions"),
+        Place(None, "sessions", "~/.omp/agent/sessions"),
+    ),
+)
