@@ -7,8 +7,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
-import sys
 import termios
 import threading
 import time
@@ -17,6 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pyte
+
+from tests import programs
+from tests.processes import PATIENCE, wait_until
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 CLEAN = {
@@ -38,45 +39,48 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 STATUS = re.compile(r" · [\d,/]+ tokens( · ⚑ .*)?$")
+OPENED, CLOSED = b"\x1b[?2004h", b"\x1b[?2004l"  # what the editor says to the terminal
 
-# The child makes the terminal its own by itself: forking a process with threads is asking for trouble.
-LAUNCH = """
-import fcntl, resource, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-largest_file = int(sys.argv.pop(1))
-if largest_file:  # what a full disk is like, for one process
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-from backstory.cli import main
-main()
-"""
+
+class Screen(pyte.Screen):  # type: ignore[misc]
+    """A screen that keeps the text of what is scrolled away."""
+
+    def __init__(self, columns: int, lines: int) -> None:
+        self.above: list[str] = []
+        super().__init__(columns, lines)
+
+    def index(self) -> None:
+        if self.cursor.y == self.lines - 1:
+            self.above.append(self._text(0))
+        super().index()
+
+    def _text(self, y: int) -> str:
+        return "".join(self.buffer[y][x].data for x in range(self.columns)).rstrip()
+
+    def text(self) -> str:
+        return "\n".join((*self.above, *(self._text(y) for y in range(self.lines))))
 
 
 class Terminal:
     """A program on a screen of so many columns."""
 
     def __init__(
-        self,
-        *arguments: str,
-        cwd: Path,
-        env: dict[str, str],
-        columns: int = 80,
-        lines: int = 40,
-        largest_file: int = 0,
+        self, *arguments: str, cwd: Path, env: dict[str, str], columns: int = 80, lines: int = 40, **more: Any
     ) -> None:
         self._master, slave = pty.openpty()
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-        command = [sys.executable, "-c", LAUNCH, str(largest_file), *arguments]
-        self._child = subprocess.Popen(
-            command, cwd=cwd, env=env, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
-        )
-        os.close(slave)
-        self._screen = pyte.HistoryScreen(columns, lines, history=5000, ratio=1.0)
+        self._resize(columns, lines)
+        self._screen = Screen(columns, lines)
         self._screen.write_process_input = self.type  # where is the cursor, and such questions
         self._stream = pyte.ByteStream(self._screen)
-        self._lock = threading.Lock()
+        self._news = threading.Condition()
         self.raw = b""
+        self._child = programs.start(*arguments, files=(slave, slave, slave), cwd=cwd, env=env, **more)
+        os.close(slave)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _resize(self, columns: int, lines: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def _read(self) -> None:
         while True:
@@ -84,41 +88,44 @@ class Terminal:
                 block = os.read(self._master, 65536)
             except OSError:  # nobody is at the other end any more
                 return
-            with self._lock:
+            with self._news:
                 self.raw += block
                 self._stream.feed(block)
+                self._news.notify_all()
 
     @property
     def text(self) -> str:
         """All that is on the screen, and what was scrolled away above it."""
-        with self._lock:
-            above = [
-                "".join(line[x].data for x in range(self._screen.columns))
-                for line in self._screen.history.top
-            ]
-            lines = [line.rstrip() for line in (*above, *self._screen.display)]
-        return "\n".join(lines)
+        with self._news:
+            return self._screen.text()
 
-    def wait(self, wanted: str | Callable[[str], Any], seconds: float = 20) -> str:
+    def wait(self, wanted: str | Callable[[str], Any], seconds: float = PATIENCE) -> str:
         """Wait until a text is on the screen."""
         check = (lambda text: wanted in text) if isinstance(wanted, str) else wanted
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            has_ended = self._child.poll() is not None
+            if has_ended:
+                self._reader.join()
             text = self.text
             if check(text):
                 return text
-            if self._child.poll() is not None:
-                time.sleep(0.3)
-                text = self.text
-                if check(text):
-                    return text
-                raise AssertionError(f"the program ended without {wanted!r}:\n{text}")
-            time.sleep(0.03)
+            assert not has_ended, f"the program ended without {wanted!r}:\n{text}"
+            with self._news:
+                self._news.wait(0.05)  # some checks are about more than the screen
         raise AssertionError(f"no {wanted!r} within {seconds} s on\n{self.text}")
 
-    def ready(self, seconds: float = 20) -> str:
+    def ready(self) -> str:
         """Wait until the person can type: the last line is the editor's."""
-        return self.wait(lambda text: STATUS.search(text.rstrip().rpartition("\n")[2]), seconds)
+        return self.wait(lambda text: self._is_open() and STATUS.search(text.rstrip().rpartition("\n")[2]))
+
+    def answered(self, text: str) -> str:
+        """Wait until an answer is there, is in the log, and the person can type again."""
+        self.wait(text)
+        return self.ready()
+
+    def _is_open(self) -> bool:
+        return self.raw.rfind(OPENED) > self.raw.rfind(CLOSED)
 
     def type(self, text: str) -> None:
         os.write(self._master, text.encode())
@@ -128,8 +135,19 @@ class Terminal:
         self.ready()
         self.type(text)
         self.wait(lambda shown: text[-20:] in shown)
+        self.enter()
+
+    def enter(self) -> None:
+        """Send what is in the editor, and wait until it has gone."""
+        times = self.raw.count(CLOSED)
         self.type("\r")
-        time.sleep(0.05)
+        self.wait(lambda _: self.raw.count(CLOSED) > times)
+
+    def erase(self) -> None:
+        """Empty the editor, in which one line stands."""
+        self.ready()
+        self.type("\x15")
+        self.wait(lambda text: edited(text) == "")
 
     def kill(self) -> None:
         """As a power cut would."""
@@ -150,21 +168,27 @@ class Terminal:
         self.type("\x04")
         return self.ended()
 
-    def ended(self, seconds: float = 10) -> int:
-        code = self._child.wait(seconds)
-        self._reader.join(2)
+    def ended(self) -> int:
+        code = self._child.wait(PATIENCE)
+        self._reader.join()
         return code
 
     def close(self) -> None:
         if self._child.poll() is None:
             self.kill()
-        self._reader.join(2)
+        self._reader.join()
         if self._master >= 0:
             os.close(self._master)
 
 
 def kinds(agent: Any) -> list[str]:
     return [event.kind for event in agent.context().messages]
+
+
+def edited(text: str) -> str:
+    """The last line in the editor."""
+    *_, line, status = ["", "", *(line for line in text.split("\n") if line.strip())]
+    return line.removeprefix(">").strip() if STATUS.search(status) else ""
 
 
 def prompts_on(text: str) -> list[str]:
@@ -178,7 +202,4 @@ def page_of(text: str) -> str:
 
 
 def wait_for(path: Path) -> None:
-    end = time.monotonic() + 10
-    while not path.exists():
-        assert time.monotonic() < end, path
-        time.sleep(0.05)
+    wait_until(path.exists)

@@ -68,12 +68,12 @@ def test_tools_and_thinking_go_there_and_back_and_survive_a_restart(start, reope
         arguments = ("--model", "anthropic:claude-x", "--base-url", server.url)
         terminal = start(None, *arguments)
         terminal.send("Which?")
-        terminal.wait("Two of them.")
+        terminal.answered("Two of them.")
         assert terminal.leave() == 0
         again = start(None, *arguments)
         assert "● glob *.py" in again.ready()
         again.send("Sure?")
-        again.wait("Still two.")
+        again.answered("Still two.")
         assert [violations(body, "anthropic") for body in server.bodies] == [[]] * 3
         thought, text, call = server.bodies[-1]["messages"][1]["content"]
         assert (thought["thinking"], thought["signature"]) == ("Hm.", "c2ln")

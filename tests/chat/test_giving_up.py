@@ -18,7 +18,10 @@ def terminal():
     console = Console(file=io.StringIO())
     store = backstory.open(":memory:")
     chat = Chat(store, store.start("main"), Actor())
-    return Terminal(chat, console, Consent(console, input, yes=False), choose=Actor, leaving=Leaving())
+    consent = Consent(console, input, yes=False)
+    return Terminal(
+        chat, console, consent, choose=Actor, run_command=lambda store, words: None, leaving=Leaving()
+    )
 
 
 def test_before_it_is_written_the_text_is_in_the_editor_again(terminal, monkeypatch):

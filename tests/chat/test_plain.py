@@ -1,6 +1,7 @@
 """The chat without a terminal: the answer on standard output, everything in the log."""
 
 import json
+import os
 import signal
 import stat
 import subprocess
@@ -8,6 +9,7 @@ import sys
 
 import pytest
 
+from tests import programs
 from tests.chat.screen import environment
 from tests.runtime.scripted import Refuse, Say, scripted
 from tests.wire.stub_server import stub_server
@@ -15,16 +17,9 @@ from tests.wire.stub_server import stub_server
 
 @pytest.fixture
 def run(tmp_path, folder, address):
-    def run(*arguments, given="", env=None):
-        return subprocess.run(
-            [sys.executable, "-c", "from backstory.cli import main; main()", "--store", address, *arguments],
-            input=given,
-            capture_output=True,
-            text=True,
-            cwd=folder,
-            env=environment(tmp_path, **(env or {})),
-            timeout=60,
-        )
+    def run(*arguments, given="", cold=False):
+        place = {"cwd": folder, "env": environment(tmp_path)}
+        return programs.run("--store", address, *arguments, given=given, cold=cold, **place)
 
     return run
 
@@ -37,7 +32,7 @@ def test_a_question_in_a_pipe_is_answered_recorded_and_remembered(run, reopened)
     with scripted(
         Say(calls=(("c1", "glob", '{"pattern": "*.md"}'),)), Say("One: notes.md."), Say("Yes.")
     ) as server:
-        first = run("chat", *connected(server), given="Which notes?\n")
+        first = run("chat", *connected(server), given="Which notes?\n", cold=True)
         assert (first.stdout, first.returncode) == ("One: notes.md.\n", 0)
         second = run("ask", "Still there?", *connected(server))
         assert (second.stdout, second.returncode) == ("Yes.\n", 0)
@@ -105,7 +100,7 @@ def test_no_answer_is_exit_code_one(run, act):
 
 
 def test_a_model_that_goes_round_in_circles_has_not_answered(run):
-    rounds = [Say(calls=((f"c{n}", "glob", '{"pattern": "*"}'),)) for n in range(45)]
+    rounds = [Say(calls=((f"c{n}", "fly", "{}"),)) for n in range(45)]
     with scripted(*rounds) as server:
         done = run("ask", "Hello", *connected(server))
     assert done.returncode == 1
@@ -126,23 +121,20 @@ def test_the_answer_as_json(run, reopened):
         assert (json.loads(nothing.stdout)["answer"], nothing.returncode) == (None, 1)
 
 
-def begun(tmp_path, folder, address, *arguments):
-    """The command, still running, with a pipe at its end."""
-    command = [sys.executable, "-c", "from backstory.cli import main; main()", "--store", address, *arguments]
-    return subprocess.Popen(
-        command, cwd=folder, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
 def test_a_pipe_gets_the_answer_as_it_comes_and_a_signal_keeps_what_was_said(
     tmp_path, folder, address, reopened
 ):
-    with scripted(Say("one two three " * 60, pause=0.1)) as server:
-        with begun(tmp_path, folder, address, "ask", "Hello", *connected(server)) as process:
-            assert process.stdout.read(7) == b"one two"
+    with scripted(Say("one two three", held=True)) as server:
+        mine, theirs = os.pipe()
+        command = ("--store", address, "ask", "Hello", *connected(server))
+        place = {"cwd": folder, "env": environment(tmp_path)}
+        program = programs.start(*command, files=(theirs, theirs, theirs), **place)
+        os.close(theirs)
+        with open(mine, "rb") as pipe:
+            assert pipe.read(7) == b"one two"
             assert len(server.bodies) == 1
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(10) == 128 + signal.SIGTERM
+            program.send_signal(signal.SIGTERM)
+            assert program.wait() == 128 + signal.SIGTERM
     last = reopened().context().messages[-1]
     assert last.content.startswith("one two")
     assert last.data["interrupted"] is True
@@ -160,7 +152,7 @@ def test_a_system_prompt_for_an_agent_that_has_one_is_told_to_be_of_no_use(run, 
 
 
 def test_the_store_in_the_data_folder_is_nobody_else_s_business(tmp_path, folder):
-    with scripted(Say("A " * 40, pause=0.1)) as server:
+    with scripted(Say("A", held=True)) as server:
         command = [sys.executable, "-c", "import os; os.umask(0); from backstory.cli import main; main()"]
         env = environment(tmp_path)
         arguments = ["ask", "Hello", *connected(server)]

@@ -10,19 +10,19 @@ def test_a_single_glob_call_is_remembered_after_a_restart(start, reopened):
     with scripted(Say(calls=(GLOB,)), Say("Two: a.py and b.py."), Say("Yes, two.")) as server:
         terminal = start(server)
         terminal.send("Which Python files are here?")
-        terminal.wait("Two: a.py and b.py.")
+        terminal.answered("Two: a.py and b.py.")
         assert terminal.leave() == 0
         assert [event.kind for event in reopened().events()][:2] == ["clear", "system"]
         assert kinds(reopened()) == ["system", "user", "tool_call", "tool_result", "assistant"]
         head = reopened().head
 
-        again = start(server)
+        again = start(server, cold=True)
         text = again.ready()
         assert "> Which Python files are here?" in text
         assert "restored 5 messages, 0 marks" in text
         assert reopened().head == head
         again.send("Do you remember?")
-        again.wait("Yes, two.")
+        again.answered("Yes, two.")
         roles = [role for role, _ in server.said()]
         assert roles == ["system", "user", "assistant", "tool", "assistant", "user"]
         assert server.said()[3] == ("tool", "a.py\nb.py")
@@ -39,8 +39,7 @@ def test_parallel_calls_an_unknown_tool_and_broken_arguments(start, reopened):
     with scripted(Say("Looking.", calls=calls), Say("All done.")) as server:
         terminal = start(server)
         terminal.send("Look around")
-        terminal.wait("All done.")
-        terminal.ready()
+        terminal.answered("All done.")
         results = {m["tool_call_id"]: m["content"] for m in server.last["messages"] if m["role"] == "tool"}
         assert results["call_1"] == "a.py\nb.py"
         assert results["call_2"] == "# Notes\n"
@@ -52,7 +51,7 @@ def test_parallel_calls_an_unknown_tool_and_broken_arguments(start, reopened):
 
 
 def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(start, reopened):
-    with scripted(Say("one two three four " * 50, pause=0.1), Say("Fine.")) as server:
+    with scripted(Say("one two three four", held=True), Say("Fine.")) as server:
         terminal = start(server)
         terminal.send("Count")
         terminal.wait("one two three")
@@ -64,7 +63,7 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_said(start, reopened):
         assert kept.content.startswith("one two three")
         assert kept.data["interrupted"] is True
         terminal.send("Go on")
-        terminal.wait("Fine.")
+        terminal.answered("Fine.")
         assert server.said()[2] == ("assistant", kept.content)
         assert server.refused == []
 
@@ -75,8 +74,7 @@ def test_a_rate_limit_is_waited_for_and_a_dropped_connection_tried_again(start, 
         terminal = start(server)
         terminal.send("Hello")
         terminal.wait("limits how fast it is asked; trying again in 0.2 s")
-        terminal.wait("The whole answer.")
-        terminal.ready()
+        terminal.answered("The whole answer.")
         assert len(server.bodies) == 3
         assert [e.content for e in reopened().context().messages][1:] == ["Hello", "The whole answer."]
         assert "half an" not in terminal.text
@@ -88,8 +86,7 @@ def test_text_from_a_model_or_a_file_cannot_drive_the_terminal(start, folder):
     with scripted(Say("\x1b[31mred\x07", calls=(call,)), Say("Over.")) as server:
         terminal = start(server)
         terminal.send("Read it")
-        terminal.wait("Over.")
-        terminal.ready()
+        terminal.answered("Over.")
         assert "␛[31mred␇" in terminal.text
         assert "␛]0;owned␇" in terminal.text
         assert b"\x1b]0;owned" not in terminal.raw
@@ -107,7 +104,7 @@ def test_at_sixty_columns_wide_characters_stay_in_their_place(start):
 
 def test_an_answer_longer_than_the_screen_is_there_once_and_whole(start):
     text = "\n".join(f"- point {number};" for number in range(120))
-    with scripted(Say(text, pause=0.005)) as server:
+    with scripted(Say(text)) as server:
         terminal = start(server)
         terminal.send("A long one")
         terminal.wait("point 119;")
@@ -126,6 +123,6 @@ def test_ctrl_c_stops_a_tool_and_its_call_has_a_result(start, folder, reopened):
         result = reopened().context().messages[-1]
         assert (result.kind, result.data["error"]) == ("tool_result", True)
         terminal.send("Never mind")
-        terminal.wait("As you like.")
+        terminal.answered("As you like.")
         assert server.refused == []
         assert not (folder / "ended").exists()

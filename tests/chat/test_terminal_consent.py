@@ -19,32 +19,33 @@ def test_writing_asks_first_and_always_is_for_this_tool(start, folder):
         terminal.send("Write one")
         terminal.wait("allow write_file?")
         terminal.type("n\r")
-        terminal.wait("No?")
+        terminal.answered("No?")
         assert not (folder / "one").exists()
         assert ("tool", "not run: the user said no") in server.said()
         terminal.send("Write two and three")
         terminal.wait(lambda text: text.count("allow write_file?") == 2)
         terminal.type("a\r")
-        terminal.wait("Done.")
+        terminal.answered("Done.")
         assert (folder / "two").read_text() == (folder / "three").read_text() == "new"
         assert terminal.text.count("allow write_file?") == 2
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(start, folder):
-    slow = Say("thinking " * 20, calls=(("c1", "bash", '{"command": "touch ran"}'),), pause=0.05)
+    slow = Say("thinking", calls=(("c1", "bash", '{"command": "touch ran"}'),), held=True)
     with scripted(slow, Say("Done.")) as server:
         terminal = start(server)
         terminal.ready()
         terminal.type("Go\ry\r")  # in one go: the editor has read the answer, too
-        terminal.wait("thinking thinking")
+        terminal.wait("thinking")
         terminal.type("y\ry\r")
+        server.release()
         terminal.wait("allow bash?")
         terminal.wait("$ touch ran")
         assert not (folder / "ran").exists()
         terminal.wait(lambda text: text.rstrip().endswith("a(lways):"))
         assert not (folder / "ran").exists()
         terminal.type("y\r")
-        terminal.wait("Done.")
+        terminal.answered("Done.")
         wait_for(folder / "ran")
 
 
@@ -57,7 +58,7 @@ def test_a_command_is_shown_whole_with_its_number_of_lines(start, folder):
         assert [f"$ echo step {number}\n" in text for number in range(30)] == [True] * 30
         assert "$ rm -rf important" in text
         terminal.type("n\r")
-        terminal.wait("As you like.")
+        terminal.answered("As you like.")
 
 
 def test_a_file_is_compared_with_the_old_one_and_a_long_one_shown_whole_if_asked(start, folder):
@@ -79,7 +80,7 @@ def test_a_file_is_compared_with_the_old_one_and_a_long_one_shown_whole_if_asked
         ]
         assert [f"+new line {number}\n" in text for number in range(60)] == [True] * 60
         terminal.type("y\r")
-        terminal.wait("Done.")
+        terminal.answered("Done.")
         assert (folder / "old.txt").read_text() == new
 
 
@@ -93,4 +94,4 @@ def test_a_change_of_line_ends_is_seen(start, folder):
         assert "-a\n" in text
         assert "+a␍b␍" in text
         terminal.type("n\r")
-        terminal.wait("Done.")
+        terminal.answered("Done.")

@@ -1,10 +1,9 @@
 """The editor of the real program: keys, completion, history, and what is not sent."""
 
 import re
-import time
 
 import backstory
-from tests.chat.screen import prompts_on
+from tests.chat.screen import edited, prompts_on
 from tests.runtime.scripted import Say, scripted
 
 
@@ -12,7 +11,7 @@ def test_commands_are_completed_and_lists_shown(start):
     with scripted(Say("Answer 1.")) as server:
         terminal = start(server)
         terminal.send("hello there")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
         terminal.send("/mark before the storm")
         terminal.wait("⚑ before the storm  (at")
         terminal.ready()
@@ -38,8 +37,6 @@ def test_commands_are_completed_and_lists_shown(start):
         ]:
             terminal.send(command)
             terminal.wait(shown)
-            terminal.ready()
-            terminal.type("\x15")  # a refused one stands there again
         assert terminal.leave() == 0
 
 
@@ -47,7 +44,7 @@ def test_the_tokens_of_the_context_sum_to_the_number_below_the_editor(start):
     with scripted(Say("Answer 1.")) as server:
         terminal = start(server)
         terminal.send("hello there")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
         terminal.send("/context")
         terminal.wait("in all about")
         shown = terminal.ready()
@@ -70,7 +67,7 @@ def test_several_lines_are_one_prompt_and_the_history_comes_from_the_log(start, 
         terminal.type("one\x1b\rtwo")
         terminal.wait("two")
         terminal.type("\r")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
         assert server.said()[-1] == ("user", "one\ntwo")
         terminal.leave()
         again = start(server)
@@ -78,25 +75,33 @@ def test_several_lines_are_one_prompt_and_the_history_comes_from_the_log(start, 
         again.type("\x1b[A")
         again.wait(lambda text: text.count("> one") == 2)
         again.type("\r")
-        again.wait("Answer 2.")
+        again.answered("Answer 2.")
         assert server.said()[-1] == ("user", "one\ntwo")
 
 
-def test_a_path_is_sent_and_a_refused_command_stays_in_the_editor(start):
+def test_a_refused_command_leaves_the_editor_to_the_next_one(start):
+    with scripted() as server:
+        terminal = start(server)
+        terminal.send("/undo")
+        terminal.wait("nothing to undo")
+        terminal.send("/context")
+        terminal.wait("in all about")
+        assert server.bodies == []
+
+
+def test_a_path_is_sent_and_a_refused_command_is_behind_the_arrow_keys(start):
     with scripted(Say("Answer 1."), Say("Answer 2."), Say("Answer 3.")) as server:
         terminal = start(server)
         terminal.send("/usr/bin/python fails, why?")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
         assert server.said()[-1] == ("user", "/usr/bin/python fails, why?")
         terminal.send("/tmp is full")
         terminal.wait("there is no command /tmp")
-        assert prompts_on(terminal.ready())[-1] == "/tmp is full"
-        terminal.type("\x15")
-        terminal.wait(lambda text: prompts_on(text)[-1] != "/tmp is full")
+        terminal.ready()
         terminal.type("\x1b[A")
-        terminal.wait(lambda text: prompts_on(text)[-1] == "/tmp is full")
+        terminal.wait(lambda text: edited(text) == "/tmp is full")
         terminal.type("\x01/\r")  # a second slash at the beginning
-        terminal.wait("Answer 2.")
+        terminal.answered("Answer 2.")
         assert server.said()[-1] == ("user", "/tmp is full")
 
 
@@ -130,11 +135,9 @@ def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(star
         terminal.type("\x1b[200~first line\nsecond line\x1b[201~")
         terminal.wait("second line")
         terminal.type("\x18\x05")
-        terminal.wait("from the editor")
-        time.sleep(0.5)
-        assert server.bodies == []  # to be looked at first
-        terminal.type("\r")
-        terminal.wait("Answer 1.")
+        terminal.wait(lambda text: edited(text).endswith("from the editor"))  # to be looked at first
+        terminal.enter()
+        terminal.answered("Answer 1.")
         assert server.said()[-1][1].split("\n")[0] == "first line"
         assert "second line" in server.said()[-1][1]
         assert "from the editor" in server.said()[-1][1]

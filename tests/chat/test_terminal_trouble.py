@@ -3,7 +3,6 @@
 import os
 import signal
 import sqlite3
-import time
 
 import pytest
 
@@ -27,7 +26,7 @@ def test_a_refusal_is_one_line_and_the_chat_goes_on(start, reopened, refusal, sa
         terminal.wait(said)
         terminal.wait("no answer was recorded to this: /retry asks again")
         terminal.send("Again")
-        terminal.wait("Better.")
+        terminal.answered("Better.")
         assert [e.content for e in reopened().context().messages][1:] == ["Hello", "Again", "Better."]
 
 
@@ -42,18 +41,18 @@ def test_no_model_reachable_is_one_line_and_what_was_said_is_kept(start, reopene
 
 
 def test_killed_in_mid_answer_it_goes_on_with_everything_that_had_happened(start, reopened):
-    with scripted(Say("Hi."), Say("never " * 200, pause=0.1), Say("Here I am.")) as server:
+    with scripted(Say("Hi."), Say("never more", held=True), Say("Here I am.")) as server:
         terminal = start(server)
         terminal.send("First")
-        terminal.wait("Hi.")
+        terminal.answered("Hi.")
         terminal.send("Second")
-        terminal.wait("never never")
+        terminal.wait("never more")
         terminal.kill()
         again = start(server)
         again.wait("⚠ no answer was recorded to this: /retry asks again")
         again.wait("restored 4 messages")
         again.send("Third")
-        again.wait("Here I am.")
+        again.answered("Here I am.")
         assert [text for role, text in server.said() if role == "user"] == ["First", "Second", "Third"]
         assert server.refused == []
 
@@ -68,7 +67,7 @@ def test_killed_in_mid_tool_the_call_is_shown_as_interrupted_and_not_run_again(s
         again = start(server, "--yes")
         again.wait("interrupted: no result was recorded")
         again.send("What happened?")
-        again.wait("I see.")
+        again.answered("I see.")
         assert (folder / "ran").read_text() == "x\n"
         assert ("tool", "interrupted: no result was recorded") in server.said()
         assert server.refused == []
@@ -82,12 +81,12 @@ def test_a_full_disk_is_one_line_and_the_chat_goes_on(start, folder, reopened):
     with scripted(Say("Hello."), Say(calls=(read,)), Say("I am here.")) as server:
         terminal = start(server, largest_file=2_000_000)
         terminal.send("Hello")
-        terminal.wait("Hello.")
+        terminal.answered("Hello.")
         terminal.send("Read it all")
         text = terminal.wait("⚠ this is not recorded: the store could not take it")
         assert text.count("y" * 80) < 20
         terminal.send("Still there?")
-        terminal.wait("I am here.")
+        terminal.answered("I am here.")
         assert server.refused == []
         assert ("tool", "interrupted: no result was recorded") in server.said()
         assert terminal.leave() == 0
@@ -105,28 +104,24 @@ def test_a_damaged_store_is_one_line_at_the_start(start, address):
 
 
 def test_retry_asks_again_where_there_is_no_answer(start, reopened):
-    cut = Say("half an answer " * 9, pause=0.1)
+    cut = Say("half an answer", held=True)
     with scripted(Refuse(400, "too long"), Say("Better."), cut, Say("Whole.")) as server:
         terminal = start(server)
         terminal.send("/retry")
         terminal.wait("there is nothing to answer yet")
-        terminal.ready()
-        terminal.type("\x15")
         terminal.send("Hello")
         terminal.wait("/retry asks again")
         terminal.send("/retry")
-        terminal.wait("Better.")
+        terminal.answered("Better.")
         assert [text for role, text in server.said() if role == "user"] == ["Hello"]
         terminal.send("/retry")
         terminal.wait("the last answer is whole")
-        terminal.ready()
-        terminal.type("\x15")
         terminal.send("More")
-        terminal.wait("half an answer half")
+        terminal.wait("half an answer")
         terminal.type("\x03")
         terminal.wait("⚠ interrupted")
         terminal.send("/retry")
-        terminal.wait("Whole.")
+        terminal.answered("Whole.")
         assert [text for role, text in server.said()][1:] == ["Hello", "Better.", "More"]
         assert server.refused == []
     spoken = [event.content for event in reopened().context().messages if event.content]
@@ -134,40 +129,43 @@ def test_retry_asks_again_where_there_is_no_answer(start, reopened):
 
 
 def test_ctrl_c_before_anything_was_said_says_what_to_do(start, reopened):
-    with scripted(Say("late", pause=20), Say("Better.")) as server:
+    with scripted(Say(held=True), Say("Better.")) as server:
         terminal = start(server)
         terminal.send("Hello")
         terminal.wait("Ctrl-C stops")
         terminal.type("\x03")
         assert "what was said is kept" not in terminal.wait("stopped; /retry asks again")
         terminal.send("/retry")
-        terminal.wait("Better.")
+        terminal.answered("Better.")
 
 
 def test_a_locked_store_is_waited_for_aloud_and_giving_up_sends_nothing(start, address, reopened):
     with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
         terminal = start(server)
         terminal.send("Hello")
-        terminal.wait("Answer 1.")
-        terminal.ready()
+        terminal.answered("Answer 1.")
         lock = sqlite3.connect(address, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         terminal.send("a carefully typed prompt")
-        terminal.wait("waiting for the store: somebody else is writing (Ctrl-C gives up)", 5)
+        terminal.wait("waiting for the store: somebody else is writing (Ctrl-C gives up)")
         terminal.type("\x03")
-        terminal.wait("given up: nothing was sent, the text is in the editor again", 5)
+        terminal.wait("given up: nothing was sent, the text is in the editor again")
         assert prompts_on(terminal.ready())[-1] == "a carefully typed prompt"
         terminal.type("\x15")
         terminal.wait(lambda text: prompts_on(text)[-1] != "a carefully typed prompt")
         terminal.type("\x1b[A")
         terminal.wait(lambda text: prompts_on(text)[-1] == "a carefully typed prompt")
         lock.execute("ROLLBACK")
-        time.sleep(1)
-        assert kinds(reopened()) == ["system", "user", "assistant"]  # not behind anybody's back
-        terminal.type("\r")
-        terminal.wait("Answer 2.")
-        assert kinds(reopened())[-2:] == ["user", "assistant"]
         lock.close()
+        terminal.enter()
+        terminal.answered("Answer 2.")
+        assert kinds(reopened()) == [
+            "system",
+            "user",
+            "assistant",
+            "user",
+            "assistant",
+        ]
 
 
 def test_giving_up_twice_leaves_a_store_that_takes_the_next_prompt(start, address, reopened):
@@ -188,7 +186,7 @@ def test_giving_up_twice_leaves_a_store_that_takes_the_next_prompt(start, addres
         terminal.wait(lambda text: text.count("waiting for the store") == 3)
         lock.execute("ROLLBACK")
         lock.close()
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
         assert kinds(reopened()) == ["system", "user", "assistant"]
 
 
@@ -208,7 +206,7 @@ def test_a_prompt_that_a_full_disk_refuses_is_in_the_editor_again(start, address
         assert terminal.text.rstrip().split("\n")[-2].endswith("word end")
         terminal.type("\x03")
         terminal.send("short")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
     assert [event.content for event in reopened().context().messages][1:] == ["short", "Answer 1."]
 
 
@@ -219,16 +217,16 @@ def test_an_answer_that_the_store_does_not_take_is_to_be_read(start, address, re
         terminal.wait("⚠ this answer is not recorded: the store could not take it", 60)
         assert terminal.text.count("precious") > 1000
         terminal.send("again")
-        terminal.wait("Answer 2.")
+        terminal.answered("Answer 2.")
     assert kinds(reopened()) == ["system", "user", "user", "assistant"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_told_to_end_it_keeps_what_was_said_and_ends(start, reopened, number):
-    with scripted(Say("one two three " * 60, pause=0.1)) as server:
+    with scripted(Say("one two three", held=True)) as server:
         terminal = start(server)
         terminal.send("Hello")
-        terminal.wait("one two three one")
+        terminal.wait("one two three")
         terminal.signal(number)
         assert terminal.ended() == 128 + number
     last = reopened().context().messages[-1]
@@ -260,24 +258,19 @@ def test_without_its_terminal_it_ends_wherever_it_is(start, reopened):
 
 def test_ctrl_c_while_nothing_is_read_does_not_end_the_chat(start, address):
     with backstory.open(address) as store:
-        pairs = (
-            pair for n in range(4000) for pair in (("user", f"q {n} " * 9), ("assistant", "a *b* " * 60))
-        )
+        pairs = (pair for n in range(300) for pair in (("user", f"q {n} " * 9), ("assistant", "a *b* " * 60)))
         store.start(system="s").extend(pairs)
     with scripted(Say("Answer 1.")) as server:
         terminal = start(server)
-        terminal.wait("backstory chat: ")
-        for _ in range(8):
-            terminal.type("\x03")
-            time.sleep(0.1)
+        terminal.wait("q 250")  # it draws
+        terminal.type("\x03")
         terminal.wait("Ctrl-D or /quit leaves")
-        terminal.ready()
         terminal.send("/expand")
-        for _ in range(8):
-            terminal.type("\x03")
-            time.sleep(0.1)
+        terminal.wait("── results in full")
+        terminal.type("\x03")
+        terminal.wait(lambda text: text.count("Ctrl-D or /quit leaves") == 2)
         terminal.send("still there?")
-        terminal.wait("Answer 1.")
+        terminal.answered("Answer 1.")
 
 
 def test_a_mark_without_a_prompt_comes_back(start):

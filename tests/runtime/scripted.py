@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,11 +19,11 @@ from tests.wire.rules import violations
 
 @dataclass(frozen=True)
 class Say:
-    """Text, in pieces with pauses between them; then, perhaps, calls."""
+    """Text, word by word; then, perhaps, calls."""
 
     text: str = ""
     calls: tuple[tuple[str, str, str], ...] = ()  # id, name, arguments as text
-    pause: float = 0.0  # before each word
+    held: bool = False  # behind the text, nothing more comes until `release`
     drop_after: int | None = None  # close the connection behind so many words
 
 
@@ -56,6 +55,14 @@ class Server:
     bodies: list[Any] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    _released: threading.Event = field(default_factory=threading.Event)
+
+    def release(self) -> None:
+        """Let go on what is held."""
+        self._released.set()
+
+    def hold(self) -> None:
+        self._released.wait()
 
     @property
     def last(self) -> Any:
@@ -78,6 +85,7 @@ def scripted(*script: Act) -> Iterator[Server]:
     try:
         yield server
     finally:
+        server.release()
         http.shutdown()
         thread.join()
         http.server_close()
@@ -135,8 +143,9 @@ class _Handler(BaseHTTPRequestHandler):
             for number, word in enumerate(act.text.split(" ") if act.text else ()):
                 if act.drop_after is not None and number >= act.drop_after:
                     return
-                time.sleep(act.pause)
                 self._delta({"content": word if number == 0 else f" {word}"})
+            if act.held:
+                self.server.stage.hold()  # type: ignore[attr-defined]
             for index, (id, name, arguments) in enumerate(act.calls):
                 function = {"name": name, "arguments": ""}
                 self._delta(

@@ -1,7 +1,6 @@
 """The turn loop: what it writes, when, and what becomes of what goes wrong."""
 
 import threading
-import time
 
 import pytest
 
@@ -9,6 +8,7 @@ import backstory
 from backstory.runtime.loop import Halted, Loop, Wrote, shortened
 from backstory.runtime.models import Answer, Call, Said
 from backstory.runtime.tools import Tool, ToolError
+from tests.processes import PATIENCE
 from tests.runtime.acting import Actor, speaks
 from tests.wire.rules import violations
 
@@ -64,7 +64,7 @@ def test_calls_of_one_answer_run_side_by_side(agent):
     together = threading.Barrier(3)
 
     def meet() -> str:
-        together.wait(5)
+        together.wait(PATIENCE)
         return "met"
 
     calls = [Call(f"c{n}", "meet", {}) for n in range(3)]
@@ -73,15 +73,20 @@ def test_calls_of_one_answer_run_side_by_side(agent):
 
 
 def test_two_calls_with_one_id_keep_their_own_results(agent):
-    def wait(seconds: float) -> str:
-        time.sleep(seconds)
-        return f"waited {seconds}"
+    finished = threading.Event()
 
-    calls = [Call("c", "wait", {"seconds": 0.3}), Call("c", "wait", {"seconds": 0.0})]
+    def finish(place: str) -> str:
+        if place == "first":
+            finished.wait()
+        return f"the {place} call"
+
+    calls = [Call("c", "finish", {"place": "first"}), Call("c", "finish", {"place": "second"})]
     model = Actor(speaks("", *calls), speaks("Done"))
-    list(Loop(agent, model, [Tool.of(wait)]).ask("Hi"))
+    for happening in Loop(agent, model, [Tool.of(finish)]).ask("Hi"):
+        if isinstance(happening, Wrote) and happening.event.kind == "tool_result":
+            finished.set()  # the second call has its result
     *_, asked, first, second = model.heard[-1]
-    assert [first["content"], second["content"]] == ["waited 0.3", "waited 0.0"]
+    assert [first["content"], second["content"]] == ["the first call", "the second call"]
     assert [call["id"] for call in asked["tool_calls"]] == [first["tool_call_id"], second["tool_call_id"]]
 
 
@@ -118,7 +123,7 @@ def test_a_tool_that_hangs_is_given_up_and_cancelled(agent):
     released = threading.Event()
 
     def hang() -> str:
-        released.wait(30)
+        released.wait()
         return "late"
 
     tool = Tool.of(hang, seconds=0.1, cancel=released.set)

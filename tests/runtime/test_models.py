@@ -1,6 +1,8 @@
 """The models: how answers are put together, what errors mean, and which model is meant."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -306,7 +308,27 @@ def test_the_key_of_the_config_file_goes_to_its_own_address_only(config, monkeyp
     ("module", "wish"), [("openai", "gpt-x"), ("anthropic", "claude-x"), ("xllamacpp", "embedded")]
 )
 def test_an_extra_that_is_missing_explains_itself(monkeypatch, module, wish):
-    monkeypatch.setitem(__import__("sys").modules, module, None)
+    monkeypatch.setitem(sys.modules, module, None)
     extra = "embedded" if module == "xllamacpp" else module
     with pytest.raises(ModelError, match=rf"pip install 'backstory\[{extra}\]'"):
         choose(Wish(wish))
+
+
+FIRST_REQUEST = """
+import sys
+from backstory.core.messages import Message
+from backstory.runtime.models.openai import OpenAIModel
+from backstory.wire.conversation import Conversation
+
+model = OpenAIModel("m", base_url=sys.argv[1])
+before = set(sys.modules)
+list(model.answer(Conversation([Message("user", "Hello")]), ()))
+print([name for name in set(sys.modules) - before if name.startswith("openai")])
+"""
+
+
+def test_the_first_request_imports_nothing_of_the_sdk_so_that_ctrl_c_cannot_break_it():
+    with scripted(Say("Hi.")) as server:
+        command = [sys.executable, "-c", FIRST_REQUEST, server.url]
+        ran = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 
 import pytest
 
@@ -11,6 +10,7 @@ from backstory.errors import StorageError
 from backstory.runtime.loop import Loop, Wrote
 from backstory.runtime.models import Answer, Call, ModelError, Retrying, Said
 from backstory.runtime.tools import Tool
+from tests.processes import wait_until
 from tests.runtime.acting import Actor, speaks
 from tests.wire.rules import violations
 
@@ -125,18 +125,20 @@ def test_a_refusal_is_in_the_log_before_the_next_question(agent):
 
 
 def test_stopped_in_the_work_each_call_has_the_result_that_it_deserves(agent):
-    cancelled, finished = threading.Event(), threading.Event()
+    cancelled, finished, never = threading.Event(), threading.Event(), threading.Event()
+    workers = {}
 
     def slow() -> str:
-        cancelled.wait(10)
+        cancelled.wait()
         return "half of it"
 
     def stuck() -> str:
-        time.sleep(30)
+        never.wait()
         return "never"
 
     def second() -> str:
-        finished.wait(10)
+        workers["second"] = threading.current_thread()
+        finished.wait()
         return "in time"
 
     calls = [
@@ -153,8 +155,10 @@ def test_stopped_in_the_work_each_call_has_the_result_that_it_deserves(agent):
         if isinstance(happening, Wrote) and happening.event.kind == "tool_result":
             break
     finished.set()
-    time.sleep(0.2)
+    wait_until(lambda: "second" in workers)
+    workers["second"].join()
     happenings.close()
+    never.set()
     assert results(agent) == {
         "c1": "interrupted: it was stopped before it was done, and may have done a part of it\nhalf of it",
         "c2": "quick",
@@ -176,18 +180,21 @@ def test_closed_when_a_call_is_told_of_every_call_has_a_result(agent):
 
 
 def test_what_a_tool_says_after_it_was_given_up_does_not_count(agent):
-    cancelled = threading.Event()
+    cancelled, said_late = threading.Event(), threading.Event()
+    workers = []
 
     def late() -> str:
-        cancelled.wait(10)
+        workers.append(threading.current_thread())
+        cancelled.wait()
         return "late"
 
     def cancel():
         cancelled.set()
-        time.sleep(0.2)  # time enough to say it
+        workers[0].join()  # it has said it
+        said_late.set()
 
     def later() -> str:
-        time.sleep(0.5)
+        said_late.wait()
         return "later"
 
     calls = [Call("c1", "late", {}), Call("c2", "later", {})]
@@ -207,7 +214,6 @@ def test_a_signal_in_the_middle_of_a_write_waits_for_its_end(agent, monkeypatch,
 
     def disturbed(self, events):
         signal.raise_signal(number)
-        time.sleep(0.01)
         return write(self, events)
 
     monkeypatch.setattr(type(agent), "extend", disturbed)
@@ -248,8 +254,10 @@ def test_so_is_half_an_answer_and_the_output_of_a_tool(agent, monkeypatch):
 
 
 def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monkeypatch):
+    failed = threading.Event()
+
     def slow() -> str:
-        time.sleep(0.3)
+        failed.wait()
         return "slow"
 
     failing_to_write(monkeypatch, agent, "append")
@@ -257,4 +265,5 @@ def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monke
     calls = [Call("c1", "slow", {}), Call("c2", "quick", {})]
     with pytest.raises(StorageError) as caught:
         list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(slow), Tool.of(quick)]).ask("Hi"))
+    failed.set()
     assert caught.value.unsaved == "quick"

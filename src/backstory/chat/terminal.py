@@ -118,7 +118,7 @@ class Terminal:
             commands.run(self, text.strip())
         except (Error, OSError):
             if text not in (BACK, EXPAND):
-                self._keep(text)
+                self._refused.append(text)
             raise
 
     def _send(self, text: str) -> None:

@@ -11,6 +11,7 @@ from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
+from backstory.runtime.models.extras import require
 from backstory.runtime.models.retry import retried
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
@@ -33,18 +34,19 @@ class AnthropicModel:
         most_tokens: int = MOST_TOKENS,
     ) -> None:
         """Without a key, ANTHROPIC_API_KEY's."""
-        try:
-            import anthropic
-        except ImportError:
-            raise ModelError("Anthropic needs its SDK: run pip install 'backstory[anthropic]'") from None
+        require("anthropic", extra="anthropic", what="Anthropic")
         url = address(base_url, "ANTHROPIC_BASE_URL")
         sent, source = key_for(key, "ANTHROPIC_API_KEY", url)
         if sent is None:
             raise ModelError(
                 "no key for Anthropic: set ANTHROPIC_API_KEY, or put it into the config file: docs/chat.md"
             )
+        import anthropic
+
         timeout = anthropic.Timeout(300, connect=10)
         self._client = anthropic.Anthropic(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        # The SDK imports this part of itself on first use, and a Ctrl-C in the middle of an import breaks it.
+        self._create: Any = self._client.messages.create  # its types know no plain dict
         self.where = self._client.base_url.netloc.decode()
         self.name = name
         self._endpoint = Endpoint(name, self.where, source)
@@ -57,8 +59,10 @@ class AnthropicModel:
         body |= {"model": self.name, "max_tokens": self._most_tokens}
         if tools:
             body["tools"] = described(tools)
-        create: Any = self._client.messages.create  # its types know no plain dict
-        return retried(lambda: assembled(streamed(create(**body, stream=True)), self.name), self._endpoint)
+        return retried(lambda: assembled(self._stream(body), self.name), self._endpoint)
+
+    def _stream(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        return streamed(self._create(**body, stream=True))
 
     def close(self) -> None:
         """Let go of the connections."""

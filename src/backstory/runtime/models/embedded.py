@@ -19,6 +19,7 @@ from typing import Any
 from backstory.runtime.models import ModelError, Piece, Retrying
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.download import Tell, model_file
+from backstory.runtime.models.extras import require
 from backstory.runtime.models.openai import described
 from backstory.runtime.signals import undisturbed
 from backstory.runtime.tools import Tool
@@ -53,8 +54,7 @@ class EmbeddedModel:
 
     def __init__(self, path: Path | None = None, *, tell: Tell | None = None) -> None:
         """`path`: the model's file; by default it is fetched once, and `tell` hears of the progress."""
-        if not _is_installed():
-            raise ModelError("the embedded model needs llama.cpp: run pip install 'backstory[embedded]'")
+        require("xllamacpp", extra="embedded", what="The embedded model")
         self._path = path or model_file(tell=tell)
         self._server: Any = None
         self._asked: _Asked | None = None
@@ -189,12 +189,3 @@ def own_signals() -> Iterator[None]:
         for number, handler in before.items():
             api.PyOS_setsig(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-
-
-def _is_installed() -> bool:
-    from importlib.util import find_spec
-
-    try:
-        return find_spec("xllamacpp") is not None
-    except ValueError:  # somebody has put nothing in its place
-        return False

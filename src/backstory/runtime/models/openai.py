@@ -10,6 +10,7 @@ from typing import Any
 from backstory.runtime.models import ModelError, Piece
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
+from backstory.runtime.models.extras import require
 from backstory.runtime.models.retry import meaning, retried
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
@@ -27,20 +28,19 @@ class OpenAIModel:
         window: int | None = None,
     ) -> None:
         """Without a name, the one model that the endpoint has. Without a key, OPENAI_API_KEY's."""
-        try:
-            import openai
-        except ImportError:
-            raise ModelError(
-                "OpenAI-compatible endpoints need the SDK: run pip install 'backstory[openai]'"
-            ) from None
+        require("openai", extra="openai", what="An OpenAI-compatible endpoint")
         url = address(base_url, "OPENAI_BASE_URL")
         sent, source = key_for(key, "OPENAI_API_KEY", url)
         if sent is None:
             raise ModelError(
                 "no key for OpenAI: set OPENAI_API_KEY, or put it into the config file: see docs/chat.md"
             )
+        import openai
+
         timeout = openai.Timeout(300, connect=10)
         self._client = openai.OpenAI(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
+        # The SDK imports this part of itself on first use, and a Ctrl-C in the middle of an import breaks it.
+        self._create: Any = self._client.chat.completions.create  # its types know no plain dict
         self.where = self._client.base_url.netloc.decode()
         self.window = window
         self._counts_usage = True
@@ -66,9 +66,8 @@ class OpenAIModel:
 
     def _stream(self, body: dict[str, Any]) -> Any:
         extra = {"stream_options": {"include_usage": True}} if self._counts_usage else {}
-        create: Any = self._client.chat.completions.create  # its types know no plain dict
         try:
-            return create(**body, **extra, stream=True)
+            return self._create(**body, **extra, stream=True)
         except Exception as error:
             if not self._counts_usage or "stream_options" not in str(error):
                 raise
