@@ -33,7 +33,7 @@ RARE, COMMON, EVERYWHERE = "needle7000", "ka300", "ka3"
 
 
 def cli_table(folder: str) -> list[Row]:
-    """Every promise of the command line that can be measured."""
+    """Everything about the command line that is measured."""
     many, few = (os.path.join(folder, f"cli-{count}.db") for count in (MANY, FEW))
     for path, count in ((many, MANY), (few, FEW)):
         with backstory.open(path) as store:
@@ -82,7 +82,7 @@ def appending(path: str) -> Row:
         searched, unsearched = store.start("searched"), other.start("unsearched")
         text = " ".join(VOCABULARY[:LENGTH])
         times = by_turns(lambda: searched.user(text), lambda: unsearched.user(text), 200)
-    return Row("an append where people search", "where nobody does", *times, 1.3)
+    return Row("an append to a searched store", "to one never searched", *times, 1.3)
 
 
 def searching_sqlite(path: str) -> list[Row]:

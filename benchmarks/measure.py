@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One line of a table: what was measured, against what, and what it has to reach."""
+    """One line of a table: what was measured, against what, and the target."""
 
     what: str
     against: str
@@ -42,7 +42,7 @@ def by_turns(ours: Callable[[], object], floor: Callable[[], object], rounds: in
 def table(title: str, rows: list[Row]) -> str:
     """The rows as text."""
     width = max(len(f"{row.what}, against {row.against}") for row in rows)
-    lines = [title, "=" * len(title), f"{'':{width}}  {'ours':>11}  {'floor':>11}  ratio  must reach"]
+    lines = [title, "=" * len(title), f"{'':{width}}  {'ours':>11}  {'floor':>11}  ratio  target"]
     for row in rows:
         what = f"{row.what}, against {row.against}"
         limit = "" if row.limit is None else f"{row.limit:.2f} {'ok' if row.ratio <= row.limit else 'MISSED'}"

@@ -20,25 +20,25 @@ from typing import Any
 import apsw
 
 import backstory
-from benchmarks.peers import postgres, rooms
-from benchmarks.peers.measuring import JOBS, MESSAGES, REASONS, Measuring
+from benchmarks.peers import environments, postgres
+from benchmarks.peers.environments import say
+from benchmarks.peers.measurement import JOBS, MESSAGES, REASONS, Measurement
 from benchmarks.peers.page import FOR_MAINTAINERS, FOR_USERS, rewrite, text_table
 from benchmarks.peers.peers import EMBEDDED, ON_POSTGRES
-from benchmarks.peers.rooms import say
 
-DOCS = rooms.PROJECT / "docs"
+DOCS = environments.PROJECT / "docs"
 PICTURES = DOCS / "peers"
 NUMBERS = PICTURES / "numbers.json"
 FOLDER = os.environ.get("BENCH_FOLDER") or None
 PREFIX = "backstory-peers-"
 EPILOG = """
-BENCH_FOLDER=FOLDER says on which disk to measure: there, not in the folder for temporary files.
+BENCH_FOLDER=FOLDER measures on the disk of that folder, instead of in the folder for temporary files.
 With make: make bench-peers JSON=numbers.json ARGS="--jobs restore,fork --sizes 2"
 """
 
 
 def main() -> None:
-    """Measure what was asked for; whoever stops it gets what there is by then."""
+    """Measure what was asked for; a run that is stopped shows what it has by then."""
     arguments = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that temporary folders are removed
     finished: list[str] = []
@@ -68,18 +68,17 @@ def _arguments() -> argparse.Namespace:
         type=int,
         choices=range(1, len(MESSAGES) + 1),
         metavar=f"1-{len(MESSAGES)}",
-        help="how many of the sizes, smallest first; 3 includes the 10,000 messages of the table"
-        " (default: all)",
+        help="how many of the sizes, smallest first; 3 includes 10,000 messages (default: all)",
     )
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
     parser.add_argument(
         "--histories", metavar="FOLDER", help="keep the long histories there for the next run"
     )
+    parser.add_argument("--page", action="store_true", help="write the numbers, the picture and the pages")
     parser.add_argument(
-        "--page", action="store_true", help="write the numbers, the picture and the page in docs/"
-    )
-    parser.add_argument(
-        "--draw", action="store_true", help="measure nothing; draw the picture and the page again"
+        "--draw",
+        action="store_true",
+        help="measure nothing; write the picture and the pages again from the stored numbers",
     )
     arguments = parser.parse_args()
     for trouble in _troubles(arguments):
@@ -92,25 +91,25 @@ def _some_of(known: list[str]) -> Callable[[str], list[str]]:
         names = [name for name in dict.fromkeys(map(str.strip, text.split(","))) if name]
         unknown = [repr(name) for name in names if name not in known]
         if unknown or not names:
-            wrong = f"unknown: {', '.join(unknown)}" if unknown else "no name"
-            raise argparse.ArgumentTypeError(f"{wrong}; there are {', '.join(known)}")
+            wrong = f"unknown: {', '.join(unknown)}" if unknown else "no name given"
+            raise argparse.ArgumentTypeError(f"{wrong}; choose from {', '.join(known)}")
         return names
 
     return read
 
 
 def _troubles(arguments: argparse.Namespace) -> Iterator[str]:
-    """What would go wrong after an hour, in sentences."""
+    """What would otherwise fail after an hour."""
     if arguments.page and arguments.peers:
-        yield "the page has all peers: leave --peers or --page out"
+        yield "--page needs all peers: leave out --peers or --page"
     if arguments.page and arguments.sizes:
-        yield "the page has all sizes: leave --sizes or --page out"
+        yield "--page needs all sizes: leave out --sizes or --page"
     if arguments.json and not _is_writable(arguments.json, folder=False):
         yield f"--json: {arguments.json} cannot be written"
     if arguments.histories and not _is_writable(arguments.histories, folder=True):
-        yield f"--histories: {arguments.histories} cannot be a folder to write in"
+        yield f"--histories: {arguments.histories} cannot be used as a folder"
     if FOLDER and not (os.path.isdir(FOLDER) and _is_writable(FOLDER, folder=True)):
-        yield f"BENCH_FOLDER: {FOLDER} is no folder to write in"
+        yield f"BENCH_FOLDER: {FOLDER} is not a folder that can be written to"
 
 
 def _is_writable(name: str, *, folder: bool) -> bool:
@@ -126,23 +125,23 @@ def _measure(arguments: argparse.Namespace, finished: list[str]) -> None:
     jobs = arguments.jobs or [*JOBS, "postgres"]
     on_postgres = [name for name in ON_POSTGRES if name.removesuffix("-postgres") in peers]
     everyone = [*peers, *(on_postgres if "postgres" in jobs else [])]
-    rooms.prepare(everyone)
+    environments.prepare(everyone)
     results = {**_before(arguments), "peers": peers, **_circumstances(everyone)}
     _check(everyone)
     with tempfile.TemporaryDirectory(dir=FOLDER, prefix=PREFIX) as folder:
-        measuring = Measuring(folder, peers, arguments.sizes or len(MESSAGES), arguments.histories)
+        measurement = Measurement(folder, peers, arguments.sizes or len(MESSAGES), arguments.histories)
         try:
             for number, job in enumerate(jobs, 1):
                 say(f"{number} of {len(jobs)}: {job}")
                 if job == "postgres":
                     results["postgres"] = postgres.measured(on_postgres)
                 else:
-                    results.setdefault("jobs", {})[job] = measuring.job(job)
+                    results.setdefault("jobs", {})[job] = measurement.job(job)
                 results.setdefault("when", {})[job] = datetime.now().isoformat(" ", "minutes")
                 _keep(results, arguments)
                 finished.append(job)
         finally:
-            measuring.close()
+            measurement.close()
             if finished:
                 print(text_table(results))
 
@@ -151,13 +150,13 @@ def _circumstances(names: list[str]) -> dict[str, Any]:
     """On what is measured, which versions, and how each peer does its jobs."""
     return {
         "machine": _machine(),
-        "versions": [f"backstory {backstory.__version__}", *rooms.versions(names)],
-        "how": {name: rooms.run(name, "describe", "", 0) for name in names},
+        "versions": [f"backstory {backstory.__version__}", *environments.versions(names)],
+        "how": {name: environments.run(name, "describe", "", 0) for name in names},
     }
 
 
 def _stopped(arguments: argparse.Namespace, finished: list[str]) -> str:
-    """Where the numbers are, for whoever pressed Ctrl-C."""
+    """Where the numbers of an interrupted run are."""
     if not finished:
         return "stopped: no job was finished"
     files = " and ".join(map(str, _files(arguments)))
@@ -167,15 +166,15 @@ def _stopped(arguments: argparse.Namespace, finished: list[str]) -> str:
 
 def _machine() -> str:
     ours, theirs = apsw.sqlite_lib_version(), sqlite3.sqlite_version
-    sqlite = f"SQLite {ours} (ours and the bare one) and {theirs} (the others)"
+    sqlite = f"SQLite {ours} (backstory and the bare table) and {theirs} (the others)"
     return f"{date.today()}, {os.cpu_count()} cores, Python {platform.python_version()}, {sqlite}"
 
 
 def _check(names: list[str]) -> None:
-    """Nobody is measured who does not give back what was put in."""
+    """Refuse to measure a peer that does not give back what was put in."""
     for name in (name for name in names if name in EMBEDDED):
         with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
-            found = rooms.run(name, "contract", folder, 0)
+            found = environments.run(name, "contract", folder, 0)
         problems = found.get("problems") or [found[reason] for reason in REASONS if reason in found]
         if problems:
             raise SystemExit("\n  ".join([f"{name} does not keep its contract:", *problems]))
@@ -205,9 +204,11 @@ def _files(arguments: argparse.Namespace) -> list[Path]:
 def _write_page() -> None:
     results = json.loads(NUMBERS.read_text())
     rewrite(DOCS / "peers.md", FOR_USERS, results)
-    rewrite(rooms.PROJECT / "benchmarks" / "README.md", FOR_MAINTAINERS, results)
-    python = rooms.python(("matplotlib",))
-    subprocess.run([python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES], check=True, cwd=rooms.PROJECT)
+    rewrite(environments.PROJECT / "benchmarks" / "README.md", FOR_MAINTAINERS, results)
+    python = environments.python(("matplotlib",))
+    subprocess.run(
+        [python, "-m", "benchmarks.peers.plot", NUMBERS, PICTURES], check=True, cwd=environments.PROJECT
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a peer's file must do before it is measured: everything it offers gives back what was put in.
+"""What a peer must do before it is measured: everything that it offers gives back what was put in.
 
 `python -m benchmarks.peers.contract NAME` runs it in that peer's environment.
 """
@@ -163,13 +163,13 @@ def main() -> None:
     entry = EMBEDDED[arguments.name]
     kind = _loaded(arguments.name, entry)
     if arguments.endpoint and not _is_reached(arguments.endpoint):
-        raise _failure(f"nobody answers at {arguments.endpoint}")
+        raise _failure(f"no server answers at {arguments.endpoint}")
     print(entry.title)
     with tempfile.TemporaryDirectory() as folder:
         found = list(problems(kind, folder))
     if arguments.endpoint:
         _ask(kind, arguments.endpoint)
-    print(*found or ["all is well"], sep="\n")
+    print(*found or ["no problems"], sep="\n")
     sys.exit(bool(found))
 
 
@@ -186,28 +186,28 @@ def _arguments() -> "argparse.Namespace":
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "name", metavar="NAME", choices=EMBEDDED, help=f"the peer, in its environment: {', '.join(EMBEDDED)}"
+        "name", metavar="NAME", choices=EMBEDDED, help=f"the peer, one of {', '.join(EMBEDDED)}"
     )
     parser.add_argument(
         "endpoint",
         metavar="ENDPOINT",
         nargs="?",
-        help="address of an OpenAI-compatible server: says which of the cut histories it takes",
+        help="address of an OpenAI-compatible server, to count the interrupted histories that it accepts",
     )
     return parser.parse_args()
 
 
 def _loaded(name: str, entry: Entry) -> type[Peer]:
     """The peer's class; where its library is not installed, say who has it."""
-    from benchmarks.peers import rooms
+    from benchmarks.peers import environments
 
-    home = rooms.home(entry.needs)
+    home = environments.home(entry.needs)
     try:
         return entry.load()
     except ImportError as error:
         if os.path.realpath(home) == os.path.realpath(sys.prefix):
-            raise  # nobody has it: the file imports what is not among its needs
-        run = f"run {home.relative_to(rooms.PROJECT)}/bin/python -m benchmarks.peers.contract {name}"
+            raise  # this is its environment: the file imports something that is not among its needs
+        run = f"run {home.relative_to(environments.PROJECT)}/bin/python -m benchmarks.peers.contract {name}"
         make = f'make bench-peers ARGS="--jobs append --sizes 1 --peers {name}"'
         first = "" if (home / ".ready").exists() else f"make its environment with `{make}`, then "
         raise _failure(f"{error} here: {first}{run}") from None
@@ -221,7 +221,7 @@ def _is_reached(address: str) -> bool:
     try:
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
         socket.create_connection((parts.hostname, port), timeout=5).close()
-    except (OSError, ValueError, KeyError):  # nobody is there, or it is no address
+    except (OSError, ValueError, KeyError):  # no server there, or not an address
         return False
     return True
 
@@ -230,7 +230,7 @@ def _ask(kind: type[Peer], endpoint: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         kept = kind(folder)
         try:
-            print(f"  takes {len(asked(kept, endpoint))} of {len(list(cut()))} cut histories")
+            print(f"  {len(asked(kept, endpoint))} of {len(list(cut()))} interrupted histories are accepted")
         except NotOffered as reason:
             print(f"  ask: {reason}")
         kept.close()

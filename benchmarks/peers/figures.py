@@ -25,15 +25,21 @@ class Figure(NamedTuple):
 
 
 FIGURES = (
-    Figure("1 · append a turn, durably, to 10,000 messages", "append", "10000", "ms", how="append"),
+    Figure("1 · append a turn to 10,000 messages, durably", "append", "10000", "ms", how="append"),
     Figure(
         "2 · restore 10,000 messages, warm", "restore", "10000", "ms", how="restore", wanted=2.5, floor=1.5
     ),
     Figure(
-        "2 · cold: open, and read from the disk", "cold", "10000", "ms", how="restore", wanted=2.5, floor=1.5
+        "2 · restore cold: open, and read from disk",
+        "cold",
+        "10000",
+        "ms",
+        how="restore",
+        wanted=2.5,
+        floor=1.5,
     ),
     Figure(
-        "2 · a new process: imports, open and read",
+        "2 · restore in a new process, imports included",
         "restore",
         "10000",
         "new_ms",
@@ -41,29 +47,29 @@ FIGURES = (
         wanted=2.5,
         floor=1.5,
     ),
-    Figure("2 · warm, to the form that a provider takes", "request", "10000", "ms", how="request"),
-    Figure("3 · restore 1,000 live of 100,000 written, ten rewinds", "dead", "100000", "ms", how="restore"),
+    Figure("2 · restore as a provider's request, warm", "request", "10000", "ms", how="request"),
+    Figure("3 · restore 1,000 live messages of 100,000, ten rewinds", "dead", "100000", "ms", how="restore"),
     Figure("4 · fork 10,000 messages at the end", "fork", "10000", "ms", how="fork", wanted=50),
-    Figure("4 · bytes for it", "fork", "10000", "bytes", "B", how="fork", wanted=50),
+    Figure("4 · bytes for that fork", "fork", "10000", "bytes", "B", how="fork", wanted=50),
     Figure("4 · fork in the middle", "fork", "10000", "middle_ms", how="fork", wanted=50),
-    Figure("4 · bytes for it, in the middle", "fork", "10000", "middle_bytes", "B", how="fork", wanted=50),
+    Figure("4 · bytes for a fork in the middle", "fork", "10000", "middle_bytes", "B", how="fork", wanted=50),
     Figure("4 · forks made", "fork", "10000", "times", ""),
-    Figure("5 · rewind by 20 of 10,000 messages", "rewind", "10000", "ms", how="rewind"),
-    Figure("6 · disk after 200 turns, per byte said", "disk", "200", "per_byte", "×", how="append"),
-    Figure("6 · disk after 2,000 turns, per byte said", "disk", "2000", "per_byte", "×", how="append"),
-    Figure("7 · the state at message 5,000 of 10,000", "as-of", "10000", "ms", how="as_of", wanted=50),
-    Figure("7 · the same after a rewind to before it", "as-of", "10000", "after a rewind", ""),
-    Figure("8 · eight processes, time per turn", "together", "8", "ms", how="append"),
-    Figure("8 · turns acknowledged", "together", "8", "acknowledged", ""),
+    Figure("5 · go back by 20 of 10,000 messages", "rewind", "10000", "ms", how="rewind"),
+    Figure("6 · bytes on disk per byte of text, 200 turns", "disk", "200", "per_byte", "×", how="append"),
+    Figure("6 · bytes on disk per byte of text, 2,000 turns", "disk", "2000", "per_byte", "×", how="append"),
+    Figure("7 · read the state at message 5,000 of 10,000", "as-of", "10000", "ms", how="as_of", wanted=50),
+    Figure("7 · is that still right after a rewind?", "as-of", "10000", "after a rewind", ""),
+    Figure("8 · eight processes append: time per turn", "together", "8", "ms", how="append"),
+    Figure("8 · turns written", "together", "8", "acknowledged", ""),
     Figure("8 · errors", "together", "8", "errors", ""),
-    Figure("8 · acknowledged turns that a restore does not show", "together", "8", "lost", ""),
-    Figure("9 · turns acknowledged before five kill -9", "kill", "5", "acknowledged", ""),
-    Figure("9 · acknowledged turns lost by them", "kill", "5", "lost", ""),
-    Figure("10 · cut histories that pass the provider's rules, of 10", "cut", "0", "taken", "", how="ask"),
-    Figure("10 · messages of theirs that reach the model, of 21", "cut", "0", "seen", ""),
+    Figure("8 · written turns missing from a restore", "together", "8", "lost", ""),
+    Figure("9 · turns written before five `kill -9`", "kill", "5", "acknowledged", ""),
+    Figure("9 · of these, lost", "kill", "5", "lost", ""),
+    Figure("10 · interrupted histories that can be sent, of 10", "cut", "0", "taken", "", how="ask"),
+    Figure("10 · their messages that reach the model, of 21", "cut", "0", "seen", ""),
     Figure("coding agent · restore 100 turns", "coding-restore", "100", "ms", how="restore"),
     Figure(
-        "coding agent · disk after 200 turns, per byte said",
+        "coding agent · bytes on disk per byte of text, 200 turns",
         "coding-disk",
         "200",
         "per_byte",
@@ -182,5 +188,5 @@ def targets(results: dict[str, Any]) -> list[Target]:
     appends = results.get("postgres", {}).get("postgres-append", {})
     for clients, numbers in appends.get("backstory-postgres", {}).items():
         share = numbers.get("a_second", 0) / appends["pgbench"][clients]["a_second"]
-        found.append(Target(f"PostgreSQL, {clients} at once: the rate of appends", "pgbench", 0.6, share))
+        found.append(Target(f"PostgreSQL, appends per second, clients: {clients}", "pgbench", 0.6, share))
     return found

@@ -208,8 +208,8 @@ def cut_off(kind: type[Peer], place: str, size: int, base_url: str) -> Numbers:
 def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
     """Wait for a line, then append turns to the one session, beside others: so many, or for three seconds.
 
-    Without a number it goes on to 5,000. What was acknowledged is said at once on standard error: whoever
-    kills this process has read it.
+    Without a number it goes on to 5,000. What was written is reported at once on standard error: it is
+    known when this process is killed.
     """
     kept = kind(place)
     turns = [
@@ -234,10 +234,10 @@ def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
 
 
 def _wait() -> None:
-    """Say that all is ready, and wait for a line; at the end of the pipe there is nobody to work for."""
+    """Say that all is ready, and wait for a line. If the pipe ends, the parent is gone."""
     print("ready", flush=True)
     if not sys.stdin.readline():
-        sys.exit("whoever started this is gone")
+        sys.exit("the process that started this one is gone")
 
 
 def found(kind: type[Peer], place: str, size: int) -> Numbers:

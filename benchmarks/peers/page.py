@@ -19,7 +19,7 @@ from benchmarks.peers.figures import (
     value,
     written,
 )
-from benchmarks.peers.measuring import JOBS
+from benchmarks.peers.measurement import JOBS
 from benchmarks.peers.peers import PEERS
 
 Results = dict[str, Any]
@@ -34,7 +34,7 @@ SUMMARY = {
 COSTS = {"disk": ("bytes", "B"), "coding-disk": ("bytes", "B"), "kill": ("lost", ""), "cut": ("taken", "")}
 """What stands for a job that has no milliseconds."""
 LONGEST = 28  # characters of a cell on a terminal
-POSTGRES_HEAD = ["PostgreSQL", "", "1 at once", "8 at once", "32 at once"]
+POSTGRES_HEAD = ["PostgreSQL", "", "1 client", "8 clients", "32 clients"]
 
 
 def text_table(results: Results) -> str:
@@ -114,7 +114,7 @@ def _summary(results: Results) -> str:
         library = f"{_cell(results['jobs'], figure, nearest)}, {PEERS[nearest].title}" if nearest else "—"
         by_hand = [_cell(results["jobs"], figure, peer) for peer in (OURS, BY_HAND, FLOOR)]
         rows.append([_short(figure), by_hand[0], library, *by_hand[1:]])
-    return _markdown(["", "backstory", "the best of the libraries", "a plain file", "a bare table"], rows)
+    return _markdown(["", "backstory", "best other library", "plain file", "bare table"], rows)
 
 
 def _nearest(results: Results, figure: Figure, peers: list[str]) -> str | None:
@@ -129,7 +129,7 @@ def _nearest(results: Results, figure: Figure, peers: list[str]) -> str | None:
 def _peers(results: Results) -> str:
     """What each peer is, in its file's own words."""
     rows = [[PEERS[peer].title, " ".join(results["how"][peer]["class"].split())] for peer in results["peers"]]
-    return _markdown(["", "what it is, and how durable"], rows)
+    return _markdown(["", "what is measured, and how durable it is"], rows)
 
 
 def _why(results: Results) -> str:
@@ -144,7 +144,7 @@ def _why(results: Results) -> str:
             ]
             if found:
                 rows.append([PEERS[peer].title, results["how"][peer][method], "; ".join(found)])
-    return _markdown(["", "how it does it", "times ours"], rows)
+    return _markdown(["", "how it works", "times as long, or as large, as backstory"], rows)
 
 
 def _reached(results: Results, figure: Figure, peer: str) -> str:
@@ -185,7 +185,7 @@ def _growth(results: Results) -> str:
         slopes = [slope(line(jobs, job, peer)) for peer in peers]
         if any(found is not None for found in slopes):
             rows.append([f"{JOBS[job].title} (`{job}`)", *("—" if s is None else f"{s:.2f}" for s in slopes)])
-    return _markdown(["cost over size grows as size to the power of", *(PEERS[p].title for p in peers)], rows)
+    return _markdown(["exponent of the growth", *(PEERS[p].title for p in peers)], rows)
 
 
 def _postgres(results: Results) -> str:
@@ -203,7 +203,7 @@ def _postgres_rows(results: Results) -> list[list[str]]:
                 _a_second(numbers, [floor.get(count, {}) for floor in floors])
                 for count, numbers in by_count.items()
             ]
-            rows.append([f"{job.split('-')[1]}s a second", title, *cells])
+            rows.append([f"{job.split('-')[1]}s per second", title, *cells])
     return rows
 
 
@@ -217,7 +217,7 @@ def _a_second(numbers: dict[str, Any], floors: list[dict[str, Any]]) -> str:
 
 def _measured(results: Results) -> str:
     """Where, when and what."""
-    return f"{results['machine']}. {', '.join(results['versions'])}."
+    return f"Measured on {results['machine']}. Versions: {', '.join(results['versions'])}."
 
 
 FOR_USERS: dict[str, Block] = {

@@ -1,11 +1,12 @@
-"""The one small interface behind which every peer does the jobs.
+"""The interface of everything that is compared.
 
-A peer is one class in a file of `kept/`. It must have `__init__`, `native`, `append`, `restore` and `texts`;
-the others are optional. What a peer does not offer raises NotOffered with the reason, which stands in place
-of a number; a copy or a cut by hand is nothing that a library offers. The first line of each method's
-docstring says in a sentence how this peer does that job; docs/peers.md quotes it, and the class's own.
+A peer is one class in `libraries/`. It must have `__init__`, `native`, `append`, `restore` and `texts`; the
+other methods are optional. If a library does not offer something, its method raises NotOffered with the
+reason, which the page shows instead of a number. Copying or cutting by hand does not count as an offer. The
+first line of each method's docstring says how this peer does that job; docs/peers.md quotes it, and the
+docstring of the class.
 
-What a peer can rely on, and what it must bear:
+What a peer can rely on, and what it has to cope with:
 
 - append() may get a turn of any length and of all kinds: user, assistant, tool_call and tool_result.
 - texts() gives one text per message, in their order.
@@ -65,7 +66,7 @@ class Peer:
 
     def request(self, session: str) -> Any:
         """What restore() gives, in the form in which a provider takes it."""
-        raise NotOffered("only inside its own call of a model")
+        raise NotOffered("only inside its model call")
 
     def point(self, session: str, messages: int) -> Any:
         """What the peer calls the moment after so many live messages; not timed: an application knows it."""

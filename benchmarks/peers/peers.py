@@ -1,4 +1,4 @@
-"""Which peers there are: their names, the files that they are in and what has to be installed for them.
+"""The peers: their names, their files, and what has to be installed for them.
 
 The libraries themselves are imported only in the environment of their peer.
 """
@@ -25,14 +25,14 @@ class Entry(NamedTuple):
     title: str
     """The head of its column."""
     where: str
-    """module:class in `kept/`."""
+    """module:class in `libraries/`."""
     needs: tuple[str, ...] = ()
     """What to install, the package whose version counts first. Nothing: the project's own environment."""
 
     def load(self) -> type[Peer]:
         """The class; its packages must be installed."""
         module, _, name = self.where.partition(":")
-        found: type[Peer] = getattr(importlib.import_module(f"benchmarks.peers.kept.{module}"), name)
+        found: type[Peer] = getattr(importlib.import_module(f"benchmarks.peers.libraries.{module}"), name)
         return found
 
 

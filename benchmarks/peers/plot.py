@@ -12,7 +12,7 @@ from typing import Any
 import matplotlib
 
 from benchmarks.peers.figures import FLOOR, OURS, TIMED, line, slope
-from benchmarks.peers.measuring import JOBS
+from benchmarks.peers.measurement import JOBS
 from benchmarks.peers.peers import PEERS
 
 matplotlib.use("Agg")
@@ -41,9 +41,7 @@ def draw(results: dict[str, Any], folder: Path) -> None:
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.minorticks_off()
         _names(panel, drawn, colours)
-    figure.suptitle(
-        "Cost over size; beside each line its slope: 0 is constant, 1 grows with the size, 2 with its square"
-    )
+    figure.suptitle("Cost by size, with the slope of each line: 0 is constant, 1 is linear, 2 is quadratic")
     figure.savefig(folder / "growth.svg", metadata={"Date": None})
     figure.savefig(folder / "growth.png", dpi=100)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psycopg
 
-from benchmarks.peers import rooms
+from benchmarks.peers import environments
 from benchmarks.peers.conversations import chat
-from benchmarks.peers.measuring import Found
-from benchmarks.peers.rooms import Numbers, say
+from benchmarks.peers.environments import Numbers, say
+from benchmarks.peers.measurement import Found
 from benchmarks.places import new_database, postgres_server
 
 SECONDS = 4
@@ -45,15 +45,16 @@ def measured(peers: list[str], clients: tuple[int, ...] = (1, 8, 32)) -> dict[st
 
 
 def rate(name: str, database: str, job: str, count: int) -> Numbers:
-    """How often a second so many processes do it together."""
+    """How often per second so many processes do it together."""
     what = job.removeprefix("postgres-")
-    begun = rooms.run(name, "make", database, 2, fixture="fill")  # the tables are made before anybody hurries
+    begun = environments.run(name, "make", database, 2, fixture="fill")  # makes the tables
     if "failed" in begun:
         return begun
     processes = [
-        rooms.started(name, "rate", database, SECONDS, mark=str(number), what=what) for number in range(count)
+        environments.started(name, "rate", database, SECONDS, mark=str(number), what=what)
+        for number in range(count)
     ]
-    ended = rooms.all_at_once(processes)
+    ended = environments.all_at_once(processes)
     failed = [numbers for numbers in ended if "failed" in numbers]
     return failed[0] if failed else {"a_second": sum(each["done"] / each["seconds"] for each in ended)}
 

@@ -82,7 +82,7 @@ def _do(kind: type[Peer], job: str, place: str, size: int, fixture: str = "", **
 def _filled(kind: type[Peer], job: str, fixture: str, size: int) -> type[Peer]:
     """A peer that keeps nothing beyond its process: filled in this one, and handed out when it is opened."""
     if job in ON_DISK:
-        raise NotOffered("keeps nothing on disk")
+        raise NotOffered("stores nothing on disk")
     kept = kind("")
     if fixture:
         FIXTURES[fixture](kept, size)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import page, rooms
+from benchmarks.peers import environments, page
 from benchmarks.peers.contract import asked, problems
 from benchmarks.peers.conversations import chat, coding, cut, together
 from benchmarks.peers.figures import FIGURES, ratio, slope, targets, value, written
-from benchmarks.peers.measuring import JOBS, Measuring
+from benchmarks.peers.measurement import JOBS, Measurement
 from benchmarks.peers.peers import EMBEDDED, PEERS
 from tests.wire.stub_server import stub_server
 
@@ -35,7 +35,7 @@ def test_every_cut_history_of_ours_is_taken_and_none_of_a_plain_file(tmp_path):
 def test_every_peer_has_its_file():
     for entry in PEERS.values():
         module, _, kind = entry.where.partition(":")
-        source = (rooms.PROJECT / "benchmarks" / "peers" / "kept" / f"{module}.py").read_text()
+        source = (environments.PROJECT / "benchmarks" / "peers" / "libraries" / f"{module}.py").read_text()
         assert f"class {kind}(" in source
 
 
@@ -59,11 +59,11 @@ def test_calls_made_at_once_are_one_group():
 
 @pytest.mark.slow
 def test_the_small_sizes_of_every_job_run_through(tmp_path):
-    measuring = Measuring(str(tmp_path), HERE, 1)
+    measurement = Measurement(str(tmp_path), HERE, 1)
     try:
-        found = {name: measuring.job(name) for name in JOBS}
+        found = {name: measurement.job(name) for name in JOBS}
     finally:
-        measuring.close()
+        measurement.close()
     for name, by_peer in found.items():
         assert all("failed" not in numbers for sizes in by_peer.values() for numbers in sizes.values()), name
     kill, at_once = found["kill"]["backstory"]["5"], found["together"]["backstory"]["1"]
@@ -91,7 +91,7 @@ def test_what_is_not_offered_has_a_reason_and_no_ratio():
     ("written", "blocks"),
     [
         (DOCS / "peers.md", page.FOR_USERS),
-        (rooms.PROJECT / "benchmarks" / "README.md", page.FOR_MAINTAINERS),
+        (environments.PROJECT / "benchmarks" / "README.md", page.FOR_MAINTAINERS),
     ],
     ids=["users", "maintainers"],
 )
@@ -117,7 +117,7 @@ def test_a_terminal_gets_what_was_measured_and_nothing_else():
     postgres, jobs = numbers.pop("postgres"), numbers.pop("jobs")
     both = page.text_table({**numbers, "jobs": jobs, "postgres": postgres})
     alone = page.text_table({**numbers, "postgres": postgres})
-    assert re.split(r"  +", alone.splitlines()[0]) == ["PostgreSQL", "1 at once", "8 at once", "32 at once"]
+    assert re.split(r"  +", alone.splitlines()[0]) == ["PostgreSQL", "1 client", "8 clients", "32 clients"]
     assert both.endswith(f"\n\n{alone}")
     assert len({len(line) for line in alone.splitlines()}) == 1
     one_job = page.text_table({**numbers, "jobs": {"kill": jobs["kill"]}})
@@ -141,8 +141,8 @@ def test_who_refuses_the_work_is_not_compared_by_the_rest():
 
 
 def test_a_job_that_nobody_offers_is_no_trouble(tmp_path):
-    measuring = Measuring(str(tmp_path), ["bare"], 3, str(tmp_path / "histories"))
-    assert measuring.job("request")["bare"]["10000"]["not_offered"] == "makes no requests"
+    measurement = Measurement(str(tmp_path), ["bare"], 3, str(tmp_path / "histories"))
+    assert measurement.job("request")["bare"]["10000"]["not_offered"] == "makes no requests"
 
 
 def test_the_nearest_is_named_beside_what_was_expected():

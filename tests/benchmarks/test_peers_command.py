@@ -11,8 +11,8 @@ import time
 import pytest
 
 from benchmarks.peers import __main__ as command
-from benchmarks.peers import contract, rooms, worker
-from benchmarks.peers.kept.json_lines import JsonLines
+from benchmarks.peers import contract, environments, worker
+from benchmarks.peers.libraries.json_lines import JsonLines
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.peers import EMBEDDED, PEERS, Entry
 from tests.processes import PATIENCE
@@ -53,8 +53,8 @@ class TestTheContractsCommand:
 
     @pytest.mark.parametrize("is_made", [True, False])
     def test_who_has_the_library_is_told(self, run, monkeypatch, tmp_path, is_made):
-        monkeypatch.setattr(rooms, "PROJECT", tmp_path)
-        monkeypatch.setattr(rooms, "ENVIRONMENTS", tmp_path / ".venv-peers")
+        monkeypatch.setattr(environments, "PROJECT", tmp_path)
+        monkeypatch.setattr(environments, "ENVIRONMENTS", tmp_path / ".venv-peers")
         monkeypatch.setitem(EMBEDDED, "new", Entry("New", "not_there:New", ("new-library[extra]",)))
         if is_made:
             home = tmp_path / ".venv-peers" / "new-library"
@@ -67,7 +67,7 @@ class TestTheContractsCommand:
         assert (make in errors) is not is_made
 
     def test_an_import_that_its_own_environment_misses_is_shown(self, monkeypatch, tmp_path):
-        monkeypatch.setattr(rooms, "PROJECT", tmp_path)
+        monkeypatch.setattr(environments, "PROJECT", tmp_path)
         monkeypatch.setattr(sys, "prefix", str(tmp_path / ".venv"))
         monkeypatch.setitem(EMBEDDED, "new", Entry("New", "not_there:New"))
         monkeypatch.setattr(sys, "argv", ["it", "new"])
@@ -84,7 +84,7 @@ class TestTheContractsCommand:
     def test_an_endpoint_where_nobody_is_is_named(self, run, address):
         with socket.create_server(("127.0.0.1", 0)) as free:
             address = address.format(port=free.getsockname()[1])
-        assert run(contract.main, "bare", address) == (2, "", f"nobody answers at {address}\n")
+        assert run(contract.main, "bare", address) == (2, "", f"no server answers at {address}\n")
 
 
 class TestTheContract:
@@ -172,14 +172,14 @@ class TestTheCommand:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("--page --sizes 3", "the page has all sizes"),
-            ("--page --peers bare", "the page has all peers"),
+            ("--page --sizes 3", "--page needs all sizes"),
+            ("--page --peers bare", "--page needs all peers"),
             ("--sizes 5", "invalid choice: 5"),
-            ("--peers bare,nobody", "unknown: 'nobody'; there are backstory, sdk"),
-            ("--jobs ,", "no name; there are append"),
+            ("--peers bare,nobody", "unknown: 'nobody'; choose from backstory, sdk"),
+            ("--jobs ,", "no name given; choose from append"),
             ("--json {file}/numbers.json", "--json: {file}/numbers.json cannot be written"),
             ("--json {folder}", "--json: {folder} cannot be written"),
-            ("--histories {file}", "--histories: {file} cannot be a folder"),
+            ("--histories {file}", "--histories: {file} cannot be used as a folder"),
         ],
     )
     def test_a_wrong_word_is_refused_before_anything_is_measured(self, run, tmp_path, words, said):
@@ -204,10 +204,10 @@ class TestTheCommand:
         assert "JSON=" in out
 
     def test_a_broken_contract_is_told_line_by_line(self, monkeypatch):
-        monkeypatch.setattr(rooms, "run", lambda *_: {"problems": ["one", "two"]})
+        monkeypatch.setattr(environments, "run", lambda *_: {"problems": ["one", "two"]})
         with pytest.raises(SystemExit, match=r"^bare does not keep its contract:\n  one\n  two$"):
             command._check(["bare"])
-        monkeypatch.setattr(rooms, "run", lambda *_: {"not_offered": "no append"})
+        monkeypatch.setattr(environments, "run", lambda *_: {"not_offered": "no append"})
         with pytest.raises(SystemExit, match="no append"):
             command._check(["bare"])
 
@@ -233,7 +233,7 @@ class TestStopping:
 
         number = signal.SIGINT
         monkeypatch.setattr(command, "FOLDER", str(tmp_path / "disk"))
-        monkeypatch.setattr(command, "Measuring", Measured)
+        monkeypatch.setattr(command, "Measurement", Measured)
         monkeypatch.setattr(command, "_circumstances", lambda names: {})
         monkeypatch.setattr(command, "_check", lambda names: None)
 
@@ -266,9 +266,11 @@ class TestStopping:
         assert stopped(signal.SIGTERM, "--jobs", "rewind")[0] == 143
 
 
-class TestTheRooms:
-    @pytest.mark.parametrize("wait", [rooms.all_at_once, lambda processes: rooms._ended(processes[0])])
-    def test_nobody_works_on_for_who_was_interrupted(self, wait):
+class TestEnvironments:
+    @pytest.mark.parametrize(
+        "wait", [environments.all_at_once, lambda processes: environments._ended(processes[0])]
+    )
+    def test_an_interrupted_wait_ends_the_processes(self, wait):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         process = subprocess.Popen([sys.executable, "-S", "-c", SLEEPER], **pipes)
         before = signal.signal(signal.SIGALRM, signal.default_int_handler)
@@ -288,11 +290,11 @@ class TestTheRooms:
 
     @pytest.mark.parametrize(("job", "more"), [("write", {}), ("rate", {"what": "append"})])
     def test_a_writer_whose_parent_is_gone_ends(self, tmp_path, job, more):
-        with rooms.started("json-lines", job, str(tmp_path), 60, mark="m", **more) as process:
-            rooms.ready(process)
+        with environments.started("json-lines", job, str(tmp_path), 60, mark="m", **more) as process:
+            environments.ready(process)
             _, errors = process.communicate(timeout=PATIENCE)  # closes its standard input
         assert process.returncode == 1
-        assert errors == "whoever started this is gone\n"
+        assert errors == "the process that started this one is gone\n"
 
     def test_a_reason_is_the_first_line_of_the_error(self, monkeypatch, capsys):
         def fails(*_):
@@ -308,4 +310,4 @@ class TestTheRooms:
         monkeypatch.setitem(PEERS, "other", Entry("Other", "other:Other", ("llm", "more")))
         for needs in (("llm",), ("llm", "more")):
             with pytest.raises(SystemExit, match="llm first share an environment"):
-                rooms.home(needs)
+                environments.home(needs)

@@ -45,7 +45,7 @@ class _Sessions(Peer):
         return items
 
     def request(self, session: str) -> list[Item]:
-        """get_items(): items as the Responses API takes them; Runner would leave out some before it sends."""
+        """get_items(): items in the format of the Responses API; Runner may still leave some out."""
         return self.restore(session)
 
     def texts(self, restored: Sequence[Item]) -> list[str]:
@@ -78,14 +78,14 @@ class _Sessions(Peer):
 
 
 class Sqlite(_Sessions):
-    """SQLiteSession on a file: it sets WAL and leaves synchronous at SQLite's FULL, so as durable as ours."""
+    """SQLiteSession on a file: WAL and SQLite's default synchronous = FULL, as durable as backstory."""
 
     def __init__(self, place: str) -> None:
         super().__init__()
         self.path = os.path.join(place, "sdk.db")
 
     def append(self, session: str, turn: list[Item]) -> None:
-        """add_items(): a row of JSON per item and the session's time of change, in one commit."""
+        """add_items(): one row of JSON per item and the session's timestamp, in one commit."""
         super().append(session, turn)
 
     def restore(self, session: str) -> list[Item]:
@@ -93,11 +93,11 @@ class Sqlite(_Sessions):
         return super().restore(session)
 
     def rewind(self, session: str, to: int) -> None:
-        """pop_item() for each message, one DELETE and one commit every time: the rest is gone."""
+        """pop_item() for each message, one DELETE and one commit each; they are gone."""
         super().rewind(session, to)
 
     def ask(self, session: str, question: str, base_url: str) -> None:
-        """Runner.run() with the session: leaves out calls without a result, not results without a call."""
+        """Runner.run() with the session: drops calls without a result, but not results without a call."""
         super().ask(session, question, base_url)
 
     def _open(self, session: str) -> SessionABC:
@@ -105,10 +105,10 @@ class Sqlite(_Sessions):
 
 
 class Advanced(Sqlite):
-    """AdvancedSQLiteSession on a file, with branches: WAL and synchronous FULL as in SQLiteSession.
+    """AdvancedSQLiteSession on a file, with branches: WAL and synchronous FULL, as in SQLiteSession.
 
     A branch is durable, but not which one a session is on: every new object begins on `main`. So a fork is
-    named `session/branch` here, and whoever opens that name switches to it.
+    named `session/branch` here, and opening that name switches to it.
     """
 
     def __init__(self, place: str) -> None:
@@ -117,7 +117,7 @@ class Advanced(Sqlite):
         self.ends: dict[str, dict[int, int]] = {}
 
     def append(self, session: str, turn: list[Item]) -> None:
-        """add_items(): two rows per item, its JSON and its place; reads every place in the branch first."""
+        """add_items(): two rows per item, its JSON and its place; reads all places of the branch first."""
         self.ends.pop(session, None)
         super().append(session, turn)
 
@@ -129,7 +129,7 @@ class Advanced(Sqlite):
         return items
 
     def rewind(self, session: str, to: int) -> None:
-        """pop_item() for each message: one commit and a search of the whole session for orphans every time.
+        """pop_item() for each message: one commit and one search of the whole session for orphans each.
 
         A branch from an earlier turn would keep the rest, but the next process would be on `main` again.
         """
@@ -148,7 +148,7 @@ class Advanced(Sqlite):
         return f"{source}/{name}"
 
     def ask(self, session: str, question: str, base_url: str) -> None:
-        """Runner.run() with the session: leaves out calls without a result, not results without a call."""
+        """Runner.run() with the session: drops calls without a result, but not results without a call."""
         self.ends.pop(session, None)
         super().ask(session, question, base_url)
 

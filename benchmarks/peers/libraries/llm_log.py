@@ -46,7 +46,7 @@ class LogStore(Peer):
         self.append(session, [message for turn in turns for message in turn])
 
     def restore(self, session: str) -> list[llm.Message]:
-        """load_chain(): one SELECT per message, from the last to the first, then one for the parts of all."""
+        """load_chain(): one SELECT per message, last to first, then one for all parts."""
         return self.store.thread_messages(self._thread(session))
 
     def texts(self, restored: Sequence[llm.Message]) -> list[str]:
@@ -63,11 +63,11 @@ class LogStore(Peer):
         return name
 
     def rewind(self, session: str, to: str) -> None:
-        """fork() under the same name: one row, and the newest thread of a name counts; the old one stays."""
+        """fork() under the same name: one row; the newest thread of a name counts, the old one stays."""
         self.fork(session, to, session)
 
     def as_of(self, session: str, point: str) -> list[llm.Message]:
-        """load_chain() of that message's hash: one SELECT per message, then one for the parts of all."""
+        """load_chain() of that message's hash: one SELECT per message, then one for all parts."""
         return self.store.load_chain(point)
 
     def ask(self, session: str, question: str, base_url: str) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.peers import rooms
+from benchmarks.peers import environments
 from benchmarks.peers.conversations import cut
-from benchmarks.peers.rooms import Numbers, say
+from benchmarks.peers.environments import Numbers, say
 from tests.wire.stub_server import stub_server
 
 Found = dict[str, dict[str, Numbers]]
@@ -46,15 +46,15 @@ JOBS = {
     "append": Job("append a turn, durably", MESSAGES, history="fill"),
     "restore": Job("restore", MESSAGES, history="fill"),
     "cold": Job("open and restore, cold", MESSAGES, history="fill"),
-    "request": Job("restore to the form that a provider takes", MESSAGES[:3], history="fill"),
+    "request": Job("restore as a provider's request", MESSAGES[:3], history="fill"),
     "dead": Job("restore 1,000 live messages after ten rewinds", (2_000, *MESSAGES[2:]), "written", "life"),
     "fork": Job("fork", MESSAGES[:3], history="fill"),
     "rewind": Job("rewind by 20 messages", MESSAGES[:3], history="fill"),
     "disk": Job("size on disk", (20, 200, 2_000), "turns"),
-    "as-of": Job("the state at half of the messages", MESSAGES[1:], history="fill"),
-    "together": Job("processes that append to one session", (1, 2, 4, 8), "processes"),
+    "as-of": Job("read the state at half of the messages", MESSAGES[1:], history="fill"),
+    "together": Job("several processes append to one session", (1, 2, 4, 8), "processes"),
     "kill": Job("kill -9 in the middle of appends", (KILLS,), "kills"),
-    "cut": Job("histories cut between a call and its result", (0,), ""),
+    "cut": Job("histories interrupted in a tool call", (0,), ""),
     "coding-restore": Job("restore a coding agent", (10, 100), "turns", "coding"),
     "coding-disk": Job("size on disk of a coding agent", (200,), "turns"),
 }
@@ -68,21 +68,21 @@ class NotMade(Exception):
         self.numbers = numbers
 
 
-class Measuring:
+class Measurement:
     """One run: a folder on the disk to measure in, and the histories that were made for it."""
 
     def __init__(self, folder: str, peers: list[str], sizes: int, histories: str | None = None) -> None:
         self.folder = folder
         self.peers = peers
         self.sizes = sizes
-        self.persists = {name: rooms.run(name, "describe", "", 0)["persists"] for name in peers}
+        self.persists = {name: environments.run(name, "describe", "", 0)["persists"] for name in peers}
         self.keeps = histories is not None
         # Making a history is never timed: in memory it does not wait for the disk.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.made = Path(histories or tempfile.mkdtemp(prefix="backstory-peers-", dir=memory))
 
     def close(self) -> None:
-        """Remove the histories, unless somebody wants to keep them."""
+        """Remove the histories, unless they are to be kept."""
         if not self.keeps:
             shutil.rmtree(self.made, ignore_errors=True)
 
@@ -141,7 +141,7 @@ class Measuring:
             if history and self.persists[peer]:
                 shutil.copytree(self.history(peer, history, size), place, dirs_exist_ok=True)
                 forget(place)
-            return rooms.run(peer, name, place, size, fixture=history)
+            return environments.run(peer, name, place, size, fixture=history)
 
     def history(self, peer: str, kind: str, size: int) -> Path:
         """A history, made once."""
@@ -150,7 +150,7 @@ class Measuring:
             half_made = made.with_suffix(".half")
             shutil.rmtree(half_made, ignore_errors=True)
             half_made.mkdir(parents=True)
-            numbers = rooms.run(peer, "make", str(half_made), size, fixture=kind)
+            numbers = environments.run(peer, "make", str(half_made), size, fixture=kind)
             if REASONS & numbers.keys():
                 shutil.rmtree(half_made)
                 raise NotMade({key: _not_made(reason) for key, reason in numbers.items() if key in REASONS})
@@ -164,10 +164,11 @@ class Measuring:
                 return {"not_offered": "one process only"}
             shutil.copytree(self.history(peer, "fill", 100), place, dirs_exist_ok=True)
             writers = [
-                rooms.started(peer, "write", place, WRITTEN, mark=f"w{number}") for number in range(size)
+                environments.started(peer, "write", place, WRITTEN, mark=f"w{number}")
+                for number in range(size)
             ]
-            ended = rooms.all_at_once(writers)
-            found = rooms.run(peer, "found", place, 0)
+            ended = environments.all_at_once(writers)
+            found = environments.run(peer, "found", place, 0)
         failed = [numbers for numbers in [*ended, found] if "failed" in numbers]
         if failed:
             return failed[0]
@@ -186,13 +187,15 @@ class Measuring:
     def kills(self, peer: str, size: int) -> Numbers:
         """A writer is killed in the middle, several times; what it had acknowledged must still be there."""
         if not self.persists[peer]:
-            return {"lost": "all", "why": "keeps nothing on disk"}
+            return {"lost": "all", "why": "stores nothing on disk"}
         source, acknowledged = random.Random(size), []
         with tempfile.TemporaryDirectory(dir=self.folder) as place:
             shutil.copytree(self.history(peer, "fill", 100), place, dirs_exist_ok=True)
             for kill in range(size):
-                acknowledged += _killed(rooms.started(peer, "write", place, 0, mark=f"k{kill}"), source)
-            found = rooms.run(peer, "found", place, 0)
+                acknowledged += _killed(
+                    environments.started(peer, "write", place, 0, mark=f"k{kill}"), source
+                )
+            found = environments.run(peer, "found", place, 0)
         if "failed" in found:
             return {"failed": f"after a kill: {found['failed']}"}
         return {"lost": lost(acknowledged, found["words"]), "acknowledged": len(acknowledged)}
@@ -203,7 +206,7 @@ class Measuring:
         A request is easily made acceptable by leaving things out, so what reaches the model is counted too.
         """
         with tempfile.TemporaryDirectory(dir=self.folder) as place, stub_server() as server:
-            numbers = rooms.run(peer, "cut", place, size, base_url=f"{server.url}/v1")
+            numbers = environments.run(peer, "cut", place, size, base_url=f"{server.url}/v1")
             bodies = [json.dumps(each.body) for each in server.exchanges if not each.refused_for]
         said = [m.text for _, turn in cut() for m in turn if m.kind != "tool_call"]
         return {
@@ -214,7 +217,7 @@ class Measuring:
 
 
 def _best(before: Numbers, now: Numbers) -> Numbers:
-    """The smaller one of each time; a round that failed is no reason to forget the others."""
+    """The smaller one of each time; a round that failed does not count."""
     times = [key for key in before if key.endswith("ms") and isinstance(now.get(key), float)]
     rounds = before.get("rounds", 1) + 1
     return {**before, **{key: min(before[key], now[key]) for key in times}, "rounds": rounds}
@@ -222,7 +225,7 @@ def _best(before: Numbers, now: Numbers) -> Numbers:
 
 def _not_made(reason: str) -> str:
     """A history that was not made says nothing of how it would be read; what is not offered is just that."""
-    return f"its history was {reason}" if reason.startswith("not done") else reason
+    return f"its history {reason}" if reason.startswith("took more than") else reason
 
 
 def lost(acknowledged: list[str], words: list[str]) -> int:
@@ -243,7 +246,7 @@ def forget(folder: str) -> None:
 
 
 def shortly(numbers: Numbers) -> str:
-    """One line for whoever waits."""
+    """One line for the progress report."""
     if "ms" in numbers:
         return f"{numbers['ms']:,.3f} ms"
     return ", ".join(f"{key} {value}" for key, value in numbers.items() if key != "import_ms")
@@ -252,7 +255,7 @@ def shortly(numbers: Numbers) -> str:
 def _killed(writer: "subprocess.Popen[str]", source: random.Random) -> list[str]:
     """Let it write for a moment, kill it, and return what it had said that it kept."""
     with writer:
-        rooms.ready(writer)
+        environments.ready(writer)
         writer.stdin.write("go\n")
         writer.stdin.flush()
         time.sleep(source.uniform(0.1, 0.8))

@@ -6,7 +6,7 @@ from typing import Any
 
 import backstory
 from benchmarks.peers.conversations import Message, Turn
-from benchmarks.peers.kept.json_lines import post
+from benchmarks.peers.libraries.json_lines import post
 from benchmarks.peers.peer import Peer
 
 Draft = tuple[str, str | None, dict[str, Any] | None]
@@ -34,11 +34,11 @@ class Backstory(Peer):
         self._agent(session).extend([draft for turn in turns for draft in turn])
 
     def restore(self, session: str) -> list[backstory.Event]:
-        """context(): reads the live ranges only, whatever lies dead behind them."""
+        """context(): reads only the live ranges, however much dead history there is."""
         return self._agent(session).context().messages
 
     def request(self, session: str) -> list[dict[str, Any]]:
-        """conversation().dump(): messages made of events, repaired where needed, as OpenAI takes them."""
+        """conversation().dump(): events become messages in OpenAI's format, repaired where needed."""
         messages: list[dict[str, Any]] = self._agent(session).conversation().dump("openai").body["messages"]
         return messages
 
@@ -50,7 +50,7 @@ class Backstory(Peer):
         return spoken[messages - 1]
 
     def rewind(self, session: str, to: int) -> None:
-        """jump(): one small event; what was left stays in the log and can be returned to."""
+        """jump(): one small event; what is left behind stays in the log and can be returned to."""
         self._agent(session).jump(to)
 
     def fork(self, session: str, at: int, name: str) -> str:
@@ -59,11 +59,11 @@ class Backstory(Peer):
         return name
 
     def as_of(self, session: str, point: int) -> list[backstory.Event]:
-        """context(at=…): the live ranges of that moment, across all later rewinds and forks."""
+        """context(at=…): the live ranges at that position, whatever was rewound or forked later."""
         return self._agent(session).context(point).messages
 
     def ask(self, session: str, question: str, base_url: str) -> None:
-        """conversation() mends what was cut, in the request only, and says what it did."""
+        """conversation() repairs the interruption, in the request only, and reports the repair."""
         self._agent(session).user(question)
         post(base_url, self.request(session))
 

@@ -11,7 +11,7 @@ from benchmarks.peers.peer import Peer
 
 
 class JsonLines(Peer):
-    """A file of messages in OpenAI's form, one fsync per turn."""
+    """A file of messages in OpenAI's format, with one fsync per turn."""
 
     def __init__(self, place: str) -> None:
         self.folder = place
@@ -20,7 +20,7 @@ class JsonLines(Peer):
         return [openai_form(messages) for messages in together(turn)]
 
     def append(self, session: str, turn: list[dict[str, Any]]) -> None:
-        """Writes the lines at the end of the file and waits for the disk."""
+        """Appends the lines to the file and waits for the disk."""
         with open(self._path(session), "a") as file:
             file.writelines(json.dumps(message) + "\n" for message in turn)
             file.flush()
@@ -35,14 +35,14 @@ class JsonLines(Peer):
             return [json.loads(line) for line in file]
 
     def request(self, session: str) -> list[dict[str, Any]]:
-        """The lines are in a provider's form, and nobody looks whether they still fit together."""
+        """The lines are already in a provider's format; nothing checks that they still fit together."""
         return self.restore(session)
 
     def texts(self, restored: Sequence[dict[str, Any]]) -> list[str]:
         return [message["content"] for message in restored]
 
     def rewind(self, session: str, to: int) -> None:
-        """Writes the messages to keep to a new file and puts it in the old one's place: the rest is gone."""
+        """Writes the messages to keep to a new file that replaces the old one; the rest is gone."""
         with open(self._path(session)) as file:
             kept = list(islice(file, to))
         self._replace(session, kept)
@@ -54,7 +54,7 @@ class JsonLines(Peer):
         return name
 
     def as_of(self, session: str, point: int) -> list[dict[str, Any]]:
-        """Reads the first lines of the file: right only as long as nothing was ever rewound."""
+        """Reads the first lines of the file: right only if nothing was ever rewound."""
         with open(self._path(session)) as file:
             return [json.loads(line) for line in islice(file, point)]
 

@@ -74,13 +74,13 @@ class Adk(Peer):
         return events[messages].invocation_id if messages < len(events) else ""
 
     def rewind(self, session: str, to: str) -> None:
-        """Runner.rewind_async() reads all events ever kept and adds one that takes some back."""
+        """Runner.rewind_async() reads all events ever written and adds one that takes some back."""
         before = self.runner.rewind_async(user_id=USER, session_id=session, rewind_before_invocation_id=to)
         self.loop.run(before)
         self.sessions.pop(session, None)
 
     def ask(self, session: str, question: str, base_url: str) -> None:
-        """Runner.run_async with LiteLlm: calls without a result, and results without a call, are left out."""
+        """Runner.run_async with LiteLlm: leaves out calls without a result and results without a call."""
         self.loop.run(self._ask(session, question, base_url))
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class Adk(Peer):
 
 
 class Sqlite(Adk):
-    """SqliteSessionService: each event is a row of JSON, and each call opens a connection of its own.
+    """SqliteSessionService: each event is a row of JSON; each call opens its own connection.
 
     It leaves SQLite's own defaults alone: a rollback journal and synchronous = FULL, so every commit waits
     for the disk, and more than once, where a write-ahead log waits once.
@@ -161,11 +161,11 @@ class Sqlite(Adk):
         return SqliteSessionService(self.path)
 
     def append(self, session: str, turn: list[Said]) -> None:
-        """append_event() per message, there is no batch: each opens the file, checks, inserts and commits."""
+        """append_event() per message, without a batch: each opens the file, checks, inserts, commits."""
         super().append(session, turn)
 
     def restore(self, session: str) -> list[Event]:
-        """get_session() parses every event ever kept; those rewound are then left out, as in its prompts."""
+        """get_session() parses every event ever written, then drops those that were rewound."""
         return super().restore(session)
 
     def _insert(self, session: Session, events: list[Event]) -> None:
@@ -195,11 +195,11 @@ class Database(Adk):
         return DatabaseSessionService(f"sqlite+aiosqlite:///{os.path.join(place, 'adk.db')}")
 
     def append(self, session: str, turn: list[Said]) -> None:
-        """append_event() per message, there is no batch: each reads three rows, writes two and commits."""
+        """append_event() per message, without a batch: each reads three rows, writes two, commits."""
         super().append(session, turn)
 
     def restore(self, session: str) -> list[Event]:
-        """get_session() makes two objects of every event ever kept; those rewound are then left out."""
+        """get_session() makes two objects of every event ever written, then drops those that were rewound."""
         return super().restore(session)
 
     def _insert(self, session: Session, events: list[Event]) -> None:

@@ -47,7 +47,7 @@ class Rows(Peer):
 
 
 class BareTable(Rows):
-    """A table as people write it themselves, on the same driver as ours, with WAL and synchronous = FULL."""
+    """A table as you would write it yourself: the same driver as backstory, WAL and synchronous = FULL."""
 
     def __init__(self, place: str) -> None:
         import apsw
@@ -71,7 +71,7 @@ class BareTable(Rows):
         return self.db.execute(SELECT, (session,)).fetchall()
 
     def rewind(self, session: str, to: int) -> None:
-        """One DELETE: the rest is gone."""
+        """One DELETE; the rest is gone."""
         self.db.execute(DELETE, (session, to))
 
     def fork(self, session: str, at: int, name: str) -> str:
@@ -80,7 +80,7 @@ class BareTable(Rows):
         return name
 
     def as_of(self, session: str, point: int) -> list[Any]:
-        """One SELECT with a LIMIT: right only as long as nothing was ever rewound."""
+        """One SELECT with a LIMIT: right only if nothing was ever rewound."""
         return self.db.execute(FIRST, (session, point)).fetchall()
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ def _result(process: "subprocess.Popen[str]", out: str, errors: str) -> Numbers:
 
 def all_at_once(processes: "list[subprocess.Popen[str]]") -> list[Numbers]:
     """Wait until every process is ready, let them go together, and return what each one says at its end."""
-    # Each has a thread that reads its pipes, so that nobody waits for a full one.
+    # Each has a thread that reads its pipes: a process would stop at a full one.
     with ThreadPoolExecutor(len(processes)) as pool, _killed_if_stopped(processes):
         for process in processes:
             ready(process)
@@ -133,13 +133,13 @@ def _ended(process: "subprocess.Popen[str]") -> Numbers:
             out, errors = process.communicate(timeout=TIME_LIMIT)
         except subprocess.TimeoutExpired:
             process.kill()
-            return {"failed": f"not done in {TIME_LIMIT // 60} minutes"}
+            return {"failed": f"took more than {TIME_LIMIT // 60} minutes"}
     return _result(process, out, errors)
 
 
 @contextmanager
 def _killed_if_stopped(processes: "list[subprocess.Popen[str]]") -> Iterator[None]:
-    """Nobody goes on working for somebody who was interrupted."""
+    """End the processes if the one that waits for them is interrupted."""
     try:
         yield
     except BaseException:
@@ -149,5 +149,5 @@ def _killed_if_stopped(processes: "list[subprocess.Popen[str]]") -> Iterator[Non
 
 
 def say(line: str) -> None:
-    """Progress, for whoever waits."""
+    """Report progress on standard error."""
     print(line, file=sys.stderr, flush=True)

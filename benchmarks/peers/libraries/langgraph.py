@@ -46,7 +46,7 @@ def answer(state: dict[str, Messages], runtime: Runtime[Answer]) -> dict[str, Me
 
 
 class Saver(Peer):
-    """SqliteSaver and the add_messages channel: WAL and the driver's own synchronous=FULL, as ours."""
+    """SqliteSaver and the add_messages channel: WAL and synchronous = FULL, as durable as backstory."""
 
     state: type = MessagesState
 
@@ -114,7 +114,7 @@ class Saver(Peer):
         self._update(session, config, messages, None)
 
     def fork(self, session: str, at: Point, name: str) -> str:
-        """update_state() on that checkpoint: writes one more, with all messages up to there, to have a name.
+        """update_state() on that checkpoint: writes a named copy, with all messages up to there.
 
         Going on from an older checkpoint is a fork by itself; but nothing in the store would say so.
         """
@@ -200,7 +200,7 @@ class Saver(Peer):
 
 
 class DeltaSaver(Saver):
-    """SqliteSaver and the beta DeltaChannel: WAL and the driver's own synchronous=FULL, as ours."""
+    """SqliteSaver and the beta DeltaChannel: WAL and synchronous = FULL, as durable as backstory."""
 
     state = DeltaState
 
@@ -230,7 +230,7 @@ class DeltaSaver(Saver):
             done = mark
 
     def restore(self, session: str) -> Messages:
-        """get_state(): reads the last snapshot, of all messages till then, and replays the turns after it."""
+        """get_state(): reads the last snapshot of all messages and replays the turns after it."""
         return super().restore(session)
 
     def rewind(self, session: str, to: Point) -> None:
@@ -238,7 +238,7 @@ class DeltaSaver(Saver):
         super().rewind(session, to)
 
     def fork(self, session: str, at: Point, name: str) -> str:
-        """update_state() on that checkpoint: writes a small one at the end, elsewhere all messages."""
+        """update_state() on that checkpoint: writes little at the end, but all messages elsewhere."""
         return super().fork(session, at, name)
 
     def as_of(self, session: str, point: Point) -> Messages:

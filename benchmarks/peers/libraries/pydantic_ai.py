@@ -22,9 +22,9 @@ from benchmarks.peers.peer import Peer
 
 
 class InMemory(Peer):
-    """Linked entries in a dict, deep-copied on the way in and on the way out.
+    """Linked entries in a dict, deep-copied when written and when read.
 
-    Not durable at all: its documentation says "for tests and examples", and nothing reaches a disk.
+    Not durable: its documentation says "for tests and examples", and nothing reaches the disk.
     """
 
     persists = False
@@ -55,7 +55,7 @@ class InMemory(Peer):
         return messages, entries[messages - 1].id
 
     def rewind(self, session: str, to: tuple[int, str]) -> None:
-        """branch(at=…): deep-copies the whole history, then moves the head; what is left stays a branch."""
+        """branch(at=…): deep-copies the whole history, then moves the head; the rest stays as a branch."""
         self.loop.run(self._rewind(session, to[0]))
 
     def fork(self, session: str, at: tuple[int, str], name: str) -> str:
@@ -68,7 +68,7 @@ class InMemory(Peer):
         return [entry.message for entry in self.loop.run(self.store.read_history(point[1]))]
 
     def ask(self, session: str, question: str, base_url: str) -> None:
-        """Agent.run with the loaded history, after repair_messages(), which its error message asks for."""
+        """Agent.run with the loaded history, after repair_messages(), as its error message asks for."""
         self.loop.run(self._ask(session, question, base_url))
 
     def close(self) -> None:
