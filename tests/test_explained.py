@@ -107,7 +107,7 @@ def test_a_preview_says_what_the_move_then_does(move, moves):
 
 
 def test_a_preview_of_nothing_known(agent):
-    with pytest.raises(backstory.Invalid, match="'dance' is no move"):
+    with pytest.raises(backstory.Invalid, match="'dance' is not a move"):
         agent.preview("dance")
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backstory.core.events import Draft, Event, draft, to_datetime
 from backstory.core.gc_pause import collector_at_rest
 from backstory.core.replay import Context, Explanation
-from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound, PositionNotFound
+from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound
 from backstory.storage.ids import checked_name, new_id
-from backstory.storage.log import At, Log, now
+from backstory.storage.log import At, Log, no_position, now
 from backstory.storage.protocols import AgentRecord, NewAgent, Walk
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Agent:
     ) -> list[Event]:
         """Write events, given as (kind, content, data) or as events of another log, all or none."""
         if not isinstance(events, Iterable):
-            raise Invalid(f"{events!r} is no batch: pass a list of (kind, content, data)")
+            raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
         given = list(events)
         with collector_at_rest():
             return self._log.write(self._record, _drafts(given), expected)
@@ -160,7 +160,7 @@ class Agent:
         """Go back to a mark on the stack: the newest, the newest with a label, or the one at a
         position. The mark stays."""
         if isinstance(to, bool) or not isinstance(to, int | str | None):
-            raise Invalid(f"{to!r} names no mark: pass a label, a position or nothing")
+            raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
 
         return self._move("rewind", self._mark_target(to))
 
@@ -174,13 +174,11 @@ class Agent:
     def _position_target(self, to: int | str | datetime | None) -> Callable[[Walk], int]:
         position = self._log.position(self._record, to)
         if position is None:
-            raise Invalid("jump needs somewhere to go: pass a position, a mark's label or a moment")
+            raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
 
         def target(walk: Walk) -> int:
             if position > walk.head:
-                raise PositionNotFound(
-                    f"agent {self.name!r} has no position {position}: its lineage goes from 0 to {walk.head}"
-                )
+                raise no_position(self.name, position, walk.head)
             return position
 
         return target
@@ -204,7 +202,7 @@ class Agent:
             "undo": lambda: self._undo_target,
         }
         if move not in targets:
-            raise Invalid(f"{move!r} is no move: use one of {', '.join(targets)}")
+            raise Invalid(f"{move!r} is not a move", remedy=f"use one of {', '.join(targets)}")
         walk = self._log.walk(self._record)
         target = targets[move]()(walk)
         now, then = (self.context(position).messages for position in (walk.head, target))
@@ -298,7 +296,8 @@ def _drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
         try:
             drafts.append(_draft(event))
         except InvalidEvent as error:
-            raise InvalidEvent(f"event {index} of the batch: {error}; nothing was written") from error
+            message = f"nothing was written: event {index} of the batch: {error.message}"
+            raise InvalidEvent(message, remedy=error.remedy) from error
     return drafts
 
 
@@ -307,15 +306,16 @@ def _draft(event: Event | tuple[Any, ...]) -> Draft:
         return draft(event.kind, event.content, event.data)
     if isinstance(event, tuple | list) and 1 <= len(event) <= 3:
         return draft(*event)
-    raise InvalidEvent(f"{event!r:.60} is no event: give it as (kind, content, data)")
+    raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")
 
 
 def _answering(call: Event) -> dict[str, Any]:
     if not isinstance(call, Event):
-        raise InvalidEvent(f"{call!r:.60} is no tool call: pass the call's event, or its id")
+        raise InvalidEvent(f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id")
     data = call.data or {}
     if call.kind != "tool_call" or "id" not in data:
         raise InvalidEvent(
-            f"event {call.seq} ({call.kind}) is no tool call with an id: pass the call, or its id"
+            f"event {call.seq} ({call.kind}) is not a tool call with an id",
+            remedy="pass the call's event or its id",
         )
     return {key: data[key] for key in ("id", "name") if key in data}

@@ -5,28 +5,59 @@
     │   ├── AgentNotFound
     │   ├── MarkNotFound
     │   └── PositionNotFound
-    ├── Ambiguous           say it more exactly; .matches lists what was meant
+    ├── Ambiguous           be more exact; .matches lists what fits
     ├── NameTaken           choose another name
-    ├── Invalid             mend the call: what was handed in cannot be used
-    │   └── InvalidEvent    mend the event: kind, content or data
-    ├── Conflict            look at .head and decide again: somebody wrote first
+    ├── Invalid             correct the call: an argument cannot be used
+    │   └── InvalidEvent    correct the event: its kind, content or data
+    ├── Conflict            look at .head and decide again: someone else wrote first
     ├── Corrupt             run verify(): the log contradicts itself
     ├── NewerVersion        upgrade backstory
-    └── StorageError        the database said no; its own message is inside
-        ├── CannotOpen      mend the address, the rights or the server
-        ├── ReadOnly        get the right to write
-        ├── Busy            try again: somebody holds the database
+    └── StorageError        the database refused; its own message is inside
+        ├── CannotOpen      check the address, the permissions or the server
+        ├── ReadOnly        get permission to write
+        ├── Busy            try again: someone else holds the database
         └── ConnectionLost  a write may have happened: repeat it with expected=
 
-Every message names the thing and says what to do. Drivers' errors become these in the
-backends and nowhere else.
+`error.message` names what is wrong. `error.remedy` says, as data, what to do about it, so that every
+face can word it for its own users: `str(error)` is both in the words of the library (`verify()`),
+`backstory.present.remedies` has those of the command line and the chat. Nobody parses a text.
+
+Drivers' errors become these in the backends and nowhere else.
 """
 
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+Operation = Literal["agents", "events", "jump", "mark", "start", "verify"]
+
+
+class Remedy(NamedTuple):
+    """What to do about an error. Where an operation of a store or an agent helps, it is named as data,
+    and its place in the text is `{}`; such a text holds nothing that came from outside."""
+
+    text: str
+    operation: Operation | None = None
+    arguments: tuple[int | str, ...] = ()
+    agent: str | None = None  # the id of the agent that the operation is for
+
+    def worded(self, operation: str) -> str:
+        """The text, with the operation as a face calls it."""
+        return self.text.replace("{}", operation) if self.operation else self.text
+
+    def __str__(self) -> str:
+        return self.worded(f"{self.operation}({', '.join(map(repr, self.arguments))})")
 
 
 class Error(Exception):
-    """Anything that backstory itself has to say."""
+    """Anything that backstory itself reports. `remedy` is None where nothing is known to help."""
+
+    def __init__(self, message: str, *, remedy: Remedy | str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = Remedy(remedy) if isinstance(remedy, str) else remedy
+
+    def __str__(self) -> str:
+        return self.message if self.remedy is None else f"{self.message}: {self.remedy}"
 
 
 class NotFound(Error):
@@ -48,21 +79,20 @@ class PositionNotFound(NotFound):
 class Ambiguous(Error):
     """A reference fits several agents; `matches` lists them."""
 
-    def __init__(self, message: str, matches: Sequence[str]) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str, *, remedy: Remedy | str | None = None, matches: Sequence[str] = ()
+    ) -> None:
+        super().__init__(message, remedy=remedy)
         self.matches = tuple(matches)
-
-    def __reduce__(self) -> tuple[type[Error], tuple[str, Sequence[str]]]:
-        return type(self), (str(self), self.matches)
 
 
 class NameTaken(Error):
-    """The session has an agent of this name already."""
+    """The session already has an agent with this name."""
 
     @classmethod
     def of(cls, name: str) -> "NameTaken":
         """The clash of a new name with an old one."""
-        return cls(f"the session has an agent named {name!r} already: choose another name")
+        return cls(f"the session already has an agent named {name!r}", remedy="choose another name")
 
 
 class Invalid(Error):
@@ -76,29 +106,26 @@ class InvalidEvent(Invalid):
 class Conflict(Error):
     """The head is not where the caller expected it; `head` says where it is."""
 
-    def __init__(self, message: str, head: int) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, remedy: Remedy | str | None = None, head: int = 0) -> None:
+        super().__init__(message, remedy=remedy)
         self.head = head
-
-    def __reduce__(self) -> tuple[type[Error], tuple[str, int]]:
-        return type(self), (str(self), self.head)
 
     @classmethod
     def at(cls, agent: str, expected: int, head: int) -> "Conflict":
         """The conflict of an append that expected another head."""
         return cls(
-            f"agent {agent} is at position {head}, not at the expected {expected}: "
-            "read what is new, decide again, and append with the new head",
-            head,
+            f"agent {agent!r} is at position {head}, not at the expected {expected}",
+            remedy="read what is new, decide again, and append behind the new head",
+            head=head,
         )
 
 
 class Corrupt(Error):
-    """The log contradicts itself; `verify()` lists all that is wrong."""
+    """The log contradicts itself; `verify()` lists everything that is wrong."""
 
 
 class NewerVersion(Error):
-    """A newer backstory wrote this store."""
+    """A newer version of backstory wrote this store."""
 
 
 class StorageError(Error):
@@ -106,16 +133,16 @@ class StorageError(Error):
 
 
 class CannotOpen(StorageError):
-    """There is no store to be had at this address."""
+    """There is no usable store at this address."""
 
 
 class ReadOnly(StorageError):
-    """The store may be read but not written."""
+    """The store can be read but not written."""
 
 
 class Busy(StorageError):
-    """Somebody else held the database for too long."""
+    """Someone else held the database for too long."""
 
 
 class ConnectionLost(StorageError):
-    """The server went away in the middle: what was under way may or may not be written."""
+    """The server went away in the middle: what was under way may or may not have been written."""

@@ -13,7 +13,8 @@ from datetime import datetime
 from typing import NamedTuple, Protocol
 
 from backstory.agent import Agent
-from backstory.errors import AgentNotFound, MarkNotFound, PositionNotFound
+from backstory.errors import AgentNotFound, MarkNotFound, Remedy
+from backstory.storage.log import no_position
 
 
 class Agents(Protocol):
@@ -51,7 +52,7 @@ def latest(store: Agents) -> Agent:
     """The agent that was written to last."""
     agents = store.agents()
     if not agents:
-        raise AgentNotFound(f"there is no agent in {store.url!r} yet: start one")
+        raise AgentNotFound(f"there is no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
     return max(agents, key=lambda agent: (agent.record.updated_us, agent.id))
 
 
@@ -66,15 +67,13 @@ def _at(agent: Agent, moment: str) -> Reference:
     time = _time(moment)
     if time is not None:
         return Reference(agent, agent.position(time))
-    raise MarkNotFound(_no_mark(agent, moment))
+    raise _no_mark(agent, moment)
 
 
 def _checked(agent: Agent, position: int) -> int:
     head = agent.head
     if not 0 <= position <= head:
-        raise PositionNotFound(
-            f"agent {agent.name!r} has no position {position}: its lineage goes from 0 to {head}"
-        )
+        raise no_position(agent.name, position, head)
     return position
 
 
@@ -86,11 +85,14 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _no_mark(agent: Agent, label: str) -> str:
+def _no_mark(agent: Agent, label: str) -> MarkNotFound:
     from difflib import get_close_matches
 
     labels = [mark.label for mark in agent.marks() if mark.label]
     near = get_close_matches(label, labels)
-    hint = f", did you mean {' or '.join(map(repr, near))}?" if near else ""
+    hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     known = ", ".join(map(repr, labels[-8:])) or "none"
-    return f"no mark {label!r} on the mark stack of agent {agent.name!r}{hint}: there are {known}"
+    return MarkNotFound(
+        f"there is no mark {label!r} on the mark stack of agent {agent.name!r}{hint}",
+        remedy=f"the labels on it: {known}",
+    )

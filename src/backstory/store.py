@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.events import draft, to_datetime
-from backstory.errors import AgentNotFound, Ambiguous
+from backstory.errors import AgentNotFound, Ambiguous, Remedy
 from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
 from backstory.storage import connect
@@ -79,13 +79,22 @@ class Store:
     def agent(self, ref: str) -> Agent:
         """The agent with this id, unique id prefix, name, or session/name."""
         if not isinstance(ref, str) or not ref.isprintable():
-            raise AgentNotFound(f"{ref!r} names no agent: pass an id, an id prefix, a name or session/name")
+            raise AgentNotFound(
+                f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
+            )
         found = self._matches(ref)
         if not found:
-            raise AgentNotFound(f"no agent {ref!r} in {self.url!r}{self._near(ref)}: agents() lists all")
+            raise AgentNotFound(
+                f"there is no agent {ref!r} in {self.url!r}{self._near(ref)}",
+                remedy=Remedy("{} lists all of them", "agents"),
+            )
         if len(found) > 1:
             matches = [f"{record.session}/{record.name}" for record in found]
-            raise Ambiguous(f"{ref!r} fits {len(found)} agents, say which: {_shortened(matches)}", matches)
+            raise Ambiguous(
+                f"{ref!r} fits {len(found)} agents",
+                remedy=f"use one of {_shortened(matches)}",
+                matches=matches,
+            )
         return Agent(self._log, found[0])
 
     def _matches(self, ref: str) -> list[AgentRecord]:
@@ -105,7 +114,7 @@ class Store:
 
         names = {record.name for record in self._backend.agents()}
         near = get_close_matches(ref.rpartition("/")[2], names)
-        return f", did you mean {' or '.join(map(repr, near))}?" if near else ""
+        return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
     def agents(self, *, session: str | None = None) -> list[Agent]:
         """All agents, or those of one session (its id, its name, or any agent of it), in the order

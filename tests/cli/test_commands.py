@@ -334,7 +334,7 @@ def test_verify(story):
     assert (ran.out, ran.err) == ("", "the store is sound\n")
     damage(story.env["BACKSTORY_STORE"])
     ran = story("verify", code=1)
-    assert "its base is 1, but the log makes it None" in ran.out
+    assert "its base is 1, but the rules make it None" in ran.out
     assert ran.err == "1 finding\n"
     found = story("verify", "--json", code=1).json
     assert (found[0]["position"], found[0]["severity"]) == (2, "error")

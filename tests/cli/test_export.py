@@ -80,4 +80,4 @@ def test_backup(story, tmp_path):
     story("backup", tmp_path / "copy.db")
     copy = Shell(str(tmp_path / "copy.db"), tmp_path)
     assert copy("export").out == story("export").out
-    assert "is there already" in story("backup", tmp_path / "copy.db", code=1).err
+    assert "already exists" in story("backup", tmp_path / "copy.db", code=1).err

@@ -57,7 +57,7 @@ def test_unknown_things_suggest_near_ones(story):
 
 def test_a_name_that_fits_several_lists_them(story):
     story("new", "main")
-    assert "fits 2 agents, say which" in story("log", "main", code=1).err
+    assert "fits 2 agents: use one of" in story("log", "main", code=1).err
 
 
 def test_an_empty_store_says_so(sqlite_shell):
@@ -115,7 +115,7 @@ def test_a_closed_stream_is_no_failure(story, line, code):
 
 def test_errors_speak_of_commands(story):
     assert "`backstory agents` lists all" in story("log", "nobody", code=1).err
-    assert "`backstory mark` sets one" in story("rewind", "reviewer", code=1).err
+    assert re.search("`backstory mark [-0-9a-f]{36}` sets one", story("rewind", "reviewer", code=1).err)
     assert "of the batch" not in story("append", "main", "x", "--data", "[1]", code=2).err
 
 

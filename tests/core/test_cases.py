@@ -86,7 +86,7 @@ def test_a_rewind_to_a_mark_that_a_rewind_took_off_the_stack_is_inert(agent, cap
     y = 4
     agent.append("rewind", None, {"target_message_id": y})
     assert context_of(agent) == "u1 m:x w"
-    assert "position 7: invalid rewind: 4 is no mark on the mark stack" in caplog.text
+    assert "position 7: invalid rewind: 4 is not a mark on the mark stack" in caplog.text
 
 
 def test_a_rewind_to_a_mark_before_a_clear_is_inert(agent):
@@ -158,8 +158,8 @@ def test_each_inert_event_of_an_old_log_is_told_with_its_own_reason(caplog):
             "4: unknown kind 'telepathy'",
             "5: malformed jump: no data",
             "6: malformed rewind: no whole number in target_message_id",
-            "7: invalid jump: 7 is no earlier position",
-            "8: invalid rewind: 1 is no mark on the mark stack",
+            "7: invalid jump: 7 is not an earlier position",
+            "8: invalid rewind: 1 is not a mark on the mark stack",
         )
     ]
     assert {record.name for record in caplog.records} == {"backstory"}

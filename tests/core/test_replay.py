@@ -88,7 +88,7 @@ def test_a_slice_of_a_log_is_a_log_whose_missing_positions_cannot_be_targets():
 
 
 def test_positions_must_increase():
-    with pytest.raises(InvalidEvent, match="position 1 after 1: sort the events"):
+    with pytest.raises(InvalidEvent, match="position 1 comes after 1: sort the events"):
         replay([Event.of(1, "user", "a"), Event.of(1, "user", "b")])
 
 
@@ -162,8 +162,8 @@ def test_shown_leaves_out_clears_inert_events_and_unknown_kinds():
         (Event.of(2, "user", "x"), False, Event.of(5, "rewind"), "rewound", "left behind by the rewind at 5"),
         (Event.of(2, "mark"), False, Event.of(5, "jump"), "jumped", "left behind by the jump at 5"),
         (Event.of(2, "rewind"), True, None, "live", "is in the context"),
-        (Event.of(2, "rewind"), False, None, "inert", "counts for nothing"),
-        (Event.of(2, "telepathy"), False, Event.of(5, "clear"), "inert", "counts for nothing"),
+        (Event.of(2, "rewind"), False, None, "inert", "it has no effect"),
+        (Event.of(2, "telepathy"), False, Event.of(5, "clear"), "inert", "it has no effect"),
         (Event.of(2, "clear"), True, None, "clear", "empties the context"),
     ],
 )

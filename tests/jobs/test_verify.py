@@ -60,7 +60,7 @@ def damage(durable_url):
             "main",
             7,
             "error",
-            "its base is 1, but the log makes it 5",
+            "its base is 1, but the rules make it 5",
         ),
         ("UPDATE events SET base = NULL WHERE {main 7}", "main", 7, "error", "its base is None, but"),
         (
@@ -68,14 +68,14 @@ def damage(durable_url):
             "main",
             3,
             "error",
-            "its base is 1, but the log makes it None",
+            "its base is 1, but the rules make it None",
         ),
         (
             "UPDATE events SET base = 4 WHERE {child 7}",
             "child",
             7,
             "error",
-            "its base is 4, but the log makes it 5",
+            "its base is 4, but the rules make it 5",
         ),
         ("DELETE FROM events WHERE {main 3}", "main", 4, "error", "positions 3 to 3 before it are missing"),
         (
@@ -104,14 +104,14 @@ def damage(durable_url):
             "main",
             7,
             "error",
-            "its base is 5, but the log makes it None",
+            "its base is 5, but the rules make it None",
         ),
         (
             "UPDATE events SET created_at = 5 WHERE {main 2}",
             "main",
             2,
             "error",
-            "microseconds before the event before",
+            "microseconds before that of the previous event",
         ),
         (
             "UPDATE agents SET spawned = {true}, born_seq = 5 WHERE no = 2",
@@ -120,8 +120,14 @@ def damage(durable_url):
             "error",
             "it is spawned, but inherits",
         ),
-        ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "said to be born at -77"),
-        ("UPDATE agents SET created_at = 5 WHERE no = 2", "child", None, "error", "made before the event"),
+        ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "birth is recorded at -77"),
+        (
+            "UPDATE agents SET created_at = 5 WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "recorded before the event",
+        ),
         ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
         ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
         ("UPDATE agents SET parent = 1 WHERE no = 3", "grandchild", None, "error", "its parent does not own"),
@@ -212,7 +218,7 @@ def test_events_of_nobody_are_found(damage):
     else:
         damage.run("INSERT INTO events SELECT session, created_at, 77, seq, base, kind FROM events LIMIT 1")
     [finding] = damage.store.verify()
-    assert "1 events belong to no agent" in finding.problem
+    assert "1 events belong to agents that do not exist" in finding.problem
 
 
 @pytest.mark.parametrize(

@@ -81,9 +81,9 @@ def test_the_events_of_one_log_may_be_written_to_another(store, agent):
 
 
 def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
-    with pytest.raises(backstory.InvalidEvent, match="None is no tool call"):
+    with pytest.raises(backstory.InvalidEvent, match="None is not a tool call"):
         agent.tool_result(None, "x")
-    with pytest.raises(backstory.InvalidEvent, match=r"event 1 \(user\) is no tool call"):
+    with pytest.raises(backstory.InvalidEvent, match=r"event 1 \(user\) is not a tool call"):
         agent.tool_result(agent.user("hi"), "x")
     assert agent.head == 1
 
@@ -143,7 +143,7 @@ def test_a_repeat_that_reaches_below_the_fork_is_a_conflict(agent):
 
 @pytest.mark.parametrize("expected", [-1, "1", True, 1.0, 2**40])
 def test_an_expected_that_is_no_position_is_refused(agent, expected):
-    with pytest.raises(backstory.Invalid, match="is no position"):
+    with pytest.raises(backstory.Invalid, match="is not a position"):
         agent.append("user", "a", expected=expected)
 
 

@@ -60,7 +60,7 @@ def test_an_address_that_libpq_cannot_read():
         "postgresql://[h/x",
     ):
         with pytest.raises(
-            backstory.CannotOpen, match="this is no PostgreSQL address: write postgresql://"
+            backstory.CannotOpen, match="this is not a PostgreSQL address: write postgresql://"
         ) as error:
             backstory.open(url)
         assert "s3cret" not in str(error.value)

@@ -72,7 +72,7 @@ def test_a_file_that_is_gone_takes_no_more_events(tmp_path):
     ["", "mysql://localhost/x", "http://example.org", "sqlite:x.db", "file:x.db?mode=ro", None, b"x.db", 3],
 )
 def test_an_address_that_is_no_store(url):
-    with pytest.raises(backstory.CannotOpen, match=r"is no store: give (the path of a file|its address)"):
+    with pytest.raises(backstory.CannotOpen, match=r"is not a store: give (the path of a file|its address)"):
         backstory.open(url)
 
 
@@ -92,14 +92,14 @@ def test_a_directory_is_no_store(tmp_path):
 
 
 def test_a_directory_that_is_not_there(tmp_path):
-    with pytest.raises(backstory.CannotOpen, match=r"the directory .* does not exist; create it first"):
+    with pytest.raises(backstory.CannotOpen, match=r"the directory .* does not exist: create it first"):
         backstory.open(tmp_path / "missing" / "history.db")
 
 
 def test_a_file_that_is_no_database_is_left_alone(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("Dear diary, " * 100)
-    with pytest.raises(backstory.CannotOpen, match="is no SQLite database"):
+    with pytest.raises(backstory.CannotOpen, match="is not an SQLite database"):
         backstory.open(path)
     assert path.read_text() == "Dear diary, " * 100
     assert os.listdir(tmp_path) == ["notes.txt"]
@@ -125,7 +125,7 @@ def test_a_read_only_file(tmp_path, monkeypatch):
         return connection(path, flags=apsw.SQLITE_OPEN_READONLY)
 
     monkeypatch.setattr(apsw, "Connection", read_only)
-    with pytest.raises(backstory.ReadOnly, match="cannot be written: give yourself the right to write it"):
+    with pytest.raises(backstory.ReadOnly, match="cannot be written: get permission to write it"):
         backstory.open(path)
 
 
@@ -187,9 +187,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path):
         agent = store.start("main")
         [db] = store._backend._free
         db.execute(f"PRAGMA max_page_count = {db.pragma('page_count') + 2}")
-        with pytest.raises(
-            backstory.StorageError, match="full: free some space; nothing of this was written"
-        ):
+        with pytest.raises(backstory.StorageError, match="full; nothing was written: free some space"):
             agent.extend([("user", "x" * 5_000, None)] * 10)
         assert agent.events() == []
         db.execute("PRAGMA max_page_count = 1000000")
@@ -213,7 +211,7 @@ def test_a_store_that_stays_locked_is_busy_in_the_end(tmp_path, monkeypatch):
     with backstory.open(tmp_path / "history.db") as store:
         agent = store.start("main")
         with somebody_writing(tmp_path / "history.db"):
-            with pytest.raises(backstory.Busy, match=r"somebody else has been writing for .* try again"):
+            with pytest.raises(backstory.Busy, match=r"someone else has been writing for .* try again"):
                 agent.user("held up")
         agent.user("now")
         assert [event.content for event in agent.events()] == ["now"]

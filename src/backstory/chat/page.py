@@ -1,6 +1,5 @@
 """The page that the chat is drawn on: lines, lists, complaints, and a new page after each move."""
 
-import re
 from collections.abc import Sequence
 
 from rich.console import Console, RenderableType
@@ -8,16 +7,16 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from backstory.present.remedies import in_commands
+from backstory.errors import Error
+from backstory.present.remedies import in_chat
 from backstory.present.safe_text import one_line, visible
 
 
 class Page:
-    """Draws what the chat itself has to say. `commands`: what a call of the library's is called here."""
+    """Draws what the chat itself has to say."""
 
-    def __init__(self, console: Console, commands: Sequence[str]) -> None:
+    def __init__(self, console: Console) -> None:
         self.console = console
-        self._call = re.compile(rf"(?<![\w'.])({'|'.join(commands)})\((\d*)\)")
 
     def draw(self, *things: RenderableType) -> None:
         """Something that rich can draw."""
@@ -44,10 +43,10 @@ class Page:
             table.add_row(Text(left), Text(right, style="dim"))
         self.draw(table)
 
-    def complain(self, text: str) -> None:
-        """One line on what went wrong: mark() is /mark here."""
-        here = self._call.sub(lambda call: f"/{call[1]} {call[2]}".rstrip(), text)
-        self.draw(Text(f"✗ {one_line(in_commands(here))}", style="red", overflow="fold"))
+    def complain(self, problem: Exception | str) -> None:
+        """One line on what went wrong, and what to do about it here."""
+        text = in_chat(problem) if isinstance(problem, Error) else str(problem)
+        self.draw(Text(f"✗ {one_line(text)}", style="red", overflow="fold"))
 
     def turn(self, title: str) -> None:
         """A new page under a thin rule. What was on the screen is scrolled away, not erased."""

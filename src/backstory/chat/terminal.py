@@ -49,7 +49,7 @@ class Terminal:
         leaving: Leaving,
     ) -> None:
         self.chat = chat
-        self.page = Page(console, list(commands.COMMANDS))
+        self.page = Page(console)
         self.typed = ""  # what stands in the editor when it opens
         self.is_done = False
         self._consent = consent
@@ -79,7 +79,7 @@ class Terminal:
             except EOFError:
                 self.is_done = True
             except (Error, OSError) as error:
-                self.page.complain(str(error))
+                self.page.complain(error)
             act = self._turn
         if self.is_done:
             self._part()
@@ -263,7 +263,7 @@ class Terminal:
             self._editor.remember([*said, *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"
-            self.page.complain(str(error))
+            self.page.complain(error)
         if self._hint:
             self.page.say(self._hint)
         self._hint = ""

@@ -139,7 +139,7 @@ def run(arguments: list[str]) -> int:
         error.show()
         return error.exit_code
     except Error as error:
-        print(f"backstory: {visible(in_commands(str(error)), keep='')}", file=sys.stderr)
+        print(f"backstory: {visible(in_commands(error), keep='')}", file=sys.stderr)
         return 2 if isinstance(error, Invalid) else 1
     except Ended as end:
         return _quietly(end.code)

@@ -147,14 +147,14 @@ class Draft(NamedTuple):
 def draft(kind: Any, content: Any = None, data: Any = None) -> Draft:
     """The door's check: a storable event, or InvalidEvent that says what to mend."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise InvalidEvent(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
+        raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
         if kind in MUST_HAVE_TEXT:
-            raise InvalidEvent(f"this {kind} event needs its content: pass a string, not None")
+            raise InvalidEvent(f"this {kind} event has no content", remedy="pass a string, not None")
     elif not isinstance(content, str):
         raise InvalidEvent(
-            f"the content of this {kind} event must be a string, not {type(content).__name__}: "
-            "convert it first, or put structured values into data"
+            f"the content of this {kind} event must be a string, not {type(content).__name__}",
+            remedy="convert it first, or put structured values into data",
         )
     elif not content.isascii() or "\0" in content:
         _check_text(content, f"the content of this {kind} event")
@@ -167,18 +167,19 @@ def draft(kind: Any, content: Any = None, data: Any = None) -> Draft:
 def _data_json(kind: str, data: Any) -> str:
     if not isinstance(data, dict):
         raise InvalidEvent(
-            f"the data of this {kind} event must be a JSON object (a dict) or None, not {type(data).__name__}"
+            f"the data of this {kind} event must be a dict or None, not {type(data).__name__}",
+            remedy="pass a JSON object",
         )
     try:
         text = to_json(data)
         _check_depth(data, DEEPEST, kind)
         survives = json.loads(text) == data
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"the data of this {kind} event is not JSON: {error}") from error
+        raise InvalidEvent(f"the data of this {kind} event is not JSON ({error})") from error
     if not survives:
         raise InvalidEvent(
-            f"the data of this {kind} event would not come back as it is: "
-            "use string keys, and lists instead of tuples"
+            f"the data of this {kind} event would not come back as it is",
+            remedy="use strings as keys, and lists instead of tuples",
         )
     _check_text(text, f"the data of this {kind} event")
     return text
@@ -187,7 +188,9 @@ def _data_json(kind: str, data: Any) -> str:
 def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> None:
     """Refuse what a reader deep in a program of its own could not parse any more."""
     if deepest < 0:
-        raise InvalidEvent(f"the data of this {kind} event is nested more than {DEEPEST} deep: flatten it")
+        raise InvalidEvent(
+            f"the data of this {kind} event is nested more than {DEEPEST} levels deep", remedy="flatten it"
+        )
     for inner in value.values() if isinstance(value, dict) else value:
         if isinstance(inner, dict | list):
             _check_depth(inner, deepest - 1, kind)
@@ -196,13 +199,13 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
 def _check_text(text: str, what: str) -> None:
     """Refuse what one of the databases cannot hold, so that all of them agree."""
     if "\0" in text:
-        raise InvalidEvent(f"{what} contains a NUL character (U+0000): remove or escape it")
+        raise InvalidEvent(f"{what} contains a NUL character (U+0000)", remedy="remove or escape it")
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidEvent(
-            f"{what} contains a lone surrogate at character {error.start}: it is not valid "
-            "Unicode; decode the text with errors='replace' first"
+            f"{what} contains a lone surrogate at character {error.start}, which is not valid Unicode",
+            remedy="decode the text with errors='replace' first",
         ) from error
 
 

@@ -97,7 +97,8 @@ def canonical(event: Recorded) -> Message | None:
     if kind in SILENT:
         return None
     raise InvalidEvent(
-        f"event {event.seq} is of the unknown kind {kind!r}: a model is given {', '.join(sorted(SPOKEN))}"
+        f"event {event.seq} has the unknown kind {kind!r}",
+        remedy=f"leave it out: a model is given {', '.join(sorted(SPOKEN))}",
     )
 
 
@@ -149,11 +150,15 @@ def check_message(kind: str, content: str | None, data: Any) -> None:
     elif kind == "tool_result":
         _check_named(kind, "id", tool_result(content, data).id)
     if kind in SPOKEN and isinstance(data, dict) and not isinstance(data.get("native", {}), dict):
-        raise InvalidEvent(f"the native data of a {kind} event must be an object with its provider's name")
+        raise InvalidEvent(
+            f"the native data of this {kind} event is not an object",
+            remedy="pass an object with the name of its provider",
+        )
 
 
 def _check_named(kind: str, field: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
         raise InvalidEvent(
-            f"a {kind} event needs data with its {field}, a string that is not empty, not {value!r}"
+            f"the data of this {kind} event has {value!r} as its {field}",
+            remedy=f"pass its {field} in data, as a string that is not blank",
         )

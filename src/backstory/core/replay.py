@@ -78,9 +78,9 @@ def judge(
     if type(target) is not int:  # True and 3.0 are numbers in Python, not positions
         return Verdict(None, False, f"malformed {kind}: no whole number in target_message_id")
     if not (target < seq and is_position(target)):
-        return Verdict(None, False, f"invalid {kind}: {target} is no earlier position")
+        return Verdict(None, False, f"invalid {kind}: {target} is not an earlier position")
     if kind == "rewind" and not is_on_stack(target):
-        return Verdict(None, False, f"invalid rewind: {target} is no mark on the mark stack")
+        return Verdict(None, False, f"invalid rewind: {target} is not a mark on the mark stack")
     return Verdict(target, True)
 
 
@@ -155,7 +155,9 @@ class Fold:
     def feed(self, event: Event) -> Verdict:
         """Take the next event of the log."""
         if event.seq <= self.head:
-            raise InvalidEvent(f"position {event.seq} after {self.head}: sort the events by seq")
+            raise InvalidEvent(
+                f"position {event.seq} comes after {self.head}", remedy="sort the events by their seq"
+            )
         now = self.at(self.head)
         verdict = judge(
             event.seq,
@@ -239,7 +241,7 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
     if event.kind == "clear":
         return Explanation(event.seq, "clear", None, f"{here} empties the context, it never shows")
     if not is_shown(event, valid):
-        inert = f"{here} is malformed, invalid or of an unknown kind: it counts for nothing"
+        inert = f"{here} is malformed, invalid or of an unknown kind: it has no effect"
         return Explanation(event.seq, "inert", None, inert)
     if left_by is None:
         return Explanation(event.seq, "live", None, f"{here} is in the context")

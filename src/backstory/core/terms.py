@@ -112,7 +112,7 @@ def query(text: str) -> Query:
         if found:
             asked.append(Phrase(tuple(found), bool(star) or bare.endswith("*")))
     if not asked:
-        raise Invalid(f"{text!r} has no word to search for: give at least one letter or digit")
+        raise Invalid(f"{text!r} has no word to search for", remedy="give at least one letter or digit")
     return tuple(asked)
 
 

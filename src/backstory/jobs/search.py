@@ -43,7 +43,7 @@ def search(
     """The best matches, best first."""
     for kind in kinds:
         if kind not in KINDS:
-            raise Invalid(f"unknown kind {kind!r}: use one of {', '.join(KINDS)}")
+            raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
     catch_up(log.backend, tell)
     asking = _Asking(log, asked, agent, kinds, live)

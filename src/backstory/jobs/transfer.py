@@ -108,8 +108,8 @@ def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
             try:
                 arrival.take(_parsed(text))
             except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
-                said = f"no {error}" if isinstance(error, KeyError) else str(error)
-                raise Invalid(f"line {number} of the export: {said}; nothing was imported") from error
+                said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+                raise Invalid(f"nothing was imported: line {number} of the export: {said}") from error
         arrival.finish()
     return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
 
@@ -117,10 +117,12 @@ def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
 def backup(backend: Backend, path: str) -> None:
     """A copy of a store as a new SQLite file, which is there whole or not at all."""
     if os.path.exists(path):
-        raise CannotOpen(f"{path!r} is there already: give the path of a new file, or remove it first")
+        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
+        raise CannotOpen(
+            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
+        )
     with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
         unfinished = os.path.join(workshop, "copy.db")
         if not backend.copy_to(unfinished):
@@ -133,7 +135,7 @@ def _put(file: str, path: str) -> None:
     try:
         os.link(file, path)
     except FileExistsError as error:
-        raise CannotOpen(f"{path!r} is there already: give the path of a new file") from error
+        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file") from error
     except OSError:  # a file system without links
         os.rename(file, path)
 
@@ -156,18 +158,19 @@ def _check_header(text: str | bytes) -> None:
     except (ValueError, AttributeError):
         known = False
     if not known:
-        raise Invalid("this is no export of backstory: its first line has to name the format")
+        raise Invalid("this is not an export of backstory: its first line does not name the format")
     if header.get("version") != VERSION:
         raise Invalid(
-            f"the export has version {header.get('version')!r} of the format, this backstory knows "
-            f"{VERSION}: upgrade backstory"
+            f"the export has version {header.get('version')!r} of the format, and this backstory knows "
+            f"{VERSION}",
+            remedy="upgrade backstory",
         )
 
 
 def _parsed(text: str | bytes) -> dict[str, Any]:
     value = json.loads(text)
     if not isinstance(value, dict) or len(value) != 1:
-        raise Invalid("not an object with an agent or an event")
+        raise Invalid("it is not an object with an agent or an event")
     return value
 
 
@@ -191,7 +194,7 @@ class _Arrival:
 
     def take(self, value: dict[str, Any]) -> None:
         if self._ended:
-            raise Invalid("there is something behind the end")
+            raise Invalid("there is more after the end")
         sessions, agents, events = self._taken
         match value:
             case {"agent": dict(agent)}:
@@ -204,17 +207,17 @@ class _Arrival:
             case {"end": dict(end)}:
                 self._take_end(end)
             case _:
-                raise Invalid("not an object with an agent or an event")
+                raise Invalid("it is not an object with an agent or an event")
 
     def _take_end(self, end: dict[str, Any]) -> None:
         if end != self._taken._asdict():
-            raise Invalid(f"the end counts {end}, but {self._taken._asdict()} came: lines are missing")
+            raise Invalid(f"the end counts {end}, but there were {self._taken._asdict()}: lines are missing")
         self._ended = True
 
     def finish(self) -> None:
         """The last line is here: write what is waiting, if it was the end."""
         if not self._ended:
-            raise Invalid("the export is cut off: its last line, the end, is missing; nothing was imported")
+            raise Invalid("nothing was imported: the export is cut off, its last line is missing")
         self.flush()
 
     def _take_agent(self, fields: dict[str, Any]) -> None:
@@ -229,7 +232,7 @@ class _Arrival:
         self._agent = self._here.get(id)
         if self._agent is None:
             if parent and parent not in self._folds:
-                raise Invalid(f"its parent {parent} does not come before it")
+                raise Invalid(f"the agent's parent {parent} does not come before it")
             over = self._here[parent].key if parent else None
             new = NewAgent(id, session, checked_name(name), over, fork_seq, born_seq, spawned)
             self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(parent=parent)
@@ -247,20 +250,21 @@ class _Arrival:
             return Fold()
         inherited = self._folds.get(parent or "")
         if inherited is None or not self._here[parent or ""].fork_seq < fork_seq <= inherited.head:
-            raise Invalid(f"it is forked at {fork_seq}, and no parent that has written that comes before it")
+            raise Invalid(f"the agent is forked at {fork_seq}, but no parent that has it comes before")
         return Fold(after=fork_seq, inherits=inherited)
 
     def _take_event(self, row: Stored) -> None:
         if self._agent is None:
-            raise Invalid("an event without an agent before it")
+            raise Invalid("there is no agent before the event")
         self._check_law(row, self._folds[self._agent.id])
         known = next(self._known, None)
         if known is not None:
             if tuple(known) != row:
                 raise Conflict(
-                    f"agent {self._agent.name!r} ({self._agent.id}) has another event at {row[0]}: the "
-                    "histories parted; import into another store. Nothing was imported",
-                    self._agent.head,
+                    f"nothing was imported: agent {self._agent.name!r} ({self._agent.id}) has another "
+                    f"event at {row[0]}, so the two histories have parted",
+                    remedy="import into another store",
+                    head=self._agent.head,
                 )
             return
         self._new.append(row)
@@ -270,14 +274,14 @@ class _Arrival:
     def _check_law(self, row: Stored, fold: Fold) -> None:
         seq, kind, _, data, created_us, base = row
         if seq != fold.head + 1:
-            raise Invalid(f"position {seq} after {fold.head}: a position is missing or out of order")
+            raise Invalid(f"position {seq} comes after {fold.head}: a position is missing or out of order")
         if created_us < self._time:
-            raise Invalid(f"the time of position {seq} is before that of the event before it")
+            raise Invalid(f"the time of position {seq} is before that of the previous event")
         self._time = created_us
         # The fold needs no text: an import's memory is a link for each event, not its content.
         verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0)))
         if verdict.base != base:
-            raise Invalid(f"the base of position {seq} is {base}, but the log makes it {verdict.base}")
+            raise Invalid(f"the base of position {seq} is {base}, but the rules make it {verdict.base}")
 
     def flush(self) -> None:
         """Write what is waiting."""
@@ -303,11 +307,11 @@ def _row(event: dict[str, Any]) -> Stored:
     for value in (kind, content, text):
         _check_storable(value)
     if kind is None or (content is None and kind in MUST_HAVE_TEXT):
-        raise InvalidEvent("an event has a kind, and a message its content")
+        raise InvalidEvent("the event has no kind, or the message has no content")
     if text is not None and not isinstance(json.loads(text), dict):
-        raise InvalidEvent("data is not a JSON object")
+        raise InvalidEvent("its data is not a JSON object")
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
-        raise InvalidEvent("seq, created_us and base have to be whole numbers")
+        raise InvalidEvent("seq, created_us and base must be whole numbers")
     return seq, kind, content, text, created_us, base
 
 
@@ -319,19 +323,19 @@ def _check_storable(value: Any) -> None:
     """What a store can hold. Whether a model could be given it is asked when it is written first: an
     older log may hold what today's door refuses, and is imported as it is."""
     if value is not None and (not isinstance(value, str) or "\0" in value):
-        raise InvalidEvent("kind and content have to be text without a NUL character")
+        raise InvalidEvent("kind and content must be text without a NUL character")
     (value or "").encode()  # a lone surrogate raises
 
 
 def _check_agent(fields: dict[str, Any]) -> None:
     numbers = (fields["fork_seq"], fields["born_seq"], fields["created_us"])
     if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
-        raise Invalid("fork_seq, born_seq and created_us have to be whole numbers, spawned true or false")
+        raise Invalid("fork_seq, born_seq and created_us must be whole numbers, and spawned true or false")
     for id in (fields["id"], fields["session"], fields["parent"]):
         if id is not None and not _is_id(id):
-            raise Invalid(f"{id!r} is no id")
+            raise Invalid(f"{id!r} is not an id")
     if (fields["parent"] is None) != (fields["id"] == fields["session"]):
-        raise Invalid("the root of a session has the session's id and no parent, and nobody else")
+        raise Invalid("only the root of a session has the session's id, and only it has no parent")
     if fields["spawned"] and fields["fork_seq"]:
         raise Invalid("a spawned agent inherits nothing")
 

@@ -34,7 +34,7 @@ def verify(backend: Backend) -> list[Finding]:
         for finding in _findings(backend):
             found.append(finding)
     except Corrupt as error:  # too damaged to be read on
-        found.append(Finding(None, None, "error", str(error), FROM_BACKUP))
+        found.append(Finding(None, None, "error", error.message, FROM_BACKUP))
     return found
 
 
@@ -77,15 +77,15 @@ def _ancestry(
     elif parent.session != agent.session:
         yield wrong(f"its parent is of another session, {parent.session}")
     elif parent.id not in folds:
-        yield wrong("its ancestry runs in a circle, or has a broken agent in it")
+        yield wrong("its ancestry runs in a circle, or contains a broken agent")
     elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
     elif agent.fork_seq and agent.spawned:
         yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")
     elif not (agent.spawned and 0 <= agent.born_seq <= parent.head) and agent.born_seq != agent.fork_seq:
-        yield wrong(f"it is said to be born at {agent.born_seq}, which is not where it was forked or spawned")
+        yield wrong(f"its birth is recorded at {agent.born_seq}, where it was neither forked nor spawned")
     elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
-        yield wrong("it is said to be made before the event it was forked at")
+        yield wrong("its creation is recorded before the event that it was forked at")
 
 
 def _written_at(backend: Backend, agent: AgentRecord, seq: int) -> int:
@@ -107,13 +107,13 @@ def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted
             verdict = fold.feed(Event.of(checked.seq, str(checked.kind), None, checked.text_data))
             if rooted and verdict.base != checked.base:
                 yield checked.finding(
-                    f"its base is {checked.base}, but the log makes it {verdict.base}",
-                    "set the base to what the log makes it, or restore the row from a backup",
+                    f"its base is {checked.base}, but the rules make it {verdict.base}",
+                    "set the base to that, or restore the row from a backup",
                 )
             head = checked.seq
         time = max(time, checked.created_us)
     if head != agent.head:
-        problem = f"its head is said to be {agent.head}, but its newest event is at {head}"
+        problem = f"its head is recorded as {agent.head}, but its newest event is at {head}"
         yield Finding(agent.id, head, "error", problem, "restore the missing events, or set the head")
     if rooted:
         folds[agent.id] = fold
@@ -152,13 +152,15 @@ class _Row:
     def wrong_values(self, not_before: int) -> Iterator[Finding]:
         if self.kind not in KINDS:
             problem = f"unknown kind {self.kind!r}: the event is inert"
-            yield self.finding(problem, "correct the kind, or leave it: replay passes over it", "warning")
+            yield self.finding(problem, "correct the kind, or leave it: replay ignores it", "warning")
         if self.data is not None and not _is_json_object(self.data):
             yield self.finding(
                 "its data is not a JSON object", "correct the data, or restore the row from a backup"
             )
         if self.created_us < not_before:
-            problem = f"its time is {not_before - self.created_us} microseconds before the event before it"
+            problem = (
+                f"its time is {not_before - self.created_us} microseconds before that of the previous event"
+            )
             yield self.finding(problem, "correct the time: reads as of a time may miss it")
 
     def wrong_place(self, head: int) -> Iterator[Finding]:

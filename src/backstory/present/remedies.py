@@ -1,10 +1,47 @@
-"""What the library advises, in the words of the command line."""
+"""What to do about an error, in the words of the command line or of the chat.
 
-import re
+The library names the operation that helps as data (`backstory.errors.Remedy`); here it becomes what a
+person would type.
+"""
 
-_CALL = re.compile(r"(?<![\w'.])(agents|mark|verify)\(\)")
+from collections.abc import Mapping
+
+from backstory.errors import Error, Operation, Remedy
+
+# {agent} is the agent's id, which names it wherever it is typed; {0} is the first argument.
+COMMANDS: Mapping[Operation, str] = {
+    "agents": "`backstory agents`",
+    "events": "`backstory log`",
+    "jump": "`backstory jump {agent}@{0}`",
+    "mark": "`backstory mark {agent}`",
+    "start": "`backstory new`",
+    "verify": "`backstory verify`",
+}
+CHAT: Mapping[Operation, str] = {
+    **COMMANDS,
+    "agents": "/agents",
+    "events": "/log",
+    "jump": "/jump {0}",
+    "mark": "/mark",
+}
 
 
-def in_commands(text: str) -> str:
-    """What the library says, with its calls as commands: verify() is backstory verify."""
-    return _CALL.sub(r"`backstory \1`", text)
+def in_commands(error: Error) -> str:
+    """The error as the command line says it: verify() is `backstory verify`."""
+    return _worded(error, COMMANDS)
+
+
+def in_chat(error: Error) -> str:
+    """The error as the chat says it: mark() is /mark."""
+    return _worded(error, CHAT)
+
+
+def _worded(error: Error, operations: Mapping[Operation, str]) -> str:
+    remedy = error.remedy
+    if remedy is None or remedy.operation is None:
+        return str(error)
+    return f"{error.message}: {remedy.worded(_typed(remedy, operations[remedy.operation]))}"
+
+
+def _typed(remedy: Remedy, command: str) -> str:
+    return command.format(*remedy.arguments, agent=remedy.agent)

@@ -20,7 +20,7 @@ def connect(url: str | os.PathLike[str]) -> Backend:
     except TypeError:
         address = ""
     if not isinstance(address, str) or not _is_plain(address):
-        raise CannotOpen(f"{address!r} is no store: give its address as a string or a path")
+        raise CannotOpen(f"{address!r} is not a store", remedy="give its address as a string or a path")
     if address.removeprefix(_SQLITE + "/").removeprefix(_SQLITE) == ":memory:":
         from backstory.storage.memory import MemoryBackend
 
@@ -30,15 +30,15 @@ def connect(url: str | os.PathLike[str]) -> Backend:
             from backstory.storage.postgres.backend import PostgresBackend
         except ImportError as error:
             raise CannotOpen(
-                f"PostgreSQL needs a driver that is not installed ({error}): "
-                "run pip install 'backstory[postgres]'"
+                f"PostgreSQL needs a driver that is not installed ({error})",
+                remedy="run pip install 'backstory[postgres]'",
             ) from error
         return PostgresBackend(address)
     path = address.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
     if not path or "://" in path or path.startswith(_LOOKS_LIKE_A_URL):
         raise CannotOpen(
-            f"{address or url!r} is no store: give the path of a file, ':memory:', "
-            "'sqlite:///path' or 'postgresql://…'"
+            f"{address or url!r} is not a store",
+            remedy="give the path of a file, ':memory:', 'sqlite:///path' or 'postgresql://…'",
         )
     from backstory.storage.sqlite.backend import SqliteBackend
 

@@ -23,7 +23,10 @@ def checked_name(name: object) -> str:
         raise Invalid(f"an agent's name must be a string, not {type(name).__name__}")
     shown = name if len(name) <= 40 else f"{name[:40]}…"
     if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME:
-        raise Invalid(f"{shown!r} is no name: use 1 to {LONGEST_NAME} characters, no spaces around them")
+        raise Invalid(
+            f"{shown!r} cannot be a name",
+            remedy=f"use 1 to {LONGEST_NAME} characters, without spaces around them",
+        )
     if not name.isprintable() or "/" in name or "@" in name:
-        raise Invalid(f"{shown!r} is no name: leave out '/', '@' and control characters")
+        raise Invalid(f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters")
     return name

@@ -24,7 +24,7 @@ from backstory.core.events import (
 )
 from backstory.core.gc_pause import collector_at_rest
 from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
-from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound
+from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound, Remedy
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Settled, Walk
 
 At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
@@ -143,13 +143,22 @@ class Log:
         for mark in reversed(stack):
             if _is_meant(mark, which):
                 return mark
-        hint = f"there are {_listed(stack)}" if stack else "there is none, mark() sets one"
-        everywhere = self.backend.marks(agent, self.backend.lineage(agent))
-        dead = [mark for mark in everywhere if _is_meant(mark, which)]
-        if dead and which is not None:
-            hint = f"position {dead[-1].seq} is one, but it was left behind: jump({dead[-1].seq}) goes there"
         what = "no mark" if which is None else f"no mark {which!r}"
-        raise MarkNotFound(f"{what} on the mark stack of agent {agent.name!r}: {hint}")
+        raise MarkNotFound(
+            f"there is {what} on the mark stack of agent {agent.name!r}",
+            remedy=self._mark_remedy(agent, stack, which),
+        )
+
+    def _mark_remedy(self, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:
+        if which is not None:
+            everywhere = self.backend.marks(agent, self.backend.lineage(agent))
+            dead = [mark.seq for mark in everywhere if _is_meant(mark, which)]
+            if dead:
+                text = f"it was set at position {dead[-1]} and left behind; {{}} goes back there"
+                return Remedy(text, "jump", (dead[-1],), agent.id)
+        if stack:
+            return Remedy(f"the marks on it: {_listed(stack)}")
+        return Remedy("{} sets one", "mark", agent=agent.id)
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
@@ -163,7 +172,7 @@ class Log:
     def event(self, agent: AgentRecord, seq: int) -> Event:
         """One event of the lineage, dead or alive."""
         if type(seq) is not int:
-            raise Invalid(f"{seq!r} is no position: pass a whole number")
+            raise Invalid(f"{seq!r} is not a position", remedy="pass a whole number")
         _check_position(agent, seq, self.backend.head(agent), first=1)
         [event] = self.events(agent, seq - 1, seq)
         return event
@@ -174,7 +183,9 @@ class Log:
         position = self.position(agent, at)
         walk = self.walk(agent, position)
         if position is not None and seq > position:
-            raise PositionNotFound(f"position {seq} comes after position {position}: ask for a later `at`")
+            raise PositionNotFound(
+                f"position {seq} comes after position {position}", remedy="ask for a later one"
+            )
         gap = gap_at(seq, [(piece.low, piece.high) for piece in walk.pieces])
         newest = self.backend.walk(agent, seq).pieces[-1]
         valid = newest.low == seq and newest.base is not None
@@ -225,7 +236,7 @@ class Log:
                 return None
             case datetime():
                 if at.tzinfo is None:
-                    raise Invalid(f"{at.isoformat()} has no time zone: pass an aware datetime")
+                    raise Invalid(f"{at.isoformat()} has no time zone", remedy="pass an aware datetime")
                 return self.backend.position_at(agent, to_microseconds(at))
             case str():
                 return self.mark(agent, self.walk(agent), at).seq
@@ -233,15 +244,17 @@ class Log:
                 if not 0 <= at <= LAST_POSITION:
                     _check_position(agent, at, self.backend.head(agent))
                 return at
-        raise Invalid(f"{at!r} is no position: pass a whole number, a mark's label or an aware datetime")
+        raise Invalid(
+            f"{at!r} is not a position", remedy="pass a whole number, a mark's label or an aware datetime"
+        )
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with collector_at_rest():
             events = self.backend.read(agent, pieces)
         if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
             raise Corrupt(
-                f"events are missing from the log of agent {agent.name!r} ({agent.id}): "
-                "run verify() to see which"
+                f"events are missing from the log of agent {agent.name!r} ({agent.id})",
+                remedy=Remedy("{} shows which", "verify"),
             )
         return events
 
@@ -280,11 +293,15 @@ def now() -> int:
 def _check_expected(expected: object) -> None:
     if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
         return
-    raise Invalid(f"expected={expected!r} is no position: pass the agent's head as you know it")
+    raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")
 
 
 def _check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
     if not first <= position <= head:
-        raise PositionNotFound(
-            f"agent {agent.name!r} has no position {position}: its lineage goes from {first} to {head}"
-        )
+        raise no_position(agent.name, position, head, first)
+
+
+def no_position(agent: str, position: int, head: int, first: int = 0) -> PositionNotFound:
+    """The error for a position that is not in an agent's lineage."""
+    where = f"its lineage goes from {first} to {head}" if head >= first else "it has no events yet"
+    return PositionNotFound(f"agent {agent!r} has no position {position}", remedy=where)

@@ -69,7 +69,7 @@ class MemoryBackend:
     @property
     def _agents(self) -> dict[str, _Agent]:
         if self._open is None:
-            raise StorageError("the store ':memory:' is closed, and what it held is gone")
+            raise StorageError("the store ':memory:' is closed, and its contents are gone")
         return self._open
 
     def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from backstory.core.events import Draft, Event
 from backstory.core.terms import Query
-from backstory.errors import Corrupt
+from backstory.errors import Corrupt, Remedy
 
 
 class AgentRecord(NamedTuple):
@@ -190,8 +190,9 @@ def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
     rest = min((step[4] for step in steps), default=-1)
     if rest != 0:
         raise Corrupt(
-            f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a "
-            "parent is missing or the ancestry runs in a circle; run verify() to see what is wrong"
+            f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a parent "
+            "is missing, or the ancestry runs in a circle",
+            remedy=Remedy("{} shows what is wrong", "verify"),
         )
     return sorted((Piece(*step[:4]) for step in steps), key=itemgetter(1, 2))
 
@@ -207,3 +208,11 @@ def asking_for(sql: str, conditions: dict[str, str], **wanted: Any) -> tuple[str
     given = {name: value for name, value in wanted.items() if value is not None}
     where = " AND ".join(condition for name, condition in conditions.items() if name in given)
     return sql.format(conditions=where or "true"), given
+
+
+def lost(agent: AgentRecord) -> Corrupt:
+    """The error for an agent whose row has gone from the database."""
+    return Corrupt(
+        f"agent {agent.name!r} ({agent.id}) is no longer in the store",
+        remedy=Remedy("{} shows what is wrong", "verify"),
+    )

@@ -122,7 +122,7 @@ def _written_to(store: Store, ref: str, command: str, *, alone: bool) -> Agent:
         if not alone or ref.startswith("@"):
             raise
         hint = f"to use the latest agent write backstory {command} @ {json.dumps(ref, ensure_ascii=False)}"
-        raise AgentNotFound(f"{error}; {hint}") from error
+        raise AgentNotFound(error.message, remedy=hint) from error
 
 
 def _event(kind: str, content: str | None, data: Any) -> tuple[str, str | None, Any]:

@@ -21,7 +21,6 @@ from backstory.errors import (
     CannotOpen,
     Conflict,
     ConnectionLost,
-    Corrupt,
     NameTaken,
     StorageError,
 )
@@ -49,6 +48,7 @@ from backstory.storage.protocols import (
     Walk,
     asking_for,
     live,
+    lost,
     pieces_of,
 )
 
@@ -195,7 +195,7 @@ SIZE = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'm')"""
 STRAYS = """
-    SELECT count(*), min(e.session::text || ' agent ' || e.agent) FROM events e
+    SELECT count(*), min('number ' || e.agent || ' of session ' || e.session::text) FROM events e
     WHERE NOT EXISTS (SELECT 1 FROM agents a WHERE a.session = e.session AND a.no = e.agent)"""
 
 
@@ -209,8 +209,9 @@ class PostgresBackend:
             self._conninfo = conninfo(url)
         except (psycopg.Error, ValueError):  # whose messages may repeat a password
             raise CannotOpen(
-                "this is no PostgreSQL address: write postgresql://user:password@host:port/database, "
-                "with special characters percent-encoded"
+                "this is not a PostgreSQL address",
+                remedy="write postgresql://user:password@host:port/database, with special characters "
+                "percent-encoded",
             ) from None
         self._pool = self._opened_pool()
         self._pid = os.getpid()
@@ -242,7 +243,7 @@ class PostgresBackend:
             except Clash:
                 if self.agents(session=new.session, name=new.name):
                     raise NameTaken.of(new.name) from None
-                continue  # somebody made an agent in this session at the same time: next number
+                continue  # someone else made an agent in this session at the same time: next number
             [record] = self.agents(prefix=new.id, session=new.session)
             return record
 
@@ -310,7 +311,7 @@ class PostgresBackend:
 
     def damage(self) -> list[str]:
         [(strays, where)] = self._query(STRAYS, {})
-        return [f"{strays} events belong to no agent, the first of them to session {where}"] if strays else []
+        return [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         rows = self._query(CENSUS, _within(agent.session, pieces)) if pieces else []
@@ -370,7 +371,7 @@ class PostgresBackend:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         if self._closed:
-            raise StorageError(f"the store {self.url!r} is closed: open it again")
+            raise StorageError(f"the store {self.url!r} is closed", remedy="open it again")
         if self._pid != os.getpid():  # connections must not be shared with a parent process
             self._left_to_parent = self._pool
             self._pid, self._pool = os.getpid(), self._opened_pool()
@@ -408,7 +409,7 @@ def _within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:
     if not found:
-        raise Corrupt(f"agent {agent.name!r} ({agent.id}) is no longer in the store: run verify()")
+        raise lost(agent)
     return int(found[0][0])
 
 

@@ -49,7 +49,9 @@ class PostgresIntake:
         except psycopg.errors.UniqueViolation as error:
             if error.diag.constraint_name == "agents_session_name_key":
                 raise NameTaken.of(new.name) from error
-            raise Conflict(f"somebody is writing agents of session {new.session}: import again", 0) from error
+            raise Conflict(
+                f"someone else is writing agents of session {new.session}", remedy="import again"
+            ) from error
         return AgentRecord(
             key=no,
             id=new.id,

@@ -11,7 +11,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, StorageError
+from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -94,11 +94,11 @@ def migrate(db: Connection, url: str) -> None:
     """Make the tables, or bring older ones up to date, in one transaction."""
     if db.info.server_version < OLDEST_SERVER * 10_000:
         raise CannotOpen(
-            f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}: "
-            f"backstory needs {OLDEST_SERVER} or newer"
+            f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}",
+            remedy=f"upgrade it to {OLDEST_SERVER} or newer",
         )
     if db.info.parameter_status("server_encoding") != "UTF8":
-        raise CannotOpen(f"the database at {url!r} is not in UTF-8: create one with ENCODING 'UTF8'")
+        raise CannotOpen(f"the database at {url!r} is not in UTF-8", remedy="create one with ENCODING 'UTF8'")
     if _version(db, url) == len(MIGRATIONS):
         return
     with db.transaction():
@@ -123,8 +123,9 @@ def _version(db: Connection, url: str) -> int | None:
     [(version,)] = db.execute("SELECT version FROM meta").fetchall()
     if version > len(MIGRATIONS):
         raise NewerVersion(
-            f"the store at {url!r} has version {version} of the store format, this backstory knows "
-            f"up to {len(MIGRATIONS)}: upgrade backstory"
+            f"the store at {url!r} has version {version} of the store format, and this backstory knows "
+            f"up to {len(MIGRATIONS)}",
+            remedy="upgrade backstory",
         )
     return int(version)
 
@@ -152,18 +153,24 @@ def translation(error: Exception, url: str, otherwise: type[StorageError]) -> St
     said = str(error).strip()
     match error:
         case PoolTimeout():
-            return Busy(f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said}): is the server up?")
+            return Busy(
+                f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said})",
+                remedy="check that the server is up, and try again",
+            )
         case psycopg.errors.UniqueViolation():
-            return Clash(f"{url!r}: {said}: run verify() to see what is wrong")
+            return Clash(f"{url!r}: {said}", remedy=Remedy("{} shows what is wrong", "verify"))
         case psycopg.errors.ReadOnlySqlTransaction():
-            return ReadOnly(f"{url!r} cannot be written ({said}): connect to the primary server")
+            return ReadOnly(f"{url!r} cannot be written ({said})", remedy="connect to the primary server")
         case psycopg.errors.InsufficientPrivilege():
-            return ReadOnly(f"{url!r}: {said}: ask the database's owner for the right")
+            return ReadOnly(f"{url!r}: {said}", remedy="ask the owner of the database for permission")
     if otherwise is CannotOpen:
-        hint = "check the address, that the server is up, and user and password"
-        return CannotOpen(f"cannot open {url!r} ({said}): {hint}")
+        return CannotOpen(
+            f"cannot open {url!r} ({said})",
+            remedy="check the address, the user and the password, and that the server is up",
+        )
     if isinstance(error, psycopg.OperationalError) and _is_lost(error.sqlstate):
         return ConnectionLost(
-            f"{url!r}: {said}: what was under way may or may not be written; repeat it with expected="
+            f"{url!r}: {said}: what was under way may or may not have been written",
+            remedy=Remedy("{} shows whether it was", "events"),
         )
     return otherwise(f"{url!r}: {said}")

@@ -16,7 +16,6 @@ from backstory.core.events import Event, from_rows
 from backstory.core.terms import Query
 from backstory.errors import (
     Conflict,
-    Corrupt,
     NameTaken,
     StorageError,
 )
@@ -31,6 +30,7 @@ from backstory.storage.protocols import (
     Walk,
     asking_for,
     live,
+    lost,
     pieces_of,
 )
 from backstory.storage.sqlite import index as sqlite_index
@@ -226,7 +226,7 @@ class SqliteBackend:
         found = [text for (text,) in self._query("PRAGMA integrity_check", ()) if text != "ok"]
         [(strays, agent)] = self._query(STRAYS, ())
         if strays:
-            found.append(f"{strays} events belong to no agent, the first of them to number {agent}")
+            found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
         return found
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
@@ -285,7 +285,9 @@ class SqliteBackend:
         """A write transaction: all of the block, durably, or nothing."""
         with self._writing, self._connection() as db:
             if identity(self.url) != self._file:
-                raise StorageError(f"{self.url!r} was moved or deleted while it was open: open it again")
+                raise StorageError(
+                    f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
+                )
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
@@ -299,7 +301,7 @@ class SqliteBackend:
     def _connection(self) -> Iterator[apsw.Connection]:
         """A connection for this thread, for as long as the block runs."""
         if self._closed:
-            raise StorageError(f"the store {self.url!r} is closed: open it again")
+            raise StorageError(f"the store {self.url!r} is closed", remedy="open it again")
         if self._pid != os.getpid():
             self._start_again_after_fork()
         with self._translated():
@@ -352,7 +354,7 @@ def _newest(db: apsw.Connection, agent: AgentRecord) -> tuple[int, int]:
     for sql in (NEWEST, NEWEST_INHERITED):
         for head, created_at in _all(db, sql, {"no": agent.key}):
             return head, created_at
-    raise Corrupt(f"agent {agent.name!r} ({agent.id}) is no longer in the store: run verify()")
+    raise lost(agent)
 
 
 def _append(

@@ -22,6 +22,9 @@ CHECKPOINT = 128
 PATIENCE = 60.0  # seconds to wait for other writers
 SOON, LATER = 0.001, 0.02  # seconds until the next look whether they are done
 
+GET_PERMISSION = "get permission to write it, or copy it"
+ANOTHER_PATH = "give another path"
+
 # MIGRATIONS[n] takes a store from version n to n + 1.
 MIGRATIONS = (
     """
@@ -96,14 +99,18 @@ def _patience() -> Callable[[int], bool]:
 def prepared(path: str) -> apsw.Connection:
     """A connection to a file that is ours, in WAL mode and of this version."""
     if os.path.isdir(path):
-        raise CannotOpen(f"{path!r} is a directory: give the path of a file in it, as {path}/history.db")
+        raise CannotOpen(
+            f"{path!r} is a directory", remedy=f"give the path of a file in it, such as {path}/history.db"
+        )
     folder = os.path.dirname(os.path.abspath(path))
     if not os.path.isdir(folder):
-        raise CannotOpen(f"cannot make {path!r}: the directory {folder!r} does not exist; create it first")
+        raise CannotOpen(
+            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
+        )
     db = connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         if db.readonly("main"):
-            raise ReadOnly(f"{path!r} cannot be written: give yourself the right to write it, or copy it")
+            raise ReadOnly(f"{path!r} cannot be written", remedy=GET_PERMISSION)
         _patiently(lambda: _migrate(db, path))
     except BaseException:
         db.close()
@@ -139,11 +146,12 @@ def _version(db: apsw.Connection, path: str) -> int:
     ).fetchall()
     [(owner, version, tables)] = found
     if owner != APPLICATION_ID and tables:
-        raise CannotOpen(f"{path!r} is an SQLite database of another program: give another path")
+        raise CannotOpen(f"{path!r} is an SQLite database of another program", remedy=ANOTHER_PATH)
     if version > len(MIGRATIONS):
         raise NewerVersion(
-            f"{path!r} has version {version} of the store format, this backstory knows up to "
-            f"{len(MIGRATIONS)}: upgrade backstory"
+            f"{path!r} has version {version} of the store format, and this backstory knows up to "
+            f"{len(MIGRATIONS)}",
+            remedy="upgrade backstory",
         )
     return int(version)
 
@@ -165,16 +173,21 @@ def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return Busy(
-                f"{path!r}: {error}: somebody else has been writing for {PATIENCE:.0f} seconds; try again"
+                f"{path!r}: {error}: someone else has been writing for {PATIENCE:.0f} seconds",
+                remedy="try again",
             )
         case apsw.NotADBError():
-            return CannotOpen(f"{path!r} is no SQLite database ({error}): give another path")
+            return CannotOpen(f"{path!r} is not an SQLite database ({error})", remedy=ANOTHER_PATH)
         case apsw.CantOpenError():
-            return CannotOpen(f"cannot open {path!r} ({error}): check the path and your rights to it")
+            return CannotOpen(
+                f"cannot open {path!r} ({error})", remedy="check the path and your permissions on it"
+            )
         case apsw.ReadOnlyError():
-            return ReadOnly(f"{path!r} cannot be written ({error}): give yourself the right, or copy it")
+            return ReadOnly(f"{path!r} cannot be written ({error})", remedy=GET_PERMISSION)
         case apsw.CorruptError():
-            return Corrupt(f"{path!r} is damaged ({error}): restore a backup, or try sqlite3's .recover")
+            return Corrupt(
+                f"{path!r} is damaged ({error})", remedy="restore a backup, or try sqlite3's .recover"
+            )
         case apsw.FullError():
-            return StorageError(f"{path!r}: {error}: free some space; nothing of this was written")
+            return StorageError(f"{path!r}: {error}; nothing was written", remedy="free some space")
     return StorageError(f"{path!r}: {error}")
