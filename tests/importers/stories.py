@@ -66,20 +66,21 @@ WORDS = "the build test broke parser café naïve 日本 🙂 fix why retry sock
 class Story:
     """Turns in the order in which they happened; the last one is where the tool would go on."""
 
-    def __init__(self, random, *, length=12, rewinds=True, cuts=("compaction", "clear"), thoughts=True):
+    def __init__(self, random, *, length=12, rewinds="anywhere", cuts=("compaction", "clear")):
         self.random = random
         self.turns = []
         self.leaf = None
-        self._thoughts = thoughts
         self._cuts = cuts
         for _ in range(random.randint(1, length)):
             if rewinds and self.turns and random.random() < 0.2:
-                self.leaf = self._earlier()
+                self.leaf = self._earlier(rewinds)
             self._exchange()
 
-    def _earlier(self):
-        places = [turn.parent for turn in self.turns if turn.kind == "prompt"]
-        return self.random.choice(places)
+    def _earlier(self, rewinds):
+        """Before some prompt: any, or one of the line that is live, behind its last cut."""
+        turns = self.turns if rewinds == "anywhere" or self.leaf is None else self._since_cut()
+        places = [turn.parent for turn in turns if turn.kind == "prompt"]
+        return self.random.choice(places) if places else self.leaf
 
     def _add(self, turn):
         self.turns.append(turn)
@@ -110,7 +111,7 @@ class Story:
         number = len(self.turns)
         calls = [self._call(number, n) for n in range(self.random.choice([0, 0, 1, 1, 2, 3]))]
         text = self.text("a") if not calls or self.random.random() < 0.5 else ""
-        thought = self.text("t") if self._thoughts and self.random.random() < 0.5 else ""
+        thought = self.text("t") if self.random.random() < 0.5 else ""
         return Turn("answer", number, self.leaf, text, thought, calls)
 
     def _call(self, number, n):
@@ -124,5 +125,6 @@ class Story:
         return f"{mark}{self.random.randrange(10**9)} {words}"
 
     def everything(self):
-        """All that was ever said, live or not."""
-        return [line for turn in self.turns if turn.kind != "compaction" for line in turn.said()]
+        """All that was ever said, live or not, copies left out."""
+        summaries = [("user", turn.text) for turn in self.turns if turn.kind == "compaction"]
+        return summaries + [line for turn in self.turns if turn.kind != "compaction" for line in turn.said()]

@@ -1,12 +1,6 @@
-import json
-from random import Random
-
-from hypothesis import given
-
 from backstory.importers import Move, Unit
-from tests.importers.claude_writer import SESSION, Writer
-from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
-from tests.importers.stories import Story, seeds, tree
+from tests.importers.reading import context, everything, log, one, read, write_lines
+from tests.importers.writers_claude import SESSION
 
 
 def line(uuid, parent, type_="user", content="hello", **fields):
@@ -34,47 +28,6 @@ def thread_of(tmp_path, *records):
 
 def live(tmp_path, *records):
     return context(log(thread_of(tmp_path, *records)))
-
-
-@tree
-@given(seed=seeds)
-def test_any_story_comes_back_with_its_contexts(tmp_path, seed):
-    story = Story(Random(seed))
-    path = write_lines(tmp_path / f"{SESSION}.jsonl", Writer(story).records)
-    events = log(one(read(path)[0]))
-    assert context(events) == story.leaf.context()
-    summaries = {("user", turn.text) for turn in story.turns if turn.kind == "compaction"}
-    assert sorted(everything(events)) == sorted([*story.everything(), *summaries])
-
-
-@tree
-@given(seed=seeds)
-def test_what_was_settled_keeps_its_ids_and_words_while_the_file_grows(tmp_path, seed):
-    random = Random(seed)
-    records = Writer(Story(random)).records
-    path = tmp_path / f"{SESSION}.jsonl"
-    known = {}
-    for end in [*sorted(random.sample(range(len(records)), min(4, len(records)))), len(records)]:
-        write_lines(path, records[:end])
-        for session in read(path)[0]:
-            units = [unit for unit in session.threads[0].units() if unit.settled]
-            for entry in [entry for unit in units for entry in unit.entries]:
-                assert known.setdefault(entry.id, (entry.kind, entry.content)) == (entry.kind, entry.content)
-
-
-@tree
-@given(seed=seeds)
-def test_a_broken_file_is_read_as_far_as_it_goes(tmp_path, seed):
-    random = Random(seed)
-    data = "".join(json.dumps(record) + "\n" for record in Writer(Story(random)).records).encode()
-    path = tmp_path / f"{SESSION}.jsonl"
-    with mutated(data, random) as broken:
-        path.write_bytes(broken)
-    sessions, _ = read(path, format="claude-code")
-    for session in sessions:
-        for thread in session.threads:
-            log(thread)
-            entry_ids(thread)
 
 
 def test_a_draft_that_was_taken_back_is_in_the_log_and_not_in_the_context(tmp_path):

@@ -37,11 +37,11 @@ def family_of(*names: Any) -> str | None:
 
 _FAMILIES = (
     (("anthropic", "claude"), "anthropic"),
-    (("responses", "codex"), "responses"),
+    (("responses", "codex"), "openai-responses"),
     (("google", "gemini", "vertex"), "gemini"),
     (("bedrock",), None),
     (("completions", "openai-compatible"), "openai"),
-    (("openai", "azure"), "responses"),
+    (("openai", "azure"), "openai-responses"),
 )
 
 
@@ -181,7 +181,7 @@ def _openai(blocks: Sequence[Block]) -> Data:
 
 _BODIES: dict[str, Callable[[Sequence[Block]], Data]] = {
     "anthropic": _anthropic,
-    "responses": _responses,
+    "openai-responses": _responses,
     "gemini": _gemini,
     "openai": _openai,
 }

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -40,7 +41,7 @@ class FileSource:
     def __init__(self, path: Path, shown: str) -> None:
         self._path = path
         self.path = shown
-        self._plain: IO[bytes] | None = None  # what a compressed file holds
+        self._plain: Path | None = None  # what a compressed file holds
         self._reader: IO[bytes] | None = None
 
     @property
@@ -50,6 +51,11 @@ class FileSource:
         for suffix in (".zst", ".gz"):
             name = name.removesuffix(suffix)
         return name.rsplit(".", 1)[0] or name
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of many small files."""
+        return self._path.is_dir()
 
     def size(self) -> int:
         """Its bytes, as they are on the disk."""
@@ -62,10 +68,7 @@ class FileSource:
 
     def _open(self) -> IO[bytes]:
         """The bytes, decompressed, from the beginning."""
-        if self._plain is not None:
-            self._plain.seek(0)
-            return os.fdopen(os.dup(self._plain.fileno()), "rb")
-        file = self._path.open("rb")
+        file = (self._plain or self._path).open("rb")
         magic = file.read(4)
         file.seek(0)
         unpack = _UNPACKERS.get(magic) or _UNPACKERS.get(magic[:2])
@@ -73,6 +76,7 @@ class FileSource:
             return file
         with file:
             self._plain = _unpacked(unpack(file), self.size())
+        weakref.finalize(self, self._plain.unlink, missing_ok=True)
         return self._open()
 
     def head(self) -> Head:
@@ -135,6 +139,7 @@ class FileSource:
             return place
         if self._reader is None:
             self._reader = self._open()
+            weakref.finalize(self, self._reader.close)
         self._reader.seek(place.offset)
         values = decode(self._reader.read(place.length).strip()).values
         return values[place.part] if place.part < len(values) else {}
@@ -223,19 +228,20 @@ def _gzip(file: IO[bytes]) -> IO[bytes]:
 _UNPACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {ZSTD: _zstd, GZIP: _gzip}
 
 
-def _unpacked(stream: IO[bytes], packed: int) -> IO[bytes]:
-    """What a stream holds, in a file without a name; more than anybody would write is refused."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as its source)
+def _unpacked(stream: IO[bytes], packed: int) -> Path:
+    """What a stream holds, in a file of its own; more than anybody would write is refused."""
     size = 0
-    try:
-        while chunk := stream.read(CHUNK):
-            size += len(chunk)
-            if size > ENOUGH and size > packed * BLOWN_UP:
-                raise Unreadable(f"more than {BLOWN_UP} times its size when it is unpacked")
-            file.write(chunk)
-    except Unreadable:
-        raise
-    except Exception as error:  # each library has errors of its own
-        raise Unreadable(f"cannot be unpacked: {error}") from error
-    file.flush()
-    return file
+    with tempfile.NamedTemporaryFile(prefix="backstory-", delete=False) as file:
+        path = Path(file.name)
+        try:
+            while chunk := stream.read(CHUNK):
+                size += len(chunk)
+                if size > ENOUGH and size > packed * BLOWN_UP:
+                    raise Unreadable(f"more than {BLOWN_UP} times its size when it is unpacked")
+                file.write(chunk)
+        except Exception as error:  # each library has errors of its own
+            path.unlink()
+            raise (
+                error if isinstance(error, Unreadable) else Unreadable(f"cannot be unpacked: {error}")
+            ) from error
+    return path

@@ -14,7 +14,7 @@ from backstory.importers.formats import FORMATS
 from backstory.importers.transcript import Fault, Report
 
 # A folder of small files is one source if it has folders of these names.
-STORAGES = (frozenset({"message", "part"}),)
+STORAGES = (frozenset({"message", "part"}), frozenset({"message", "session"}))
 SIDECARS = ("-wal", "-shm", "-journal")
 
 Found = list[tuple[Format, list[FileSource]]]

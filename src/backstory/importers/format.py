@@ -30,6 +30,10 @@ class Source(Protocol):
     def stem(self) -> str:
         """Its name without the suffix."""
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder of many small files."""
+
     def size(self) -> int:
         """Its bytes."""
 

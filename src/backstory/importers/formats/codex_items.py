@@ -142,7 +142,7 @@ def _message(item: Item, before: list[Item], id: str, time: int | None, model: s
     text = text_in(content)
     if not plain:
         try:
-            [(_, said, native)] = load({"input": [_stripped(item)]}, "responses", model=model)
+            [(_, said, native)] = load({"input": [_stripped(item)]}, "openai-responses", model=model)
             text, data = said or "", data | (native or {})
         except (Invalid, ValueError):
             pass
@@ -192,7 +192,7 @@ def _stripped(item: Item) -> Item:
 def _loaded(items: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
     """The event that the wire makes of a run of the model's items."""
     try:
-        loaded = load({"input": [_stripped(item) for item in items]}, "responses", model=model)
+        loaded = load({"input": [_stripped(item) for item in items]}, "openai-responses", model=model)
     except Invalid:
         return None
     if len(loaded) != 1:
@@ -211,7 +211,7 @@ def _output(item: Item, id: str, time: int | None) -> Entry:
         return Entry(id, "tool_result", output, result_data(call, id), time)
     if isinstance(output, list) and not all(_is_text(part) for part in output):
         try:
-            [(_, text, data)] = load({"input": [_stripped(item)]}, "responses")
+            [(_, text, data)] = load({"input": [_stripped(item)]}, "openai-responses")
             return Entry(id, "tool_result", text or "", data, time)
         except (Invalid, ValueError):
             pass

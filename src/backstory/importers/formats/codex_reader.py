@@ -67,6 +67,10 @@ class Reader:
         self._silent: list[items.Item] = []
         self._held: list[Unit] = []  # the answer so far: its usage comes behind it
         self._first_meta = True
+        self._top = -1  # the highest ordinal so far
+        self._last_id = ""  # of the last silent item
+        self._last_time: int | None = None
+        self._last_line = 0
 
     def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
         """All steps. `until`: only the records below that ordinal."""
@@ -77,16 +81,19 @@ class Reader:
             ordinal = record.get("ordinal")
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
-            number = ordinal if isinstance(ordinal, int) else line.number
-            id = f"{self.thread[-12:]}:{number}" + (f".{line.part}" if line.part else "")
-            yield from self._record(record, id, line.number)
+            yield from self._record(record, self._id(ordinal, line), line.number)
         if self._silent:
             yield from self._unit(self._silent.pop(), self._last_id, self._last_time, self._last_line)
         yield from self._flush()
 
-    _last_id = ""
-    _last_time: int | None = None
-    _last_line = 0
+    def _id(self, ordinal: Any, line: SourceLine) -> str:
+        """A record's id: its ordinal, else the number of its line, as there is nothing else."""
+        own = f"{line.number}.{line.part}" if line.part else str(line.number)
+        if isinstance(ordinal, int) and not isinstance(ordinal, bool):
+            own, self._top = (
+                (str(ordinal), ordinal) if ordinal > self._top else (f"{ordinal}~{own}", self._top)
+            )
+        return f"{self.thread[-12:]}:{own}"
 
     def _record(self, record: dict[str, Any], id: str, line: int) -> Iterator[Step]:
         payload = record.get("payload")
@@ -216,11 +223,16 @@ class Reader:
         )
         after = old[-1].unit if old else None
         yield Unit(id, after, (Entry(id, "clear", None, None, time),), line, inherited)
-        at = id
+        self._remember(id, id, items.Kind(), {"type": "compacted"})
+        before: list[items.Item] = []
         for number, item in enumerate(replaced):
+            if item.get("type") in items.SILENT and number + 1 < len(replaced):
+                before.append(item)
+                continue
             unit = f"{id}/{number}"
             equal = _newest_equal(old, items.digest(item))
-            entry = items.entry(item, [], unit, time, self._model)
+            entry = items.entry(item, before, unit, time, self._model)
+            before = []
             if entry is None:
                 continue
             if equal is not None:
@@ -228,11 +240,8 @@ class Reader:
                 entry = entry._replace(copy_of=equal.entry)
             elif items.kind_of(item).prompt or entry.kind == "assistant":
                 entry = entry._replace(data=(entry.data or {}) | {"compaction": True})
-            yield Unit(unit, at, (entry,), line, inherited)
+            yield Unit(unit, self._at(), (entry,), line, inherited)
             self._remember(unit, unit if equal is None else equal.entry, items.kind_of(item), item)
-            at = unit
-        if not self.history:
-            self._remember(id, id, items.Kind(), {"type": "compacted"})
 
     def _kept(self, old: list[Past], payload: Data) -> list[items.Item]:
         """What stays if nothing says so: what is above the first prompt, the newest prompts, the summary."""

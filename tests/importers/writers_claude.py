@@ -101,3 +101,8 @@ class Writer:
 
     def clear(self, turn, parent):
         self.last[id(turn)] = self.add("progress", None, data={"type": "hook_progress"})
+
+
+def write(story):
+    """The lines of the file, and its name."""
+    return f"{SESSION}.jsonl", Writer(story).records

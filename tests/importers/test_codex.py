@@ -1,0 +1,251 @@
+import json
+
+import zstandard
+
+from tests.importers.reading import context, everything, log, one, read, write_lines
+
+ID = "019e8c7f-1800-7f02-a000-0000000000aa"
+CHILD = "019e8c80-1800-7f02-a000-0000000000bb"
+
+
+def record(type_, time=0, **payload):
+    return {"timestamp": f"2026-06-03T08:00:{time:02}.000Z", "type": type_, "payload": payload}
+
+
+def meta(id=ID, **more):
+    return record(
+        "session_meta", id=id, timestamp="2026-06-03T08:00:00Z", cwd="/w", cli_version="0.140.0", **more
+    )
+
+
+def said(role, text, time=0):
+    kind = "output_text" if role == "assistant" else "input_text"
+    return record("response_item", time, type="message", role=role, content=[{"type": kind, "text": text}])
+
+
+def item(time=0, **payload):
+    return record("response_item", time, **payload)
+
+
+def call(id, time=0, **more):
+    return item(time, type="function_call", call_id=id, name="shell", arguments='{"cmd": "ls"}', **more)
+
+
+def output(id, text="ok", time=0):
+    return item(time, type="function_call_output", call_id=id, output=text)
+
+
+def event(type_, **payload):
+    return record("event_msg", type=type_, **payload)
+
+
+def write(folder, *records, id=ID):
+    return write_lines(folder / f"rollout-2026-06-03T08-00-00-{id}.jsonl", records)
+
+
+def thread_of(folder, *records):
+    return one(read(write(folder, meta(), *records))[0])
+
+
+ENVIRONMENT = said("user", "<environment_context>\n<cwd>/w</cwd>\n</environment_context>")
+
+
+def test_a_rollback_counts_prompts_and_takes_the_notices_above_the_cut(tmp_path):
+    thread = thread_of(
+        tmp_path,
+        said("developer", "<permissions instructions>ask</permissions instructions>"),
+        ENVIRONMENT,
+        said("user", "one"),
+        said("assistant", "first"),
+        ENVIRONMENT,
+        said("user", "two"),
+        said("assistant", "second"),
+        event("thread_rolled_back", num_turns=1),
+        said("user", "three"),
+    )
+    events = log(thread)
+    assert [line for line in context(events) if line[0] != "system"][1:] == [
+        ("user", "one"),
+        ("assistant", "first"),
+        ("user", "three"),
+    ]
+    assert ("assistant", "second") in everything(events)
+
+
+def test_a_rollback_of_everything_keeps_what_stood_above_the_first_prompt(tmp_path):
+    thread = thread_of(tmp_path, ENVIRONMENT, said("user", "one"), event("thread_rolled_back", num_turns=9))
+    assert [text for _, text in context(log(thread))] == [everything(log(thread))[0][1]]
+
+
+def test_a_compaction_copies_what_it_repeats_and_marks_the_rest_as_its_summary(tmp_path):
+    repeated = said("user", "one")["payload"]
+    summary = said("user", "In short.")["payload"]
+    thread = thread_of(
+        tmp_path,
+        said("user", "one"),
+        said("assistant", "first"),
+        record("compacted", message="", replacement_history=[repeated, summary]),
+        said("user", "two"),
+    )
+    events = log(thread)
+    assert [event.kind for event in events] == ["user", "assistant", "clear", "user", "user", "user"]
+    assert events[3].data == {"copy_of": 1}
+    assert events[4].data == {"compaction": True}
+    assert context(events) == [("user", "one"), ("user", "In short."), ("user", "two")]
+
+
+def test_an_old_compaction_keeps_the_prompts_and_its_message(tmp_path):
+    thread = thread_of(
+        tmp_path, said("user", "one"), said("assistant", "first"), record("compacted", message="In short.")
+    )
+    assert context(log(thread)) == [("user", "one"), ("user", "In short.")]
+
+
+def test_reasoning_rides_on_what_it_led_to(tmp_path):
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbGVk"}
+    thread = thread_of(tmp_path, said("user", "go"), item(**sealed), call("c1"), output("c1"), item(**sealed))
+    events = log(thread)
+    assert [event.kind for event in events] == ["user", "tool_call", "tool_result", "assistant"]
+    assert events[1].data["native"]["wire"][0] == sealed
+    assert events[3].data["native"]["wire"] == [sealed]
+
+
+def test_a_hosted_search_is_no_call_without_a_result(tmp_path):
+    search = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
+    thread = thread_of(tmp_path, said("user", "go"), item(**search), said("assistant", "found"))
+    assert context(log(thread)) == [("user", "go"), ("assistant", "found")]
+
+
+def test_usage_and_model_are_on_the_first_event_of_the_answer(tmp_path):
+    usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 2}
+    thread = thread_of(
+        tmp_path,
+        record("turn_context", model="gpt-x"),
+        said("user", "go"),
+        said("assistant", "yes"),
+        call("c1"),
+        event("token_count", info={"last_token_usage": usage}),
+        output("c1"),
+    )
+    events = log(thread)
+    assert events[1].data["usage"] == {"input": 10, "cache_read": 4, "output": 2}
+    assert events[1].data["model"] == "gpt-x"
+    assert "usage" not in events[2].data
+    assert thread.about["model"] == "gpt-x"
+
+
+def test_arguments_need_not_be_json_and_shell_calls_are_calls(tmp_path):
+    odd = item(type="function_call", call_id="c1", name="shell", arguments="ls -l")
+    patch = item(
+        type="custom_tool_call", call_id="c2", name="apply_patch", input="*** Begin", status="completed"
+    )
+    local = item(type="local_shell_call", call_id="c3", status="completed", action={"command": ["ls"]})
+    calls = [e.data for e in log(thread_of(tmp_path, odd, patch, local)) if e.kind == "tool_call"]
+    assert [data["id"] for data in calls] == ["c1", "c2", "c3"]
+    assert calls[0]["arguments"] == "ls -l"
+    assert calls[1]["arguments"] == {"input": "*** Begin"}
+    assert calls[2]["name"] == "local_shell"
+
+
+def test_the_oldest_generation_has_bare_items(tmp_path):
+    lines = [
+        {"id": ID, "timestamp": "2025-06-12T10:00:00.000Z", "instructions": None},
+        {"record_type": "state"},
+        said("user", "go")["payload"],
+        {"type": "reasoning", "summary": []},
+        said("assistant", "done")["payload"],
+    ]
+    [session] = read(write_lines(tmp_path / "rollout.jsonl", lines))[0]
+    assert session.id == ID
+    assert context(log(session.threads[0])) == [("user", "go"), ("assistant", "done")]
+
+
+def test_two_records_in_one_line_are_both_taken(tmp_path):
+    path = write(tmp_path, meta())
+    with path.open("a") as file:
+        file.write(json.dumps(said("user", "one")) + json.dumps(said("user", "two")) + "\n")
+    sessions, report = read(path)
+    assert context(log(one(sessions))) == [("user", "one"), ("user", "two")]
+    assert report.mended["several records in one line"] == 1
+
+
+def test_names_are_the_newest_of_the_index_or_of_the_file(tmp_path):
+    write(
+        tmp_path,
+        meta(),
+        said("user", "go"),
+        event("thread_name_updated", thread_id=ID, thread_name="From the file"),
+    )
+    write(tmp_path, meta(CHILD), said("user", "go"), id=CHILD)
+    index = [
+        {"id": CHILD, "thread_name": "new", "updated_at": "2026-06-02"},
+        {"id": CHILD, "thread_name": "old", "updated_at": "2026-06-01"},
+    ]
+    write_lines(tmp_path / "session_index.jsonl", index)
+    titles = {s.id: s.threads[0].about["title"] for s in read(tmp_path)[0]}
+    assert titles == {ID: "From the file", CHILD: "new"}
+
+
+def test_a_resumed_thread_says_what_it_is_again_and_stays_one(tmp_path):
+    thread = thread_of(tmp_path, said("user", "one"), meta(), said("user", "two"))
+    assert context(log(thread)) == [("user", "one"), ("user", "two")]
+    assert thread.origin is None
+
+
+BASE = [said("user", "one", 1), said("assistant", "first", 2), call("spawn", 3), output("spawn", "{}", 4)]
+
+
+def test_a_copied_fork_is_compared_with_its_parent_item_by_item(tmp_path):
+    write(tmp_path, meta(), *BASE, said("user", "left", 9))
+    copied = [line | {"timestamp": "2026-06-04T00:00:00.000Z"} for line in BASE[:3]]
+    own = [output("spawn", "inherited", 5), said("user", "right", 6)]
+    write(tmp_path, meta(CHILD, forked_from_id=ID), meta(), *copied, *own, id=CHILD)
+    parent, fork = read(tmp_path)[0]
+    [thread] = fork.threads
+    units = list(thread.units())
+    spawn = [unit.id for unit in parent.threads[0].units() if unit.entries[0].kind == "tool_call"]
+    assert [unit.inherited for unit in units] == [True, True, True, False, False]
+    assert (thread.origin.session, thread.origin.at, thread.origin.spawned) == (ID, *spawn, False)
+    assert not {unit.id for unit in units[3:]} & {unit.id for unit in parent.threads[0].units()}
+
+
+def test_a_fork_whose_parent_is_not_here_is_taken_whole_and_said(tmp_path):
+    write(tmp_path, meta(CHILD, forked_from_id=ID), *BASE, id=CHILD)
+    sessions, report = read(tmp_path)
+    assert not any(unit.inherited for unit in sessions[0].threads[0].units())
+    assert [fault.what for fault in report.notes] == [f"a fork of {ID}, which is not here: taken as a whole"]
+
+
+def test_a_sub_agent_is_spawned_by_its_call(tmp_path):
+    spawned = {"type": "collab_agent_spawn_end", "call_id": "spawn", "new_thread_id": CHILD}
+    write(tmp_path, meta(), *BASE, record("event_msg", **spawned))
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
+    write(tmp_path, meta(CHILD, source=source, agent_nickname="Ohm"), said("user", "look"), id=CHILD)
+    _, child = read(tmp_path)[0]
+    origin = child.threads[0].origin
+    assert (origin.session, origin.call, origin.spawned, origin.at) == (ID, "spawn", True, None)
+    assert child.threads[0].about["agent"] == "Ohm"
+
+
+def test_a_paginated_fork_points_at_an_ordinal_of_its_parent(tmp_path):
+    def paginated(lines, start=0):
+        return [line | {"ordinal": start + n} for n, line in enumerate(lines)]
+
+    write(tmp_path, *paginated([meta(), *BASE, said("user", "left")]))
+    base = {"thread_id": ID, "end_ordinal_exclusive": 3}
+    own = paginated([said("user", "right")], 4)
+    fork = meta(CHILD, forked_from_id=ID, history_base=base) | {"ordinal": 0}
+    write(tmp_path, fork, *own, id=CHILD)
+    parent, child = read(tmp_path)[0]
+    units = list(parent.threads[0].units())
+    assert child.threads[0].origin.at == units[1].id  # the answer, ordinal 2
+    [unit] = child.threads[0].units()
+    assert unit.after == units[1].id
+
+
+def test_a_compressed_rollout_is_read(tmp_path):
+    plain = write(tmp_path / "plain", meta(), said("user", "go"))
+    packed = tmp_path / f"rollout-{ID}.jsonl.zst"
+    packed.write_bytes(zstandard.ZstdCompressor().compress(plain.read_bytes()))
+    [session] = read(packed)[0]
+    assert context(log(session.threads[0])) == [("user", "go")]

@@ -1,0 +1,96 @@
+import json
+
+from backstory.importers import Move
+from tests.importers.reading import context, log, one, read, write_lines
+
+META = {"sessionId": "g1", "projectHash": "abc", "startTime": "2026-08-02T11:00:00Z", "kind": "main"}
+
+
+def user(id, text):
+    return {"id": id, "timestamp": "2026-08-02T11:00:01Z", "type": "user", "content": [{"text": text}]}
+
+
+def answer(id, text="", **more):
+    message = {"id": id, "timestamp": "2026-08-02T11:00:02Z", "type": "gemini", "content": text}
+    return message | {"model": "gemini-x"} | more
+
+
+def call(id, output=None, **more):
+    response = {"functionResponse": {"id": id, "name": "read", "response": {"output": output}}}
+    found = {"id": id, "name": "read", "args": {"p": 1}, "status": "success" if output else "executing"}
+    return found | ({"result": [response]} if output else {}) | more
+
+
+def thread_of(tmp_path, *records):
+    return one(read(write_lines(tmp_path / "session-x.jsonl", [META, *records]))[0])
+
+
+def test_a_message_that_was_written_again_counts_once_and_as_it_was_last(tmp_path):
+    thread = thread_of(
+        tmp_path,
+        user("u", "go"),
+        answer("a", toolCalls=[call("c1")]),
+        answer("a", toolCalls=[call("c1", "found")]),
+    )
+    assert context(log(thread)) == [("user", "go"), ("call", "c1"), ("result", "c1", "found")]
+
+
+def test_a_call_that_still_runs_leaves_its_message_unsettled(tmp_path):
+    thread = thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=[call("c1")]))
+    assert [unit.settled for unit in thread.units()] == [True, False]
+
+
+def test_a_rewind_takes_the_named_message_too_and_an_unknown_one_empties(tmp_path):
+    said = [user("u1", "one"), answer("a1", "first"), user("u2", "two")]
+    back = thread_of(tmp_path, *said, {"$rewindTo": "u2"})
+    assert list(back.steps())[-1] == Move("a1")
+    assert context(log(back)) == [("user", "one"), ("assistant", "first")]
+    empty = thread_of(tmp_path, *said, {"$rewindTo": "nobody"}, user("u3", "three"))
+    assert context(log(empty)) == [("user", "three")]
+
+
+def test_a_history_that_is_set_anew_is_a_compaction_if_live_messages_are_gone(tmp_path):
+    said = [user("u1", "one"), answer("a1", "first"), user("u2", "two")]
+    same = thread_of(tmp_path, *said, {"$set": {"messages": said}})
+    assert [event.kind for event in log(same)] == ["user", "assistant", "user"]
+    cut = thread_of(tmp_path, *said, {"$set": {"messages": [user("s", "In short."), said[2]]}})
+    events = log(cut)
+    assert [event.kind for event in events] == ["user", "assistant", "user", "clear", "user", "user"]
+    assert events[-2].data == {"compaction": True}
+    assert events[-1].data == {"copy_of": 3}
+
+
+def test_one_document_is_read_like_lines(tmp_path):
+    document = META | {"messages": [user("u", "go"), answer("a", "done")]}
+    (tmp_path / "session.json").write_text(json.dumps(document, indent=2))
+    assert context(log(one(read(tmp_path)[0]))) == [("user", "go"), ("assistant", "done")]
+
+
+def test_what_only_people_see_is_no_event(tmp_path):
+    info = {"id": "i", "timestamp": "2026-08-02T11:00:03Z", "type": "info", "content": "Update available"}
+    thread = thread_of(tmp_path, user("u", "go"), info, answer("a", "done"))
+    assert [event.kind for event in log(thread)] == ["user", "assistant"]
+
+
+def test_calls_in_the_content_keep_their_seal_and_are_not_told_twice(tmp_path):
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}, "thoughtSignature": "c2ln"}
+    message = answer("a", toolCalls=[call("c1", "found")]) | {"content": [{"text": "Look."}, part]}
+    events = log(thread_of(tmp_path, user("u", "go"), message))
+    assert [event.kind for event in events] == ["user", "assistant", "tool_call", "tool_result"]
+    assert "c2ln" in str(events[1].data["native"])
+
+
+def test_a_sub_agent_belongs_to_the_session_whose_folder_it_is_in(tmp_path):
+    chats = tmp_path / "hash" / "chats"
+    write_lines(chats / "session-1.jsonl", [META, answer("a", toolCalls=[call("c1", "ok", agentId="g2")])])
+    below = META | {"sessionId": "g2", "kind": "subagent"}
+    write_lines(chats / "g1" / "g2.jsonl", [below, user("u", "look")])
+    main, agent = read(tmp_path)[0]
+    origin = agent.threads[0].origin
+    assert (main.id, origin.session, origin.call, origin.spawned) == ("g1", "g1", "c1", True)
+
+
+def test_the_folder_is_the_first_directory_else_the_hash(tmp_path):
+    thread = thread_of(tmp_path, user("u", "go"), {"$set": {"summary": "Layout", "directories": ["/w"]}})
+    assert thread.about == {"title": "Layout", "cwd": "/w"}
+    assert thread_of(tmp_path, user("u", "go")).about["cwd"] == "abc"
