@@ -8,7 +8,8 @@ import tempfile
 from importlib import import_module
 
 import backstory
-from backstory.cli.main import COMMANDS, run
+from backstory.cli.commands import COMMANDS, module_of
+from backstory.cli.main import run
 
 STEPS = (
     ["new", "main"],
@@ -30,8 +31,8 @@ STEPS = (
 
 def main() -> None:
     """Raise if anything does not work."""
-    for place in COMMANDS.values():
-        import_module(f"backstory.cli.commands.{place.module}")
+    for name in COMMANDS:
+        import_module(f"backstory.cli.commands.{module_of(name)}")
     for step in STEPS:
         assert run([*step, "--store", "history.db"]) == 0, step
     assert run(["import", "all.jsonl", "--store", "other.db"]) == 0

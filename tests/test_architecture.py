@@ -23,6 +23,7 @@ FLOORS = [
     {"present"},
     {"chat"},
     {"cli"},
+    {"__main__"},
 ]
 PURE = {"errors", "core", "wire"}
 # Within a floor that reads: what only thinks. It may import itself and the pure floors.

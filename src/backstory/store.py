@@ -151,11 +151,12 @@ class Store:
         asked = self.agent(agent) if isinstance(agent, str) else agent
         return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, tell=tell)
 
-    def stats(self) -> "Stats":
-        """Events live and dead, bytes, an estimate of tokens, and the largest agents."""
+    def stats(self, *, tokens: bool = False) -> "Stats":
+        """Events live and dead, bytes, and the largest agents. With `tokens`, the tokens of all contexts,
+        too: that reads them all."""
         from backstory.jobs.stats import stats
 
-        return stats(self._log)
+        return stats(self._log, tokens=tokens)
 
     def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
         """Write sessions (their ids; default: all) as JSON lines, without loss, as of one moment."""

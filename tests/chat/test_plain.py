@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -13,6 +14,8 @@ from tests import programs
 from tests.chat.screen import environment
 from tests.runtime.scripted import Refuse, Say, scripted
 from tests.wire.stub_server import stub_server
+
+BACKSTORY = [sys.executable, "-m", "backstory"]
 
 
 @pytest.fixture
@@ -86,9 +89,41 @@ def test_anthropic_is_asked_through_its_own_sdk(run, reopened):
     assert reopened().context().messages[-1].data["model"] == "claude-x"
 
 
+def test_what_is_piped_to_ask_belongs_to_the_question(run):
+    with scripted(Say("A."), Say("B."), Say("C.")) as server:
+        run("ask", "How many lines?", *connected(server), given="one\ntwo\n")
+        assert server.said()[-1] == ("user", "one\ntwo\n\nHow many lines?")
+        run("ask", *connected(server), given="What is this?\n")
+        assert server.said()[-1] == ("user", "What is this?")
+        run("ask", "Nothing is piped?", *connected(server), given="")
+        assert server.said()[-1] == ("user", "Nothing is piped?")
+
+
+@pytest.mark.parametrize("stdin", ["<&-", "0>/dev/null", "</dev/null"])
+def test_ask_without_standard_input_asks_the_question_alone(tmp_path, folder, address, stdin):
+    with scripted(Say("A.")) as server:
+        line = shlex.join([*BACKSTORY, "--store", address, "ask", "Hello?", *connected(server)])
+        env = environment(tmp_path)
+        done = subprocess.run(["bash", "-c", f"{line} {stdin}"], cwd=folder, env=env, capture_output=True)
+        assert (done.stdout, done.stderr) == (b"A.\n", b"")
+        assert server.said()[-1] == ("user", "Hello?")
+
+
+def test_ask_says_what_it_waits_for_while_standard_input_stays_open(tmp_path, folder, address):
+    with scripted(Say("A.")) as server:
+        command = [*BACKSTORY, "--store", address, "ask", "Hello?", *connected(server)]
+        place = {"cwd": folder, "env": environment(tmp_path)}
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        with subprocess.Popen(command, **place, **pipes) as process:
+            assert b"Reading standard input until it ends" in process.stderr.readline()
+            process.stdin.close()
+            assert process.stdout.read() == b"A.\n"
+
+
 def test_an_empty_question_is_refused(run):
     assert run("chat", given="  \n").returncode == 2
     assert run("ask", " ").returncode == 2
+    assert run("ask", given=" \n").returncode == 2
 
 
 @pytest.mark.parametrize("act", [Say(""), Say(" ")])
@@ -143,11 +178,11 @@ def test_a_pipe_gets_the_answer_as_it_comes_and_a_signal_keeps_what_was_said(
 def test_a_system_prompt_for_an_agent_that_has_one_is_told_to_be_of_no_use(run, folder):
     (folder / "prompt.txt").write_text("Be brief.\n")
     with scripted(Say("A."), Say("B.")) as server:
-        assert run("ask", "one", "--system", "prompt.txt", *connected(server)).stderr == ""
-        done = run("ask", "two", "--system", "prompt.txt", *connected(server))
+        assert run("ask", "one", "--system-file", "prompt.txt", *connected(server)).stderr == ""
+        done = run("ask", "two", "--system", "Be brief.", *connected(server))
     assert done.stdout == "B.\n"
     assert done.stderr.splitlines() == [
-        "--system is for a new session, 'main' has its own: say --new, or /system"
+        "the system prompt was not used: 'main' is not new (--new starts a new session)"
     ]
 
 
@@ -156,7 +191,8 @@ def test_the_store_in_the_data_folder_is_nobody_else_s_business(tmp_path, folder
         command = [sys.executable, "-c", "import os; os.umask(0); from backstory.cli import main; main()"]
         env = environment(tmp_path)
         arguments = ["ask", "Hello", *connected(server)]
-        with subprocess.Popen([*command, *arguments], cwd=folder, env=env, stdout=subprocess.PIPE) as process:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE}
+        with subprocess.Popen([*command, *arguments], cwd=folder, env=env, **streams) as process:
             assert process.stdout.read(1) == b"A"
             data = tmp_path / "data" / "backstory"
             assert stat.S_IMODE(data.stat().st_mode) == 0o700
@@ -170,7 +206,7 @@ def test_new_begins_another_session_with_its_own_prompt(run, folder, reopened):
     (folder / "prompt.txt").write_text("Be brief.\n")
     with scripted(Say("A."), Say("B.")) as server:
         run("ask", "one", *connected(server))
-        run("ask", "two", "--new", "--system", "prompt.txt", *connected(server))
+        run("ask", "two", "--new", "--system-file", "prompt.txt", *connected(server))
         assert server.said() == [("system", "Be brief."), ("user", "two")]
     assert reopened().name == "main-2"
 

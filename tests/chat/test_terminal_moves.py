@@ -87,7 +87,7 @@ def test_after_each_command_screen_context_and_request_agree(start, folder, reop
     (folder / "prompt").write_text("Be brief.")
     answers = [Say(f"Answer {number}.") for number in range(1, 12)]
     with scripted(Say(calls=(GLOB,)), *answers) as server:
-        terminal = start(server, "--system", "prompt")
+        terminal = start(server, "--system-file", "prompt")
         person = Person(terminal, server, reopened)
         terminal.send("/spawn main2")  # from here on the page begins with a rule
         terminal.wait("in 'main2', a new agent")

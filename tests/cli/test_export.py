@@ -39,7 +39,7 @@ def test_an_export_that_fails_leaves_the_old_file(story, tmp_path):
 
 
 def test_import_refuses_nonsense(story, tmp_path):
-    assert "no export of backstory" in story("import", stdin="hello", code=2).err
+    assert "not an export of backstory" in story("import", stdin="hello", code=2).err
     assert story("import", tmp_path / "missing", code=2).out == ""
 
 
@@ -72,7 +72,7 @@ def test_export_and_backup_say_as_json_what_they_wrote(story, tmp_path):
     assert story("export", "-o", file, "--json").json == [
         {"path": str(file), "sessions": 1, "agents": 3, "events": 8}
     ]
-    assert "give one with -o" in story("export", "--json", code=2).err
+    assert "name one with -o" in story("export", "--json", code=2).err
     assert story("backup", copy, "--json").json == [{"path": str(copy), "size": copy.stat().st_size}]
 
 

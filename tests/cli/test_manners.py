@@ -9,7 +9,7 @@ import time
 import pytest
 
 import backstory
-from backstory.cli.main import COMMANDS
+from backstory.cli.commands import COMMANDS
 from backstory.present.safe_text import one_line, visible
 from tests.cli.conftest import COMMAND, Shell, fill
 
@@ -122,7 +122,7 @@ def test_errors_speak_of_commands(story):
 def test_one_argument_that_is_no_agent_gets_a_hint(story):
     for command in ("mark", "append"):
         said = story(command, "before cleanup", code=1).err
-        assert f'to use the latest agent write backstory {command} @ "before cleanup"' in said
+        assert f'for the latest agent, use backstory {command} @ "before cleanup"' in said
     assert "the latest" not in story("mark", "nobody", "label", code=1).err
 
 
@@ -163,17 +163,21 @@ def test_plain_help_and_version(story):
     assert story("--version").out == f"backstory {backstory.__version__}\n"
     assert story("--store", "x", "--version").out == f"backstory {backstory.__version__}\n"
     text = story("--help").out
-    assert [name for name in COMMANDS if f"\n  {name} " not in text] == []
+    assert [name for name in COMMANDS if f"\n  {name}" not in text] == []
+    assert "\n  agents, tree " in text
 
 
-def test_without_the_extra_it_says_what_to_install(story):
-    code = (
-        "import sys; sys.modules['click'] = None; sys.argv = ['backstory', 'agents']\n"
-        "from backstory.cli import main; main()"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    assert "pip install 'backstory[cli]'" in ran.stderr
+def test_tree_is_another_name_of_agents(story):
+    assert story("tree").out == story("agents").out
+    assert "Did you mean tree?" in story("tre", code=2).err
+
+
+def test_the_module_backstory_is_the_command(story):
+    module = [sys.executable, "-m", "backstory"]
+    ran = subprocess.run([*module, "agents"], env=story.env, capture_output=True, text=True, check=True)
+    assert ran.stdout == story("agents").out
+    ran = subprocess.run([*module, "--help"], env=story.env, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("Usage: backstory [OPTIONS]")
 
 
 def test_what_is_not_needed_is_not_imported():
@@ -208,7 +212,7 @@ def test_a_line_of_the_log_fits_the_terminal(story, width):
 
 def test_a_long_name_is_cut_before_the_numbers(story):
     story("rename", "idea", "long" * 30)
-    for command, numbers in (("agents", "… forked at 4  head 5  just now  "), ("stats", "≈ tokens  id")):
+    for command, numbers in (("agents", "… forked at 4  head 5  just now  "), ("stats", "context  id")):
         shown = re.sub(r"\x1b\[[0-9;]*m", "", story.on_terminal(command, width=80).out)
         assert numbers in shown
         assert "longlong" in shown
@@ -307,13 +311,17 @@ def long_url(tmp_path_factory):
     return url
 
 
-@pytest.mark.parametrize("command", ["log", "context", "export"])
-def test_a_closed_pipe_ends_it_quietly(long_url, tmp_path, command):
-    shell = Shell(long_url, tmp_path)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(
+    "command",
+    ["log", "context", "context --json", "context --format openai", "export", "export --format openai"],
+)
+def test_a_closed_pipe_ends_it_quietly(long_url, tmp_path, command, unbuffered):
+    env = Shell(long_url, tmp_path).env | {"PYTHONUNBUFFERED": unbuffered}
     with subprocess.Popen(
-        [COMMAND, command, "long"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.env
+        [COMMAND, *command.split(), "long"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as process:
-        assert process.stdout.readline()
+        assert process.stdout.read(100)
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 141
@@ -339,7 +347,7 @@ def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
         agent = store.agent("long")
         stored = store._backend.stored
         store._backend.stored = lambda *args: reads.append(args) or stored(*args)
-        from backstory.cli.commands.log import told, told_live
+        from backstory.present.history import told, told_live
 
         next(told(agent, 0, agent.head))
         next(told_live(agent, 0, agent.head))

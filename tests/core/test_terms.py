@@ -53,11 +53,39 @@ def test_a_query_without_a_word_is_refused(asked):
         query(asked)
 
 
-def test_searchable_is_the_text_and_the_values_of_the_data_but_not_a_providers_own_form():
-    data = '{"id":"c1","name":"glob","arguments":{"a":["x\\ny",1,null,true]},"native":{"wire":"secret"}}'
-    assert searchable("text", data) == "text\nglob\nx\ny\n1\nc1"
-    assert searchable(None, None) == ""
-    assert searchable("text", "{broken") == "text\n{broken"
+@pytest.mark.parametrize(
+    ("kind", "content", "data", "found"),
+    [
+        ("user", "said", None, "said"),
+        ("user", None, None, ""),
+        ("assistant", "said", '{"model":"gpt-x","usage":{"input":77},"native":{"wire":"said"}}', "said"),
+        ("system", "said", '{"request":{"sha256":"abc"}}', "said"),
+        (
+            "tool_call",
+            None,
+            '{"id":"c1","name":"glob","arguments":{"a":["x\\ny",1,null,true]}}',
+            "glob\nx\ny\n1",
+        ),
+        (
+            "tool_call",
+            "first",
+            '{"id":"c1","name":"f","arguments":"not JSON","native":{"wire":"x"}}',
+            "first\nf\nnot JSON",
+        ),
+        ("tool_call", None, '{"id":"c1","name":"f","arguments":"{\\"key\\":\\"value\\"}"}', "f\nvalue"),
+        ("tool_call", None, '{"id":"c1","function":{"name":"f","arguments":{"a":"older"}}}', "f\nolder"),
+        ("tool_result", "a.py", '{"id":"c1","name":"glob","error":true}', "a.py"),
+        ("tool_result", "a…", '{"id":"c1","whole":"all of it"}', "all of it"),
+        ("tool_result", "x", '{"tool_call_id":"c1","output":"older","success":true}', "older"),
+        ("mark", None, '{"label":"before"}', "before"),
+        ("rewind", None, '{"target_message_id":12}', ""),
+        ("jump", None, '{"target_message_id":12}', ""),
+        ("poem", "of a later version", '{"by":"nobody"}', "of a later version"),
+        ("tool_call", "said", "{broken", "said"),
+    ],
+)
+def test_what_was_said_called_answered_or_labelled_can_be_found_and_nothing_else(kind, content, data, found):
+    assert searchable(kind, content, data) == found
 
 
 def test_a_snippet_is_around_the_match_and_says_where_it_is():

@@ -1,12 +1,11 @@
 """How much there is, counted by the database, is what the contexts say."""
 
-from backstory.wire.tokens import BYTES_PER_TOKEN
-
 
 def test_an_empty_store(store):
     found = store.stats()
-    assert (found.sessions, found.events, found.live, found.dead, found.tokens) == (0, 0, 0, 0, 0)
+    assert (found.sessions, found.events, found.live, found.dead, found.tokens) == (0, 0, 0, 0, None)
     assert found.agents == []
+    assert store.stats(tokens=True).tokens == 0
 
 
 def test_the_numbers_are_those_of_the_contexts(store):
@@ -35,6 +34,22 @@ def test_the_numbers_are_those_of_the_contexts(store):
         )
     assert found.live + found.dead == found.events
     assert found.live == sum(one.live for one in found.agents)
-    assert found.agents[0].tokens == 1000 // BYTES_PER_TOKEN
     assert found.kinds == {"rewind": 3, "user": 3, "clear": 1, "jump": 1, "mark": 1, "system": 1}
     assert found.size > 0
+
+
+def test_tokens_are_counted_on_request_and_as_the_conversation_counts_them(store):
+    agent = store.start("main", system="Be careful.")
+    agent.user("Which Python files are here?")
+    agent.tool_result(agent.tool_call("glob", {"pattern": "*.py"}), "a.py")
+    agent.fork("child").user("And now?")
+    store.start("empty")
+    assert [one.tokens for one in store.stats().agents] == [None] * 3
+    found = store.stats(tokens=True)
+    by_name = {one.agent.name: one.tokens for one in found.agents}
+    assert by_name == {
+        "main": agent.conversation().tokens(),
+        "child": store.agent("child").conversation().tokens(),
+        "empty": store.agent("empty").conversation().tokens(),
+    }
+    assert found.tokens == sum(by_name.values())

@@ -1,6 +1,6 @@
 """The command `backstory`: everything the library can do, from the shell.
 
-Only the way in. What is slow to import is imported behind it, command by command, so that
+Only the entry point. What is slow to import is imported behind it, command by command, so that
 `backstory --version` costs hardly more than Python itself.
 """
 
@@ -24,11 +24,12 @@ def _run(arguments: list[str]) -> int:
     try:
         import click  # noqa: F401
     except ImportError as error:
-        print(
-            f"backstory: the command line needs {error.name}: run pip install 'backstory[cli]'",
-            file=sys.stderr,
-        )
+        from backstory.cli.requirements import missing_for
+
+        print(f"backstory: {missing_for(arguments) or error}", file=sys.stderr)
         return 1
+    from backstory.cli import streams
     from backstory.cli.main import run
 
+    streams.prepare()
     return run(arguments)

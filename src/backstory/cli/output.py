@@ -1,7 +1,7 @@
-"""Where the answer goes: a terminal gets colours and tables, a pipe plain lines, --json objects.
+"""How a command answers: a terminal gets colours and tables, a pipe plain lines, --json objects.
 
-Standard output is the answer, standard error the talk. Everything that comes from a log passes
-`visible` here or in `wording`. rich is imported only where there is a terminal to draw on.
+Standard output is for the answer, standard error for everything else. All text from a log passes
+`visible`, here or in `present`. rich is imported only where there is a terminal to draw on.
 """
 
 import os
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from backstory.core.events import to_json
+from backstory.agent import Agent
+from backstory.core.events import Event, to_json
 from backstory.core.terms import harmless
 from backstory.present.safe_text import one_line, visible
+from backstory.present.shapes import agent_json, event_json
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -24,22 +26,22 @@ Row = Mapping[str, Any]
 
 
 def on_terminal() -> bool:
-    """Whether a person looks at the answer."""
+    """Whether a person reads the answer."""
     return sys.stdout.isatty()
 
 
 def in_colour() -> bool:
-    """Whether colours alone may carry a meaning."""
+    """Whether the answer has colours."""
     return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def talks_to_terminal() -> bool:
-    """Whether a person looks at the talk."""
+    """Whether a person reads what is said beside the answer."""
     return sys.stderr.isatty()
 
 
 def say(text: str) -> None:
-    """Talk: to standard error."""
+    """A line beside the answer: to standard error."""
     click.echo(visible(text), err=True)
 
 
@@ -51,6 +53,25 @@ def answer(text: str) -> None:
 def answer_json(value: Any) -> None:
     """An object of the answer, on one line."""
     click.echo(harmless(to_json(value)))
+
+
+def answer_agent(agent: Agent, said: str, *, as_json: bool) -> None:
+    """The agent that was made or changed: its id, which other commands take."""
+    if as_json:
+        answer_json(agent_json(agent))
+        return
+    answer(agent.id)
+    if talks_to_terminal():
+        say(said)
+
+
+def answer_events(written: Sequence[Event], *, as_json: bool) -> None:
+    """The events that were written: the new head, which other commands take."""
+    if as_json:
+        for event in written:
+            answer_json(event_json(event))
+    elif written:
+        answer(str(written[-1].seq))
 
 
 def plain_row(values: Iterable[Any]) -> None:
@@ -79,7 +100,7 @@ def rows(
     as_json: bool,
     drawn: Callable[[list[Row]], "RenderableType"],
 ) -> None:
-    """A list of things, in whichever way the reader wants it; `columns` are those of plain lines."""
+    """A list, in the form that the reader wants; `columns` are those of plain lines."""
     if as_json:
         for row in found:
             answer_json(row)
@@ -91,7 +112,7 @@ def rows(
 
 
 def paged(lines: Iterator["Text"], *, pager: bool) -> None:
-    """Draw lines one after the other, through the pager if the terminal might be too short."""
+    """Draw lines one after the other, through the pager if that is wanted."""
     if not pager:
         screen = console()
         for line in lines:

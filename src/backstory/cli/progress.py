@@ -1,12 +1,21 @@
-"""Progress on standard error, for work that may take a while. Only for terminals."""
+"""Progress on standard error, for work that may take a while; only on a terminal."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from backstory.cli import output as screen
+
+Tell = Callable[[int, int], None]
+
+
+def progress(what: str, unit: str) -> AbstractContextManager[Tell | None]:
+    """A bar that is told (done, total), and appears when it is first told something; None without a
+    terminal."""
+    return _bar(what, unit) if screen.talks_to_terminal() else nullcontext()
 
 
 @contextmanager
-def counting(what: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told (done, total); it appears when it is first told something."""
+def _bar(what: str, unit: str) -> Iterator[Tell]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -7,10 +7,11 @@ idea of words is never asked. Pure: no I/O, no clock.
 import json
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from backstory.core.events import parse_object
+from backstory.core.messages import tool_call, tool_result
 from backstory.errors import Invalid
 
 LONGEST_WORD = 200  # characters; what is longer is cut, in the index and in the query alike
@@ -75,17 +76,38 @@ def _folded(run: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFC", plain).casefold())
 
 
-def searchable(content: str | None, data_json: str | None) -> str:
-    """What of an event can be found: its text, and the values in its data, an id last. A provider's
-    own form of a message says the same once more, or is a picture: it is left out."""
-    if data_json is None:
+def searchable(kind: str, content: str | None, data_json: str | None) -> str:
+    """What of an event can be found: what was said, called, answered or labelled. Ids, usage numbers, model
+    names and a provider's own form of a message, which says the same once more, are not."""
+    if data_json is None or kind not in _TOLD_BY_DATA:
         return content or ""
-    data = parse_object(data_json)
-    if data is None:
-        return f"{content or ''}\n{data_json}".strip("\n")
-    data.pop("native", None)
-    values = (*_values({key: value for key, value in data.items() if key != "id"}), *_values(data.get("id")))
-    return "\n".join(text for text in (content, *values) if text)
+    data = parse_object(data_json) or {}
+    return "\n".join(text for text in _TOLD_BY_DATA[kind](content, data) if text)
+
+
+def _called(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+    yield content
+    _, name, arguments = tool_call(data)
+    yield from _values(name)
+    parsed = parse_object(arguments) if isinstance(arguments, str) else None
+    yield from _values(arguments if parsed is None else parsed)
+
+
+def _answered(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+    """All that the tool said, where the model was given only a part."""
+    yield from _values(data.get("whole") or tool_result(content, data).output)
+
+
+def _labelled(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+    yield content
+    yield from _values(data.get("label"))
+
+
+_TOLD_BY_DATA: dict[str, Callable[[str | None, dict[str, Any]], Iterator[str | None]]] = {
+    "tool_call": _called,
+    "tool_result": _answered,
+    "mark": _labelled,
+}
 
 
 def _values(value: Any) -> Iterator[str]:

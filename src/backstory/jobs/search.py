@@ -73,7 +73,7 @@ def _indexed(backend: Backend, agent: AgentRecord, after: int) -> Iterator[int]:
         rows = backend.stored(agent, after, PAGE)
         if not rows:
             return  # a damaged log ends early: that is for verify to say
-        texts = [(row[0], words(searchable(row[2], row[3]))) for row in rows]
+        texts = [(row[0], words(searchable(row[1], row[2], row[3]))) for row in rows]
         reached = backend.index(agent, after, texts)
         yield reached - after
         after = reached
@@ -163,7 +163,7 @@ class _Asking:
         """What was found, if it really is what was asked for: an index may promise too much."""
         if event is None:
             return None
-        text = searchable(event.content, event.data_json)
+        text = searchable(event.kind, event.content, event.data_json)
         if not matches(self._asked, words(text)):
             return None
         keeper = self._keeper(found)

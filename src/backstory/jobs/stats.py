@@ -1,6 +1,6 @@
-"""How much there is: events live and dead, bytes and tokens, counted where the events are.
+"""How much there is: events live and dead, and bytes, counted by the database; on request, tokens.
 
-The database counts; no text travels. Tokens are therefore an estimate from the bytes.
+Without tokens no text is read. With them every context is, because there is one way to count tokens.
 """
 
 from collections.abc import Iterable
@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.events import ALWAYS_SHOWN, MOVES
-from backstory.core.messages import SPOKEN
 from backstory.storage.log import Log
 from backstory.storage.protocols import Census
-from backstory.wire.tokens import BYTES_PER_TOKEN
 
 
 class AgentStats(NamedTuple):
@@ -22,11 +20,12 @@ class AgentStats(NamedTuple):
     live: int  # of these: in its context now
     bytes: int  # of these: their content and data
     context: int  # events in its context, inherited ones included
-    tokens: int  # an estimate of what its context is for a model
+    tokens: int | None  # of its context, if they were asked for
 
 
 class Stats(NamedTuple):
-    """A store in numbers; dead events are those that their own agent does not see any more."""
+    """A store in numbers; dead events are those that are no longer in the context of the agent that wrote
+    them."""
 
     sessions: int
     agents: list[AgentStats]  # the largest first
@@ -35,16 +34,16 @@ class Stats(NamedTuple):
     dead: int
     bytes: int  # of all content and data
     size: int  # of the store where it is kept, indexes and all
-    tokens: int  # an estimate for all contexts together
+    tokens: int | None  # of all contexts together, if they were asked for
     kinds: dict[str, int]
 
 
-def stats(log: Log) -> Stats:
-    """Count a whole store."""
+def stats(log: Log, *, tokens: bool = False) -> Stats:
+    """Count a whole store; with `tokens`, what its contexts are for a model, too."""
     kinds: dict[str, int] = {}
     counted = []
     for record in log.backend.agents():
-        counted.append(_agent_stats(log, Agent(log, record), kinds))
+        counted.append(_agent_stats(log, Agent(log, record), kinds, tokens=tokens))
     counted.sort(key=lambda one: (-one.bytes, one.agent.id))
     events, live = sum(one.events for one in counted), sum(one.live for one in counted)
     return Stats(
@@ -55,12 +54,12 @@ def stats(log: Log) -> Stats:
         dead=events - live,
         bytes=sum(one.bytes for one in counted),
         size=log.backend.size(),
-        tokens=sum(one.tokens for one in counted),
+        tokens=sum(one.tokens or 0 for one in counted) if tokens else None,
         kinds=dict(sorted(kinds.items(), key=lambda item: (-item[1], item[0]))),
     )
 
 
-def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int]) -> AgentStats:
+def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int], *, tokens: bool) -> AgentStats:
     record = agent.record
     own = log.backend.census(
         record, [piece for piece in log.backend.lineage(record) if piece.key == record.key]
@@ -70,14 +69,13 @@ def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int]) -> AgentStats:
     walked = log.walk(record).pieces
     mine = log.backend.census(record, [piece for piece in walked if piece.key == record.key])
     rest = log.backend.census(record, [piece for piece in walked if piece.key != record.key])
-    spoken = sum(census.bytes for census in (*mine, *rest) if census.kind in SPOKEN)
     return AgentStats(
         agent=agent,
         events=sum(census.events for census in own),
         live=_shown(mine),
         bytes=sum(census.bytes for census in own),
         context=_shown(mine) + _shown(rest),
-        tokens=-(-spoken // BYTES_PER_TOKEN),
+        tokens=int(agent.conversation().tokens()) if tokens else None,
     )
 
 

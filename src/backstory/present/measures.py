@@ -1,5 +1,6 @@
 """Times, counts and sizes, as people and programs read them."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 
@@ -38,3 +39,8 @@ def size(number: int) -> str:
             return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
         value /= 1000
     return f"{value:,.1f} TB"
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """Numbers of things in a row: {"agents": 1} is 1 agent."""
+    return ", ".join(count(number, things.removesuffix("s")) for things, number in numbers.items())

@@ -1,16 +1,23 @@
-"""The JSON of events, agents and answers: a contract, listed in docs/cli.md. Nothing is printed here."""
+"""The JSON of everything that is shown: a contract, listed in docs/cli.md. Nothing is printed here."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from backstory.agent import Agent
+from backstory.agent import Agent, Preview
 from backstory.core.events import Event, to_datetime
 from backstory.core.replay import Explanation
 from backstory.present.measures import stamp
 
+if TYPE_CHECKING:  # who shows one of these has imported it already
+    from backstory.core.diff import Change, Comparison
+    from backstory.jobs.search import Hit
+    from backstory.jobs.stats import AgentStats, Stats
+    from backstory.store import Session
+    from backstory.wire.tokens import Tokens
+
 
 def event_json(event: Event, explanation: Explanation | None = None) -> dict[str, Any]:
-    """The JSON of an event."""
+    """An event, and why it is live or dead."""
     found: dict[str, Any] = {
         "seq": event.seq,
         "kind": event.kind,
@@ -23,8 +30,18 @@ def event_json(event: Event, explanation: Explanation | None = None) -> dict[str
     return found
 
 
+def explanation_json(explanation: Explanation) -> dict[str, Any]:
+    """Why an event is or is not in the context."""
+    return {**explanation._asdict(), "live": explanation.live}
+
+
+def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
+    """A mark."""
+    return {"seq": mark.seq, "label": mark.label, "live": live, "created_at": stamp(mark.created_at)}
+
+
 def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, Any]:
-    """The JSON of an agent."""
+    """An agent, and its marks."""
     record = agent.record
     found: dict[str, Any] = {
         "id": agent.id,
@@ -41,3 +58,82 @@ def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, 
     if marks is not None:
         found["marks"] = [{"seq": mark.seq, "label": mark.label} for mark in marks]
     return found
+
+
+def session_json(session: "Session") -> dict[str, Any]:
+    """A session."""
+    times = {"created_at": stamp(session.created_at), "updated_at": stamp(session.updated_at)}
+    return session._asdict() | times
+
+
+def comparison_json(found: "Comparison") -> dict[str, Any]:
+    """How two contexts differ."""
+    return {"common": found.common, "changes": [_change_json(change) for change in found.changes]}
+
+
+def _change_json(change: "Change") -> dict[str, Any]:
+    return {
+        "op": change.op,
+        "left": change.left and event_json(change.left),
+        "right": change.right and event_json(change.right),
+        "words": [list(edit) for edit in change.words],
+    }
+
+
+def preview_json(preview: Preview) -> dict[str, Any]:
+    """What a clear, rewind, jump or undo would do."""
+    return {
+        "target": preview.target,
+        "leaves": _summary_json(preview.leaves),
+        "returns": _summary_json(preview.returns),
+    }
+
+
+def _summary_json(events: list[Event]) -> dict[str, Any]:
+    from backstory.wire.conversation import conversation_of
+
+    spoken = conversation_of(events)
+    return {
+        "events": len(events),
+        "tokens": int(spoken.tokens()) if len(spoken) else 0,
+        "positions": [event.seq for event in events],
+    }
+
+
+def tokens_json(tokens: "Tokens") -> dict[str, Any]:
+    """A number of tokens, and how it was counted."""
+    return {"tokens": int(tokens), "exact": tokens.exact, "how": tokens.how}
+
+
+def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
+    """An event that a search found."""
+    return {
+        "ref": ref,
+        "agent": hit.agent.id,
+        **event_json(hit.event),
+        "live": hit.live,
+        "score": hit.score,
+        "snippet": hit.snippet,
+        "spans": [list(span) for span in hit.spans],
+    }
+
+
+def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:
+    """A store in numbers, with so many of its largest agents."""
+    return {
+        "sessions": found.sessions,
+        "agents": len(found.agents),
+        "events": found.events,
+        "live": found.live,
+        "dead": found.dead,
+        "bytes": found.bytes,
+        "size": found.size,
+        "tokens": found.tokens,
+        "kinds": found.kinds,
+        "largest": [_agent_stats_json(one) for one in found.agents[:largest]],
+    }
+
+
+def _agent_stats_json(one: "AgentStats") -> dict[str, Any]:
+    numbers = {key: value for key, value in one._asdict().items() if key != "agent"}
+    return {"id": one.agent.id, "name": one.agent.name} | numbers

@@ -231,7 +231,7 @@ class MemoryBackend:
             found = []
             for key, low, high in self._ranges(pieces):
                 for event in self.read(self.agents(prefix=key)[0], [Piece(key, low, high)]):
-                    text = words(searchable(event.content, event.data_json))
+                    text = words(searchable(event.kind, event.content, event.data_json))
                     if (not kinds or event.kind in kinds) and matches(query, text):
                         found.append(Found(key, event.seq, score(query, text)))
         return sorted(found, key=lambda hit: -hit.score)[:limit]

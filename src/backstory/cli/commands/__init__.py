@@ -1,1 +1,59 @@
-"""One module per command or family of commands."""
+"""The commands: one module for each, of the same name, or for a family of them.
+
+This table is all that the help and the completion need, so that neither has to import a command. The
+summaries are said only here: `options.command` puts them at the top of each command's own help.
+"""
+
+SECTIONS = {
+    "Talk to a model": {
+        "chat": "Chat with a model that has tools and remembers.",
+        "ask": "Ask one question and print the answer.",
+    },
+    "Look": {
+        "agents": "List all agents, as a tree for each session.",
+        "sessions": "List the sessions, the most recent last.",
+        "log": "List all events, live and dead.",
+        "show": "Show one event in full.",
+        "context": "Show what the model sees, as text or as a request.",
+        "marks": "List the marks that you can rewind to.",
+        "explain": "Say why an event is or is not in the context.",
+        "diff": "Compare two agents, or two positions of one.",
+        "search": "Find words in all sessions, in live and dead events.",
+    },
+    "Write": {
+        "new": "Start a session with its first agent.",
+        "append": "Add an event, or many at once.",
+        "mark": "Set a mark to return to.",
+        "rewind": "Go back to a mark.",
+        "jump": "Go to the context of any position, live or dead.",
+        "clear": "Empty the context.",
+        "undo": "Undo the last clear, rewind or jump.",
+        "fork": "Start a new agent from a position of another.",
+        "spawn": "Start a sub-agent with an empty context.",
+        "rename": "Rename an agent.",
+    },
+    "Maintain": {
+        "export": "Write sessions, or one context, to a file.",
+        "import": "Add the sessions of an export.",
+        "backup": "Copy the store, even while others write.",
+        "verify": "Check the whole store for damage.",
+        "stats": "Count events, bytes and tokens.",
+        "shell-completion": "Print the completion script for a shell.",
+    },
+}
+COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
+ALIASES = {"tree": "agents"}
+FAMILIES = {"moves": ("rewind", "clear", "jump", "undo")}  # modules of several commands
+
+
+def module_of(name: str) -> str:
+    """The module of a command."""
+    for family, names in FAMILIES.items():
+        if name in names:
+            return family
+    return "import_" if name == "import" else name.replace("-", "_")
+
+
+def names_of(name: str) -> str:
+    """A command with its other names, as the help lists it."""
+    return ", ".join((name, *(alias for alias, real in ALIASES.items() if real == name)))

@@ -1,22 +1,22 @@
-"""export, import and backup: what carries a history from one place to another."""
+"""export: whole sessions without loss, or one context to read."""
 
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from typing import IO, Any
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import IO
 
 import click
 
 from backstory.cli import output as screen
-from backstory.cli.options import agent_of, command, filled, opened
+from backstory.cli.options import agent_of, command
+from backstory.cli.stores import opened
 from backstory.core.events import KINDS, Event
 from backstory.core.terms import harmless
 from backstory.errors import Invalid
-from backstory.jobs.transfer import Transfer
 from backstory.present.event_text import body
-from backstory.present.measures import clock, count
+from backstory.present.measures import clock, counted
 from backstory.present.safe_text import visible
 from backstory.references import Reference
 from backstory.store import Store
@@ -32,19 +32,18 @@ from backstory.wire import FORMATS
     "--format",
     type=click.Choice(["jsonl", "markdown", *FORMATS]),
     default="jsonl",
-    help="jsonl: whole sessions without loss (default); markdown or a provider's: a context.",
+    help="jsonl: whole sessions (default); the others: the context of one agent.",
 )
-@click.option("-o", "--output", metavar="FILE", help="Write to a file, which is there whole or not at all.")
+@click.option("-o", "--output", metavar="FILE", help="Write to a file, completely or not at all.")
 def export_command(
     url: str | None, refs: tuple[str, ...], format: str, output: str | None, as_json: bool
 ) -> None:
-    """Write the sessions of some agents (by default all sessions) as JSON lines that import takes,
-    as of one moment, while others write. Or the context of one agent, as Markdown or in a
-    provider's format. --json says what was written to a FILE: without one, the export itself is
-    the answer."""
+    """Writes the sessions of the given agents, by default all sessions, as JSON lines that `backstory import`
+    reads. The export is a snapshot, even while others write. With another --format, it is the context of one
+    agent instead, as Markdown or as a request body. --json reports what was written to FILE."""
     path = None if output == "-" else output
     if as_json and path is None:
-        raise click.UsageError("--json says what was written to a file: give one with -o.")
+        raise click.UsageError("--json reports what was written to a file: name one with -o.")
     with opened(url) as store, _output(path) as file:
         if format == "jsonl":
             written = store.export_to(file, sessions=_sessions(store, refs))
@@ -54,17 +53,17 @@ def export_command(
     if as_json:
         screen.answer_json({"path": path} | (written._asdict() if written else {}))
     elif written:
-        _say_transfer("exported", written)
+        screen.say(f"exported {counted(written._asdict())}")
 
 
 def _sessions(store: Store, refs: tuple[str, ...]) -> list[str] | None:
-    why = "an export is of whole sessions, not up to a position"
+    why = "export writes whole sessions, not up to a position"
     return [agent_of(store.resolve(ref), why).session for ref in refs] or None
 
 
 def _context(store: Store, refs: tuple[str, ...], format: str) -> Iterable[str]:
     if len(refs) > 1:
-        raise Invalid(f"--format {format} is the context of one agent: give one REF")
+        raise Invalid(f"--format {format} writes the context of one agent", remedy="give one REF")
     found = store.resolve(refs[0] if refs else "@")
     return _markdown(found) if format == "markdown" else [_request(found, format)]
 
@@ -86,9 +85,9 @@ def _output(path: str | None) -> Iterator[IO[str]]:
 def _whole_file(path: str) -> Iterator[IO[str]]:
     folder = os.path.dirname(os.path.abspath(path))
     if os.path.isdir(path):
-        raise Invalid(f"{path!r} is a directory: give the path of a file")
+        raise Invalid(f"{path!r} is a directory", remedy="give the path of a file")
     if not os.path.isdir(folder):
-        raise Invalid(f"cannot write {path!r}: the directory {folder!r} does not exist; create it first")
+        raise Invalid(f"the directory {folder!r} does not exist", remedy="create it first")
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", newline="\n", dir=folder, prefix=".backstory-", delete=False
     ) as file:
@@ -126,67 +125,3 @@ def _markdown_text(event: Event) -> str:
     while fence in text:
         fence += "`"
     return f"{fence}\n{text}\n{fence}"
-
-
-@command("import", example="backstory import everything.jsonl\nssh far backstory export | backstory import -")
-@click.argument("file", default="-", type=click.File("rb"), metavar="[FILE]")
-def import_command(url: str | None, file: IO[bytes], as_json: bool) -> None:
-    """Add what another store exported, from a file or standard input: all of it or nothing, ids,
-    times and positions included. What is here already is passed over, so it can be repeated.
-    The store is made if it is not there."""
-    with _spooled(file) as lines, filled(url) as store, _bar() as tell:
-        added = store.import_from(_counted(lines, tell))
-    if as_json:
-        screen.answer_json(added._asdict())
-    else:
-        _say_transfer("imported", added)
-
-
-@contextmanager
-def _spooled(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The whole input before the store is locked: a slow pipe must not keep other writers waiting."""
-    if file.seekable():
-        yield file
-        return
-    import shutil
-
-    with tempfile.TemporaryFile() as spool:
-        shutil.copyfileobj(file, spool)
-        spool.seek(0)
-        yield spool
-
-
-def _bar() -> Any:
-    if not screen.talks_to_terminal():
-        return nullcontext()
-    from backstory.cli.progress import counting
-
-    return counting("importing", "bytes")
-
-
-def _counted(lines: IO[bytes], tell: Callable[[int, int], None] | None) -> Iterator[bytes]:
-    total = os.fstat(lines.fileno()).st_size
-    done = 0
-    for number, line in enumerate(lines):
-        done += len(line)
-        if tell and number % 1_000 == 0:
-            tell(done, total)
-        yield line
-
-
-def _say_transfer(did: str, moved: Transfer) -> None:
-    parts = (count(number, thing[:-1]) for thing, number in moved._asdict().items())
-    screen.say(f"{did} {', '.join(parts)}")
-
-
-@command("backup", example="backstory backup copy.db")
-@click.argument("file", type=click.Path())
-def backup_command(url: str | None, file: str, as_json: bool) -> None:
-    """Write a copy of the store as of one moment into a new SQLite file, while others write. It is
-    a store like any other: --store FILE opens it."""
-    with opened(url) as store:
-        store.backup(file)
-    if as_json:
-        screen.answer_json({"path": file, "size": os.path.getsize(file)})
-    else:
-        screen.say(f"the copy is {file}")

@@ -7,24 +7,27 @@ import click
 
 from backstory.agent import Agent, Preview
 from backstory.cli import output as screen
-from backstory.cli.options import command, opened, reference
+from backstory.cli.options import agent_of, command, reference
+from backstory.cli.stores import opened
 from backstory.core.events import Event
 from backstory.errors import Invalid
 from backstory.present.event_text import gist
 from backstory.present.measures import count
-from backstory.present.shapes import event_json
-from backstory.wire.conversation import conversation_of
+from backstory.present.shapes import event_json, preview_json
+from backstory.references import Reference
 
-MOST_SHOWN = 10  # events that a dry run lists by themselves
+MOST_SHOWN = 10  # events that a dry run lists one by one
+LONGEST = 60  # characters of one of them
 
-dry_run = click.option("--dry-run", is_flag=True, help="Only say what would leave the context.")
+dry_run = click.option("--dry-run", is_flag=True, help="Only show what would change; write nothing.")
 
 
 @command("rewind", example='backstory rewind "main@before the cleanup" --dry-run')
 @reference(metavar="REF[@MARK]")
 @dry_run
 def rewind_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """Go back to a mark: REF@LABEL, REF@POSITION of a mark, or the newest. The mark stays."""
+    """MARK is a label or the position of a mark; by default it is the newest mark. Everything behind the mark
+    leaves the context; the mark itself stays. Prints the new head."""
     _move("rewind", url, ref, dry_run, as_json, lambda agent, to: agent.rewind(to))
 
 
@@ -32,7 +35,7 @@ def rewind_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> N
 @reference()
 @dry_run
 def clear_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """Empty the context; the log keeps everything."""
+    """Everything leaves the context, system messages included. The log keeps it all. Prints the new head."""
     _move("clear", url, ref, dry_run, as_json, lambda agent, to: agent.clear())
 
 
@@ -40,19 +43,17 @@ def clear_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> No
 @reference(required=True, metavar="REF@POS")
 @dry_run
 def jump_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """Go to the context of any earlier position, dead or alive."""
+    """The context becomes what it was at that position, even if a rewind or clear has left it behind. Prints
+    the new head."""
     _move("jump", url, ref, dry_run, as_json, lambda agent, to: agent.jump(to or 0))
 
 
-@command("undo", example="backstory undo main")
+@command("undo", example="backstory undo main --dry-run")
 @reference()
 @dry_run
 def undo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """Take back the last clear, rewind or jump; once more, and it is done again."""
+    """A second undo undoes the first. Prints the new head."""
     _move("undo", url, ref, dry_run, as_json, lambda agent, to: agent.undo())
-
-
-GOES_SOMEWHERE = {"rewind", "jump"}
 
 
 def _move(
@@ -64,11 +65,9 @@ def _move(
     go: Callable[[Agent, int | None], Event],
 ) -> None:
     with opened(url) as store:
-        agent, at, _ = store.resolve(ref)
-        if at is not None and move not in GOES_SOMEWHERE:
-            raise Invalid(f"{move} takes an agent, not a position: leave out the @")
-        if at is None and move == "jump":
-            raise Invalid(f"where to? Give a position: jump {ref.rstrip('@')}@POS")
+        found = store.resolve(ref)
+        _check(move, ref, found)
+        agent, at, _ = found
         if dry_run:
             _print_preview(agent, agent.preview(move, at), as_json)
             return
@@ -78,40 +77,37 @@ def _move(
             return
         screen.answer(str(event.seq))
         if screen.talks_to_terminal():
-            screen.say(f"{agent.name!r} is at {event.seq}: {event.kind} {gist(event)}; undo takes it back")
+            screen.say(f"{move} of {agent.name!r} written at {event.seq}; `backstory undo {ref}` undoes it")
+
+
+def _check(move: str, ref: str, found: Reference) -> None:
+    if move in ("clear", "undo"):
+        agent_of(found, f"{move} takes an agent, not a position")
+    if move == "jump" and found.at is None:
+        raise Invalid("jump needs a position", remedy=f"use backstory jump {ref.rstrip('@')}@POS")
 
 
 def _print_preview(agent: Agent, preview: Preview, as_json: bool) -> None:
-    leaves, returns = (_summary(events) for events in (preview.leaves, preview.returns))
+    summary = preview_json(preview)
     if as_json:
-        screen.answer_json({"target": preview.target, "leaves": leaves, "returns": returns})
+        screen.answer_json(summary)
         return
-    for what, summary, events in (
-        ("would leave the context", leaves, preview.leaves),
-        ("would come back", returns, preview.returns),
-    ):
-        if events or what.startswith("would leave"):
-            about = f"{count(summary['events'], 'event')}, {count(summary['tokens'], 'token')}"
-            screen.answer(f"{about} {what} of {agent.name!r}" if "leave" in what else f"{about} {what}")
-            _print_some(events)
+    screen.answer(f"{_counted(summary['leaves'])} would leave the context of {agent.name!r}")
+    _print_some(preview.leaves)
+    if preview.returns:
+        screen.answer(f"{_counted(summary['returns'])} would come back")
+        _print_some(preview.returns)
     screen.say("nothing was written")
+
+
+def _counted(summary: dict[str, Any]) -> str:
+    return f"{count(summary['events'], 'event')} ({count(summary['tokens'], 'token')})"
 
 
 def _print_some(events: list[Event]) -> None:
     for event in events[:MOST_SHOWN]:
-        screen.answer(f"  {event.seq} {event.kind} {_cut(gist(event))}")
+        text = gist(event)
+        cut = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+        screen.answer(f"  {event.seq} {event.kind} {cut}")
     if len(events) > MOST_SHOWN:
         screen.answer(f"  and {count(len(events) - MOST_SHOWN, 'more event')}")
-
-
-def _cut(text: str, longest: int = 60) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _summary(events: list[Event]) -> dict[str, Any]:
-    spoken = conversation_of(events)
-    return {
-        "events": len(events),
-        "tokens": int(spoken.tokens()) if len(spoken) else 0,
-        "positions": [event.seq for event in events],
-    }

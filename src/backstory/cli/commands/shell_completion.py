@@ -3,13 +3,19 @@
 import click
 from click.shell_completion import get_completion_class
 
-from backstory.cli.options import examples
+from backstory.cli.options import command
 
 
-@click.command("shell-completion", epilog=examples('eval "$(backstory shell-completion bash)"'))
+@command(
+    "shell-completion",
+    example='eval "$(backstory shell-completion bash)"\nbackstory shell-completion fish | source',
+    json=False,
+    store=False,
+)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def shell_completion_command(shell: str) -> None:
-    """Print the completion script for a shell. For fish: backstory shell-completion fish | source."""
+    """The script completes commands, options, the names of agents and the labels of marks. Put the line
+    of the example into the file that your shell reads on start."""
     from backstory.cli.main import cli
 
     script = get_completion_class(shell)

@@ -104,6 +104,11 @@ def _check(values: dict[str, Any], path: Path) -> None:
             raise ModelError(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
 
 
+def provider_of(wanted: Wish) -> str:
+    """Whose model a wish names, which is also the extra of this package that it needs."""
+    return _provider(wanted)[0]
+
+
 def choose(wanted: Wish, *, tell: Tell | None = None) -> Model:
     """The model of a wish; `tell` hears of the progress if one has to be fetched."""
     provider, name = _provider(wanted)

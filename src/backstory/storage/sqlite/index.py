@@ -16,28 +16,30 @@ from backstory.storage.protocols import CANDIDATES, Found
 
 # The number in the names is the version of `backstory.core.terms`: other words, other tables.
 CREATE = """
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_1 USING fts5 (words, content = '', tokenize = 'ascii');
-    CREATE TABLE IF NOT EXISTS searched_1 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
-EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_1'"
+    DROP TABLE IF EXISTS search_1;
+    DROP TABLE IF EXISTS searched_1;
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_2 USING fts5 (words, content = '', tokenize = 'ascii');
+    CREATE TABLE IF NOT EXISTS searched_2 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
+EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_2'"
 
-INDEXED = "SELECT a.id, s.upto FROM searched_1 s JOIN agents a ON a.no = s.agent"
-UPTO = "SELECT upto FROM searched_1 WHERE agent = ?"
-MOVE = "INSERT INTO searched_1 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
-INSERT = "INSERT INTO search_1 (rowid, words) VALUES (?, ?)"
+INDEXED = "SELECT a.id, s.upto FROM searched_2 s JOIN agents a ON a.no = s.agent"
+UPTO = "SELECT upto FROM searched_2 WHERE agent = ?"
+MOVE = "INSERT INTO searched_2 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
+INSERT = "INSERT INTO search_2 (rowid, words) VALUES (?, ?)"
 
 # Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
 # matches, those of the newest agents are ranked. CROSS JOIN: the index is asked first.
 FIND = """
     SELECT a.id, f.id & 4294967295, -f.rank
     FROM (
-        SELECT search_1.rowid AS id, bm25(search_1) AS rank FROM search_1 {filters}
-        ORDER BY search_1.rowid DESC LIMIT :candidates) f
+        SELECT search_2.rowid AS id, bm25(search_2) AS rank FROM search_2 {filters}
+        ORDER BY search_2.rowid DESC LIMIT :candidates) f
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.rank, f.id DESC LIMIT :limit"""
-EVERYWHERE = "WHERE search_1 MATCH :query"
+EVERYWHERE = "WHERE search_2 MATCH :query"
 SOMEWHERE = """
-    CROSS JOIN events e ON e.id = search_1.rowid
-    WHERE search_1 MATCH :query
+    CROSS JOIN events e ON e.id = search_2.rowid
+    WHERE search_2 MATCH :query
         AND (:kinds IS NULL OR e.kind IN (SELECT value FROM json_each(:kinds)))
         AND (:ranges IS NULL OR EXISTS (
             SELECT 1 FROM json_each(:ranges) r

@@ -1,0 +1,133 @@
+"""What chat and ask have in common: the options for a model, and the chat that they ask for."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from backstory.cli import output as screen
+from backstory.cli.input import system_options
+from backstory.cli.main import CTRL_C, Ended
+from backstory.cli.progress import progress
+from backstory.cli.requirements import missing
+from backstory.cli.stores import opened
+from backstory.errors import Error
+
+if TYPE_CHECKING:
+    from backstory.chat.session import Chat
+    from backstory.core.events import Event
+    from backstory.runtime.models import Model
+    from backstory.runtime.models.choice import Wish
+
+OPTIONS = (
+    click.option("--model", metavar="NAME", help="openai:NAME, anthropic:NAME, claude-…, or embedded."),
+    click.option("--base-url", metavar="URL", help="The address of an OpenAI-compatible endpoint."),
+    click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="How much the model can read."),
+    system_options,
+    click.option("--new", is_flag=True, help="Start a new session."),
+    click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
+)
+
+
+def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of both commands."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
+
+
+def wish_of(
+    *, model: str | None = None, base_url: str | None = None, window: int | None = None, **_: Any
+) -> "Wish":
+    """The model that the options, the environment and the config file ask for."""
+    from backstory.runtime.models.choice import Wish, wish
+
+    return wish(Wish(model=model, base_url=base_url, window=window))
+
+
+def chosen_model(wanted: "Wish") -> "Model":
+    """The model of a wish; on a terminal, with a bar if it has to be downloaded."""
+    from backstory.runtime.models.choice import choose
+
+    with progress("downloading the model", "bytes") as tell:
+        return choose(wanted, tell=tell)
+
+
+def check_platform() -> None:
+    """The editor and the tools need the terminals, process groups and shell of Unix."""
+    try:
+        import termios  # noqa: F401
+    except ImportError:
+        raise Error("the chat needs Linux, macOS or WSL") from None
+
+
+def check_packages(what: str, *extras: str, wanted: "Wish") -> None:
+    """Name all packages that are missing at once, before anything is begun."""
+    from backstory.runtime.models.choice import provider_of
+
+    advice = missing(what, (*extras, provider_of(wanted)))
+    if advice:
+        raise Error(advice)
+
+
+@contextmanager
+def chat_with(
+    url: str | None,
+    ref: str | None,
+    wanted: "Wish",
+    *,
+    allow: Any,
+    system: str | None = None,
+    new: bool = False,
+    **_: Any,
+) -> Iterator["Chat"]:
+    """The chat that the options ask for; the model is closed at the end."""
+    from backstory.chat.session import SYSTEM, Chat, first_agent
+    from backstory.runtime.tools import working_tools
+
+    model = chosen_model(wanted)
+    try:
+        with opened(url, make=True) as store:
+            agent = first_agent(store, ref, new=new)
+            chat = Chat(store, agent, model, working_tools(), allow=allow, system=system or SYSTEM)
+            if system and not chat.is_new:
+                screen.say(
+                    f"the system prompt was not used: {agent.name!r} is not new (--new starts a new session)"
+                )
+            yield chat
+    finally:
+        close = getattr(model, "close", None)
+        if close:
+            close()
+
+
+def answer_once(
+    url: str | None, ref: str | None, question: str, *, yes: bool, as_json: bool = False, **options: Any
+) -> int:
+    """Ask a question, print the answer, and return the exit code."""
+    wanted = wish_of(**options)
+    check_packages("a conversation with this model", "cli", wanted=wanted)
+    from backstory.chat.plain import answer
+    from backstory.chat.shutdown import Leaving
+
+    allow = (lambda tool, arguments: True) if yes else None
+    with Leaving() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
+        try:
+            found = answer(chat, question, quiet=as_json)
+        except KeyboardInterrupt:
+            raise Ended(leaving.code or CTRL_C) from None
+        if as_json:
+            screen.answer_json(_answer_json(chat, found))
+        return 0 if found else 1
+
+
+def _answer_json(chat: "Chat", found: "Event | None") -> dict[str, Any]:
+    return {
+        "answer": found and found.content,
+        "seq": found and found.seq,
+        "agent": chat.agent.id,
+        "name": chat.agent.name,
+        "model": chat.model.name,
+        "tokens": int(chat.tokens()),
+    }

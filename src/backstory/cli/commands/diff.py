@@ -1,0 +1,84 @@
+"""diff: how two contexts differ for the model."""
+
+from typing import TYPE_CHECKING
+
+from backstory.cli import output as screen
+from backstory.cli.options import command, reference
+from backstory.cli.stores import opened
+from backstory.core.diff import Change, Comparison, compare
+from backstory.core.events import KINDS, Event
+from backstory.present.event_text import body
+from backstory.present.measures import count
+from backstory.present.safe_text import visible
+from backstory.present.shapes import comparison_json
+from backstory.references import Reference
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_SIGNS = {"removed": "-", "added": "+", "changed": "~"}
+_MARKED = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
+_COLOURS = {"-": "red", "+": "green", "~": "blue", "=": ""}
+
+
+@command("diff", example="backstory diff main idea\nbackstory diff main@7 main")
+@reference("left", required=True, metavar="REF[@POS]")
+@reference("right", metavar="REF[@POS]")
+def diff_command(url: str | None, left: str, right: str, as_json: bool) -> None:
+    """Counts the messages that both contexts share, then shows those that only one of them has, and word
+    by word what changed within a message. Without a second REF, the first is compared with the head of
+    the same agent."""
+    with opened(url) as store:
+        one = store.resolve(left)
+        other = Reference(one.agent, None) if right == "@" else store.resolve(right)
+        found = compare(_spoken(one), _spoken(other))
+    if as_json:
+        screen.answer_json(comparison_json(found))
+    else:
+        _print(found, left, right if right != "@" else one.agent.name)
+
+
+def _spoken(ref: Reference) -> list[Event]:
+    return [event for event in ref.agent.context(ref.at).messages if KINDS[event.kind].speaks]
+
+
+def _print(found: Comparison, left: str, right: str) -> None:
+    mine = sum(1 for change in found.changes if change.left)
+    theirs = sum(1 for change in found.changes if change.right)
+    screen.answer(
+        f"{count(found.common, 'message')} in common; {mine} only in {left}, {theirs} only in {right}"
+    )
+    for change in found.changes:
+        if screen.in_colour():
+            screen.draw(_drawn(change))
+        else:
+            screen.answer(_plain(change))
+
+
+def _heading(change: Change) -> str:
+    where = "→".join(str(event.seq) for event in (change.left, change.right) if event)
+    return f"{_SIGNS[change.op]} {where} {_event(change).kind}"
+
+
+def _event(change: Change) -> Event:
+    return change.left or change.right or Event.of(0, "")
+
+
+def _plain(change: Change) -> str:
+    """Words that are gone stand in [-…-], new ones in {+…+}."""
+    text = "".join(_MARKED[edit.op].format(edit.text) for edit in change.words) or body(_event(change))
+    return f"{_heading(change)}\n" + "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _drawn(change: Change) -> "Text":
+    from rich.text import Text
+
+    sign = _SIGNS[change.op]
+    text = Text(overflow="fold")
+    text.append(_heading(change) + "\n", style=f"bold {_COLOURS[sign]}")
+    for op, words in change.words:
+        style = {"-": "red strike", "+": "green underline", "=": ""}[op]
+        text.append(_MARKED[op].format(visible(words)), style=style)
+    if not change.words:
+        text.append(visible(body(_event(change))), style=_COLOURS[sign])
+    return text

@@ -1,0 +1,93 @@
+"""Which store a command works on, and which commands may create one."""
+
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from pathlib import Path
+
+import backstory
+from backstory.store import Store
+
+VARIABLE = "BACKSTORY_STORE"
+
+_lent: ContextVar[Store | None] = ContextVar("lent", default=None)
+
+
+@contextmanager
+def lending(store: Store) -> Iterator[None]:
+    """Commands that are run inside work on this store, which stays open."""
+    before = _lent.set(store)
+    try:
+        yield
+    finally:
+        _lent.reset(before)
+
+
+def opened(url: str | None, *, make: bool = False) -> AbstractContextManager[Store]:
+    """The store that the person means. With `make`, it is created if it does not exist."""
+    lent = _lent.get()
+    if lent is not None:
+        return nullcontext(lent)
+    address = _address(url, make=make)
+    path = file_of(address)
+    if make and address == default_store(make=False):
+        _make_private(address)
+    if not make and path is not None and not _holds_something(path):
+        raise backstory.CannotOpen(
+            f"there is no store at {path!r}",
+            remedy=f"create one with `backstory new`, or name another with --store or {VARIABLE}",
+        )
+    return backstory.open(address)
+
+
+@contextmanager
+def filled(url: str | None) -> Iterator[Store]:
+    """A store to import into. If the import fails, a file that was created for it is removed again, unless
+    someone else has written to it in the meantime."""
+    path = file_of(_address(url, make=True))
+    made = path is not None and not os.path.exists(path)
+    unused = False
+    try:
+        with opened(url, make=True) as store:
+            try:
+                yield store
+            except BaseException:
+                unused = made and not store.agents()
+                raise
+    finally:
+        if unused:
+            for ending in ("", "-wal", "-shm"):
+                Path(f"{path}{ending}").unlink(missing_ok=True)
+
+
+def file_of(address: str) -> str | None:
+    """The path of a store that is a file."""
+    path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
+    return None if "://" in path or path == ":memory:" else path
+
+
+def default_store(*, make: bool) -> str:
+    """The store in the platform's folder for data; the folder is readable by its owner only."""
+    from platformdirs import user_data_path
+
+    folder: Path = user_data_path("backstory", appauthor=False)
+    if make:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+    return str(folder / "history.db")
+
+
+def _address(url: str | None, *, make: bool) -> str:
+    return url or os.environ.get(VARIABLE) or default_store(make=make)
+
+
+def _holds_something(path: str) -> bool:
+    """An empty file is not a store yet, and looking at it must not make it one."""
+    return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
+
+
+def _make_private(path: str) -> None:
+    """A new file that only its owner can read; what SQLite puts beside it gets the same permissions."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -1,0 +1,26 @@
+"""A history read page by page, so that the first line of a long one is there at once."""
+
+from collections.abc import Iterator
+
+from backstory.agent import Agent
+from backstory.core.events import Event
+from backstory.core.replay import Explanation
+
+PAGE = 1_000  # events read at a time
+
+Told = tuple[Event, Explanation]
+
+
+def told(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
+    """The events behind a position up to another, each with why it is live or dead."""
+    while after < until:
+        yield from agent.explained(after=after, until=min(after + PAGE, until), at=at)
+        after += PAGE
+
+
+def told_live(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
+    """The same for live events only; dead ones are not even read."""
+    for low, high in agent.live_ranges(at):
+        for one in told(agent, max(low - 1, after), min(high, until), at):
+            if one[1].live:
+                yield one

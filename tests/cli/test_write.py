@@ -1,0 +1,144 @@
+"""The commands that write, run as processes on SQLite and PostgreSQL."""
+
+import backstory
+from tests.cli.conftest import Shell, fill, fill_by_hand
+
+
+def test_a_story_told_by_commands_is_the_one_told_by_the_library(shell, new_url, tmp_path):
+    other = Shell(new_url("memory"), tmp_path)
+    other.env["BACKSTORY_STORE"] = str(tmp_path / "other.db")
+    fill_by_hand(shell)
+    fill(other)
+    for ref in ("main", "idea", "reviewer"):
+        ours, theirs = ([row[:3] + row[4:] for row in one("log", ref).rows] for one in (shell, other))
+        assert ours == theirs
+
+
+def test_new_makes_the_store_and_prints_an_id(shell):
+    ran = shell("new", "work", "--system", "Be careful.")
+    assert shell("agents", "--json").json[0]["id"] == ran.lines[0]
+    assert shell("show", f"{ran.lines[0]}@1", "--content").out == "Be careful."
+
+
+def test_rename(story):
+    story("rename", "idea", "plan")
+    assert story("agents").rows[1][1] == "main/plan"
+    assert "already" in story("rename", "plan", "main", code=1).err
+    assert "cannot be a name" in story("rename", "plan", "a/b", code=2).err
+
+
+def test_append_takes_an_argument_standard_input_or_json_lines(story):
+    assert story("append", "main", "as an argument").out == "8\n"
+    assert story("append", "main", "--kind", "assistant", stdin="from a pipe\nin two lines\n").out == "9\n"
+    assert story("show", "main@9", "--content").out == "from a pipe\nin two lines"
+    batch = '{"kind":"user","content":"one"}\n\n{"kind":"mark","data":{"label":"m"}}\n'
+    assert story("append", "main", "--jsonl", stdin=batch).out == "11\n"
+    broken = '{"kind":"user","content":"one"}\n{"kind":"poem"}\n'
+    assert "nothing was written" in story("append", "main", "--jsonl", stdin=broken, code=2).err
+    assert "line 2 is not JSON" in story("append", "main", "--jsonl", stdin="{}\n{", code=2).err
+    assert "line 1 is not an object" in story("append", "main", "--jsonl", stdin='{"text":"x"}', code=2).err
+    assert "not UTF-8" in story("append", "main", stdin=b"\xff\xfe", code=2).err
+    assert story("log", "main", "-n", "1").rows[0][0] == "11"
+
+
+def test_append_only_behind_the_expected_head(story):
+    assert story("append", "main", "x", "--expected", "7").out == "8\n"
+    assert story("append", "main", "x", "--expected", "7").out == "8\n"  # a repeat
+    assert "is at position 8" in story("append", "main", "y", "--expected", "7", code=1).err
+
+
+def test_append_with_data(story):
+    data = '{"id":"c2","name":"rm","arguments":{}}'
+    assert story("append", "main", "--kind", "tool_call", "--data", data).out == "8\n"
+    assert "--data is not JSON" in story("append", "main", "x", "--data", "{", code=2).err
+    assert "pass its id in data" in story("append", "main", "--kind", "tool_call", "--data", "{}", code=2).err
+
+
+def test_what_writes_at_the_head_refuses_a_position(story):
+    for command in (["append", "main@3", "x"], ["mark", "main@3"]):
+        assert "writes at the head" in story(*command, code=2).err
+    for command in (["clear"], ["undo"], ["spawn"], ["rename", "x"]):
+        said = f"{command[0]} takes an agent, not a position: leave out the @"
+        assert said in story(command[0], "main@3", *command[1:], code=2).err
+
+
+def test_mark_rewind_clear_jump_and_undo(story):
+    story("mark", "main")
+    story("append", "main", "more")
+    story("mark", "main", "later")
+    assert story("rewind", "main@later").out == "11\n"
+    assert story("rewind", "main@8").out == "12\n"
+    assert story("clear", "main").out == "13\n"
+    assert story("context", "main", "--json").out == ""
+    assert story("undo", "main").out == "14\n"
+    assert story("context", "main", "--control", "--json").json[-2]["seq"] == 12
+    assert story("jump", "main@6").out == "15\n"
+    assert "Delete b.py." in story("context", "main").out
+    assert story("undo", "main", "--json").json[0]["kind"] == "jump"
+    assert "no mark 'latr'" in story("rewind", "main@latr", code=1).err
+    assert "jump needs a position: use backstory jump main@POS" in story("jump", "main", code=2).err
+    with backstory.open(story.env["BACKSTORY_STORE"]) as store:
+        assert store.verify() == []
+
+
+def test_a_dry_run_says_what_would_leave_and_writes_nothing(story):
+    story("append", "main", "One more.")
+    ran = story("rewind", "main", "--dry-run")
+    assert ran.lines[0].startswith("2 events (")
+    assert ran.lines[0].endswith(" tokens) would leave the context of 'main'")
+    assert ran.lines[1:] == ["  7 rewind to 5", "  8 user One more."]
+    assert "nothing was written" in ran.err
+    found = story("clear", "main", "--dry-run", "--json").json[0]
+    assert (found["target"], found["leaves"]["events"], found["returns"]["events"]) == (0, 7, 0)
+    assert found["leaves"]["tokens"] > 20
+    found = story("jump", "main@6", "--dry-run", "--json").json[0]
+    assert (found["leaves"]["positions"], found["returns"]["positions"]) == ([7, 8], [6])
+    found = story("undo", "main", "--dry-run", "--json").json[0]
+    assert (found["target"], found["returns"]["positions"]) == (6, [6])
+    assert story("log", "main", "-n", "1").rows[0][0] == "8"
+
+
+def test_a_dry_run_of_a_long_story_lists_only_the_first(story):
+    story("append", "main", "--jsonl", stdin='{"kind":"user","content":"x"}\n' * 20)
+    assert story("rewind", "main", "--dry-run").lines[-1] == "  and 11 more events"
+
+
+def test_fork_and_spawn_print_ids(story):
+    id = story("fork", "main@two files", "plan").lines[0]
+    assert story("agents", "--json").json[-1]["id"] == id
+    assert story("agents", "--json").json[-1]["fork_seq"] == 5
+    assert story("spawn", "main", "--json").json[0]["spawned"] is True
+    assert story("fork", "--json").json[0]["parent"]
+
+
+def test_append_reads_a_dash_and_refuses_nothing(story):
+    assert story("append", "main", "-", stdin="piped\n").out == "8\n"
+    assert story("show", "main", "--json").json[0]["content"] == "piped"
+    data = '{"id":"c1"}'
+    for kind in ("user", "system"):
+        for text in ("", " \n"):
+            said = f"the text of a {kind} message is empty: nothing was written"
+            assert said in story("append", "main", text, "--kind", kind, code=2).err
+            assert said in story("append", "main", "--kind", kind, stdin=text, code=2).err
+    silent = ("append", "main", "--kind", "tool_result", "--data", data)
+    assert 'give it as ""' in story(*silent, code=2).err
+    assert story(*silent, "").out == "9\n"
+
+
+def test_the_text_of_an_appended_mark_is_its_label(story):
+    story("append", "main", "--kind", "mark", "lab")
+    assert story("marks", "main", "--json").json[-1]["label"] == "lab"
+
+
+def test_the_system_prompt_is_a_text_or_a_file(shell, tmp_path):
+    file = tmp_path / "prompt"
+    file.write_text("Be careful.\n")
+    for name, option in (("one", ["--system", "Be careful."]), ("two", ["--system-file", file])):
+        shell("new", name, *option)
+        assert shell("show", f"{name}@1", "--content").out == "Be careful."
+    assert "not both" in shell("new", "--system", "x", "--system-file", file, code=2).err
+    file.write_text(" \n")
+    for option in (["--system", ""], ["--system-file", file]):
+        assert "the system prompt is empty" in shell("new", *option, code=2).err
+    file.write_bytes(b"\xff\xfe")
+    assert "is not UTF-8" in shell("new", "--system-file", file, code=2).err
