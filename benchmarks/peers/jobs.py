@@ -24,10 +24,10 @@ BASE, LAST, REWINDS = 100, 900, 10
 """A life of rewinds: what is never rewound, what is written after the last one, and how many there are."""
 REWOUND_TO = 100
 """Where the rewind goes after which an earlier state is read once more."""
-PATIENCE = 2.0
+PATIENCE = float(os.environ.get("BENCH_PATIENCE", "2"))
 """How many seconds one figure may take; what is slower is measured fewer times, at least once."""
 
-LONGEST_TOGETHER = 3.0
+LONGEST_TOGETHER = 1.5 * PATIENCE
 """How many seconds several processes write beside one another."""
 
 
