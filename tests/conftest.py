@@ -6,6 +6,8 @@ workers of a run share it.
 """
 
 import itertools
+import os
+import sys
 from collections.abc import Callable, Iterator
 
 import apsw
@@ -21,6 +23,10 @@ settings.register_profile(
     "house", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 settings.load_profile("house")
+
+# Hundreds of processes are started here, which would all compile the same modules.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 BACKENDS = ("memory", "sqlite", "postgres")
 KEEPER = pytest.StashKey[postgres_server.Keeper]()
