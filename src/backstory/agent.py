@@ -10,19 +10,25 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backstory.core.events import Draft, Event, draft, to_datetime
-from backstory.core.gc_pause import collector_at_rest
+from backstory.core.about import described
+from backstory.core.compaction import compaction
+from backstory.core.events import Draft, Event, draft, parse_object, to_datetime
 from backstory.core.replay import Context, Explanation
+from backstory.core.settings import SETTINGS
+from backstory.core.undo import REDO, UNDO, redo_target, undo_target
 from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound
-from backstory.storage.ids import checked_name, new_id
-from backstory.storage.log import At, Log, no_position, now
-from backstory.storage.protocols import AgentRecord, NewAgent, Walk
+from backstory.storage.ids import checked_name, keyed_id, new_id
+from backstory.storage.log import At, Log, check_position, clipped, now
+from backstory.storage.protocols import AgentRecord, NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
     from backstory.wire.conversation import Conversation
 
 
 NO_ARGUMENTS: dict[str, Any] = {}
+OUR_NOTES = "backstory."  # how the names of the library's own notes begin
+
+Target = Callable[[Reader, Walk], int]  # decides where a move goes, by what it reads
 
 
 class Preview(NamedTuple):
@@ -107,21 +113,22 @@ class Agent:
         content: str | None = None,
         data: dict[str, Any] | None = None,
         *,
+        key: str | None = None,
         expected: int | None = None,
     ) -> Event:
         """Write one event of any kind. With `expected`, only if that is the head (else Conflict);
-        repeated after a lost answer, it returns the event that is there."""
-        return self._log.write(self._record, [draft(kind, content, data)], expected)[0]
+        repeated after a lost answer, it returns the event that is there. With `key`, only if the lineage has
+        no event with this key yet; the one that is there is returned (KeyTaken if it says something else)."""
+        return self._log.write(self._record, [draft(kind, content, data, key)], expected)[0]
 
     def extend(
         self, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
     ) -> list[Event]:
-        """Write events, given as (kind, content, data) or as events of another log, all or none."""
+        """Write events, given as (kind, content, data, key) or as events of another log, all or none.
+        Content, data and key may be left out; keys work as in `append`."""
         if not isinstance(events, Iterable):
             raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
-        given = list(events)
-        with collector_at_rest():
-            return self._log.write(self._record, _drafts(given), expected)
+        return self._log.write(self._record, _drafts(list(events)), expected)
 
     def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
         """Write a system message. `data`: what else is to be kept of it."""
@@ -146,65 +153,110 @@ class Agent:
         data = {"id": call} if isinstance(call, str) else _answering(call)
         return self.append("tool_result", output, data | ({"error": True} if error else {}))
 
-    def mark(self, label: str | None = None) -> Event:
-        """Set a mark to come back to."""
+    def note(self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
+        """Write something that is not a message: it shows in the context, follows rewinds and forks, and is
+        never sent to a model. Names that begin with "backstory." are the library's own."""
+        if isinstance(name, str) and name.startswith(OUR_NOTES):
+            raise Invalid(f"names that begin with {OUR_NOTES!r} are the library's own", remedy="use another")
+        return self.append("note", name, data, key=key)
+
+    def settings(self, /, **settings: Any) -> Event | None:
+        """Set the model, the tools or the params of the requests from here on. Only what changes is written;
+        None if nothing does. `conversation().settings` reads them."""
+        change = self.conversation().settings.changed(**settings)
+        return self.append("note", SETTINGS, change) if change else None
+
+    def mark(self, label: str | None = None, *, expected: int | None = None, by: str | None = None) -> Event:
+        """Set a mark to come back to. `by`: who did it, kept in the event's data."""
         if label is not None and not isinstance(label, str):
             raise InvalidEvent(f"a mark's label must be a string, not {type(label).__name__}")
-        return self.append("mark", None, None if label is None else {"label": label})
+        data = ({} if label is None else {"label": label}) | _by(by)
+        return self.append("mark", None, data or None, expected=expected)
 
-    def clear(self) -> Event:
+    def clear(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Empty the context; the log keeps everything."""
-        return self.append("clear")
+        return self.append("clear", None, _by(by) or None, expected=expected)
 
-    def rewind(self, to: int | str | None = None) -> Event:
+    def rewind(
+        self, to: int | str | None = None, *, expected: int | None = None, by: str | None = None
+    ) -> Event:
         """Go back to a mark on the stack: the newest, the newest with a label, or the one at a
         position. The mark stays."""
         if isinstance(to, bool) or not isinstance(to, int | str | None):
             raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
+        return self._move("rewind", self._mark_target(to), expected, _by(by))
 
-        return self._move("rewind", self._mark_target(to))
+    def _mark_target(self, to: int | str | None) -> Target:
+        return lambda rows, walk: self._log.mark(self._record, walk, to, rows).seq
 
-    def _mark_target(self, to: int | str | None) -> Callable[[Walk], int]:
-        return lambda walk: self._log.mark(self._record, walk, to).seq
-
-    def jump(self, to: int | str | datetime) -> Event:
+    def jump(self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None) -> Event:
         """Go to the context of any earlier position, dead or alive."""
-        return self._move("jump", self._position_target(to))
+        return self._move("jump", self._position_target(to), expected, _by(by))
 
-    def _position_target(self, to: int | str | datetime | None) -> Callable[[Walk], int]:
+    def _position_target(self, to: int | str | datetime | None) -> Target:
         position = self._log.position(self._record, to)
         if position is None:
             raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
 
-        def target(walk: Walk) -> int:
-            if position > walk.head:
-                raise no_position(self.name, position, walk.head)
+        def target(_rows: Reader, walk: Walk) -> int:
+            check_position(self._record, position, walk.head)
             return position
 
         return target
 
-    def undo(self) -> Event:
-        """Take back the last clear, rewind or jump; once more, and it is done again."""
-        return self._move("jump", self._undo_target)
+    def undo(self, *, expected: int | None = None, by: str | None = None) -> Event:
+        """Take back the last clear, rewind, jump or compaction; once more, and the one before it."""
+        return self._move("jump", self._undo_target, expected, {UNDO: True} | _by(by))
 
-    def _undo_target(self, walk: Walk) -> int:
-        for piece in walk.pieces[::-1]:
-            if piece.base is not None:
-                return piece.low - 1
-        raise NotFound(f"nothing to undo: no clear, rewind or jump led to the context of agent {self.name!r}")
+    def _undo_target(self, rows: Reader, walk: Walk) -> int:
+        places = [piece._replace(high=piece.low) for piece in walk.pieces if piece.base is not None]
+        target = undo_target(rows.read(self._record, places)[::-1])
+        if target is None:
+            raise NotFound(f"nothing to undo: no clear, rewind or jump led to the context of {self.name!r}")
+        return target
+
+    def redo(self, *, expected: int | None = None, by: str | None = None) -> Event:
+        """Take back the last undo, as long as nothing was written since."""
+        return self._move("jump", self._redo_target, expected, {REDO: True} | _by(by))
+
+    def _redo_target(self, rows: Reader, walk: Walk) -> int:
+        lineage = rows.lineage(self._record)
+
+        def event_at(seq: int) -> Event | None:
+            return next(iter(rows.read(self._record, clipped(lineage, seq, seq))), None)
+
+        target = redo_target(event_at(walk.head), event_at)
+        if target is None:
+            raise NotFound(f"nothing to redo: the last thing that happened to {self.name!r} was not an undo")
+        return target
+
+    def compact(
+        self, summary: str, *, keep: int = 0, expected: int | None = None, by: str | None = None
+    ) -> list[Event]:
+        """Let a summary stand for the older part of the context, in one batch: a clear, the system messages
+        and settings again, the summary as a user message, and copies of the last `keep` messages (a few more
+        where a call would lose its result). `undo()` takes all of it back."""
+        context = self.context()
+        if expected not in (None, context.at):
+            raise Conflict.at(self.name, expected or 0, context.at)
+        tokens = int(self.conversation(context.at).tokens())
+        batch = compaction(context.messages, summary, keep=keep, head=context.at, tokens=tokens)
+        (kind, content, data), *rest = batch
+        return self.extend([(kind, content, _by(by) or data), *rest], expected=context.at)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
-        """What "clear", "rewind", "jump" or "undo" would do now. Nothing is written."""
-        targets: dict[str, Callable[[], Callable[[Walk], int]]] = {
-            "clear": lambda: lambda walk: 0,
+        """What "clear", "rewind", "jump", "undo" or "redo" would do now. Nothing is written."""
+        targets: dict[str, Callable[[], Target]] = {
+            "clear": lambda: lambda rows, walk: 0,
             "rewind": lambda: self._mark_target(to if isinstance(to, int | str) else None),
             "jump": lambda: self._position_target(to),
             "undo": lambda: self._undo_target,
+            "redo": lambda: self._redo_target,
         }
         if move not in targets:
             raise Invalid(f"{move!r} is not a move", remedy=f"use one of {', '.join(targets)}")
         walk = self._log.walk(self._record)
-        target = targets[move]()(walk)
+        target = targets[move]()(self._log.backend, walk)
         now, then = (self.context(position).messages for position in (walk.head, target))
         before, after = ({event.seq for event in events} for events in (now, then))
         return Preview(
@@ -213,31 +265,46 @@ class Agent:
             [event for event in then if event.seq not in before],
         )
 
-    def _move(self, kind: str, target: Callable[[Walk], int]) -> Event:
-        """Write a rewind or jump that is valid: if somebody writes while the target is being
-        looked up, look again."""
-        while True:
-            walk = self._log.walk(self._record)
-            try:
-                move = draft(kind, None, {"target_message_id": target(walk)})
-                return self._log.write_at(self._record, [move], walk.head)[0]
-            except Conflict:
-                continue
+    def _move(self, kind: str, target: Target, expected: int | None, more: dict[str, Any]) -> Event:
+        def choose(rows: Reader, walk: Walk) -> Draft:
+            return draft(kind, None, {"target_message_id": target(rows, walk), **more})
+
+        return self._log.move(self._record, choose, expected)
+
+    # --- beside the log ---
+
+    @property
+    def key(self) -> str | None:
+        """What the agent can be found by: `store.keyed(key)`."""
+        return self._record.key
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is known beside the log, as it was when this handle was made: title, tags, anything."""
+        return parse_object(self._record.about) or {}
+
+    def describe(self, /, **about: Any) -> dict[str, Any]:
+        """Change what is kept beside the log: the keys that are given, None removes one. Never sent to a
+        model; listed and searched (title, tags)."""
+        text = self._log.backend.describe(self._record, lambda before: described(before, about))
+        self._record = self._record._replace(about=text)
+        return self.about
 
     # --- branching ---
 
-    def fork(self, name: str | None = None, *, at: At = None) -> "Agent":
+    def fork(self, name: str | None = None, *, at: At = None, key: str | None = None) -> "Agent":
         """A new agent that goes on from a position (a mark's label, a moment; default: the head).
-        Nothing is copied."""
-        owner_key, position = self._log.owner(self._record, at)
-        return self._child(name, "fork", parent_key=owner_key, fork_seq=position, born_seq=position)
+        Nothing is copied. Raises KeyTaken where an agent has this key already."""
+        owner, position = self._log.owner(self._record, at)
+        return self._child(name, "fork", key, parent_pk=owner, fork_seq=position, born_seq=position)
 
-    def spawn(self, name: str | None = None) -> "Agent":
+    def spawn(self, name: str | None = None, *, key: str | None = None) -> "Agent":
         """A new agent below this one that inherits nothing."""
-        return self._child(name, "spawn", parent_key=self._record.key, born_seq=self.head, spawned=True)
+        return self._child(name, "spawn", key, parent_pk=self._record.pk, born_seq=self.head, spawned=True)
 
-    def _child(self, name: str | None, otherwise: str, **birth: Any) -> "Agent":
-        id = new_id()
+    def _child(self, name: str | None, otherwise: str, key: str | None, **birth: Any) -> "Agent":
+        id = new_id() if key is None else keyed_id(key)
+        birth["key"] = key
         name = f"{otherwise}-{id[-6:]}" if name is None else checked_name(name)
         record = self._log.backend.create(NewAgent(id, self.session, name, **birth), [], now())
         return Agent(self._log, record)
@@ -259,6 +326,30 @@ class Agent:
         from backstory.wire.conversation import conversation_of
 
         return conversation_of(self.context(at).messages)
+
+    def tail(self, n: int, *, at: At = None) -> list[Event]:
+        """The newest `n` live messages, oldest first: what a model would be given last."""
+        return self._log.tail(self._record, n, at)
+
+    def notes(self, name: str | None = None, *, at: At = None, live: bool = True) -> list[Event]:
+        """The notes in the context, or those of one name, oldest first. `live=False`: of the lineage."""
+        return self._log.notes(self._record, name, at, live=live)
+
+    def last_note(self, name: str, *, at: At = None) -> Event | None:
+        """The newest note of a name in the context."""
+        return self._log.last_note(self._record, name, at)
+
+    def find(self, key: str) -> Event | None:
+        """The event of the lineage, dead or alive, with this key."""
+        return self._log.find(self._record, key)
+
+    def read(self, positions: Iterable[int]) -> list[Event]:
+        """The events at these positions of the lineage, dead or alive, in order."""
+        return self._log.read_positions(self._record, positions)
+
+    def digest(self, at: At = None) -> str:
+        """The digest that names the history up to a position (default: the head) exactly, in hex."""
+        return self._log.digest(self._record, at).hex()
 
     def marks(self, at: At = None) -> list[Event]:
         """The mark stack, oldest first."""
@@ -290,6 +381,12 @@ class Agent:
         return self._log.explain(self._record, seq, at)
 
 
+def _by(who: str | None) -> dict[str, Any]:
+    if who is not None and not isinstance(who, str):
+        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
+    return {} if who is None else {"by": who}
+
+
 def _drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
     drafts = []
     for index, event in enumerate(events):
@@ -303,8 +400,8 @@ def _drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
 
 def _draft(event: Event | tuple[Any, ...]) -> Draft:
     if isinstance(event, Event):
-        return draft(event.kind, event.content, event.data)
-    if isinstance(event, tuple | list) and 1 <= len(event) <= 3:
+        return draft(event.kind, event.content, event.data, event.key)
+    if isinstance(event, tuple | list) and 1 <= len(event) <= 4:
         return draft(*event)
     raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")
 

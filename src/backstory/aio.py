@@ -11,10 +11,11 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
 
 from backstory import store as sync
 from backstory.agent import Agent
+from backstory.core.events import Event
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 
@@ -24,8 +25,12 @@ R = TypeVar("R")
 
 async def in_thread(call: Callable[[], R]) -> R:
     """Run a call in a thread; when cancelled, see it through before the cancellation goes on."""
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return await _in_trio_thread(call)
     context = contextvars.copy_context()
-    work = asyncio.get_running_loop().run_in_executor(None, context.run, call)
+    work = loop.run_in_executor(None, context.run, call)
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -36,6 +41,13 @@ async def in_thread(call: Callable[[], R]) -> R:
                 continue  # cancelled again: the thread still cannot be left half known
         work.exception()  # so that an error nobody can receive any more is not reported as lost
         raise
+
+
+async def _in_trio_thread(call: Callable[[], R]) -> R:
+    """The same where the event loop is trio's, which the caller has imported."""
+    from trio import to_thread
+
+    return await to_thread.run_sync(call, abandon_on_cancel=False)
 
 
 def lift(
@@ -86,6 +98,8 @@ class AsyncAgent:
     born_seq: int = property(lambda self: self.sync.born_seq)  # type: ignore[assignment]
     spawned: bool = property(lambda self: self.sync.spawned)  # type: ignore[assignment]
     created_at: datetime = property(lambda self: self.sync.created_at)  # type: ignore[assignment]
+    key: str | None = property(lambda self: self.sync.key)  # type: ignore[assignment]
+    about: dict[str, Any] = property(lambda self: self.sync.about)  # type: ignore[assignment]
     record: AgentRecord = property(lambda self: self.sync.record)  # type: ignore[assignment]
 
     @property
@@ -105,12 +119,23 @@ class AsyncAgent:
     rewind = lift(Agent.rewind)
     jump = lift(Agent.jump)
     undo = lift(Agent.undo)
+    redo = lift(Agent.redo)
+    compact = lift(Agent.compact)
+    note = lift(Agent.note)
+    settings = lift(Agent.settings)
+    describe = lift(Agent.describe)
     fork = lift_agent(Agent.fork)
     spawn = lift_agent(Agent.spawn)
     rename = lift(Agent.rename)
     context = lift(Agent.context)
     conversation = lift(Agent.conversation)
     marks = lift(Agent.marks)
+    tail = lift(Agent.tail)
+    notes = lift(Agent.notes)
+    last_note = lift(Agent.last_note)
+    find = lift(Agent.find)
+    read = lift(Agent.read)
+    digest = lift(Agent.digest)
     event = lift(Agent.event)
     events = lift(Agent.events)
     explain = lift(Agent.explain)
@@ -118,6 +143,25 @@ class AsyncAgent:
     live_ranges = lift(Agent.live_ranges)
     position = lift(Agent.position)
     preview = lift(Agent.preview)
+
+
+class AsyncReference(NamedTuple):
+    """An agent, and a position of its lineage; None where the text names no moment."""
+
+    agent: AsyncAgent
+    at: int | None
+    label: str | None
+
+
+class AsyncHit(NamedTuple):
+    """One event that a search found; the fields are those of `Hit`."""
+
+    agent: AsyncAgent
+    event: Event
+    live: bool
+    score: float
+    snippet: str
+    spans: tuple[tuple[int, int], ...]
 
 
 class AsyncStore:
@@ -138,20 +182,48 @@ class AsyncStore:
     url: str = property(lambda self: self.sync.url)  # type: ignore[assignment]
 
     start = lift_agent(Store.start)
+    ensure = lift_agent(Store.ensure)
+    keyed = lift_agent(Store.keyed)
     agent = lift_agent(Store.agent)
     sessions = lift(Store.sessions)
     verify = lift(Store.verify)
-    resolve = lift(Store.resolve)
-    search = lift(Store.search)
     stats = lift(Store.stats)
     export_to = lift(Store.export_to)
     import_from = lift(Store.import_from)
     backup = lift(Store.backup)
     close = lift(Store.close)
 
-    async def agents(self, *, session: str | None = None) -> list[AsyncAgent]:
-        """All agents, or those of one session, in the order of their birth."""
-        return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, session=session))]
+    @wraps(Store.agents)
+    async def agents(self, **wanted: Any) -> list[AsyncAgent]:
+        """All agents, or those that are wanted: see `Store.agents`."""
+        return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, **wanted))]
+
+    @wraps(Store.resolve)
+    async def resolve(self, ref: str = "@") -> "AsyncReference":
+        """The agent and position that a reference means: see `Store.resolve`."""
+        found = await in_thread(partial(self.sync.resolve, ref))
+        return AsyncReference(AsyncAgent(found.agent), found.at, found.label)
+
+    @wraps(Store.search)
+    async def search(self, words: str, **options: Any) -> "list[AsyncHit]":
+        """The events that hold all words, best first: see `Store.search`."""
+        asked = options.get("agent")
+        if isinstance(asked, AsyncAgent):
+            options["agent"] = asked.sync
+        hits = await in_thread(partial(self.sync.search, words, **options))
+        return [AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits]
+
+    @wraps(Store.find)
+    async def find(self, key: str) -> list[tuple[AsyncAgent, Event]]:
+        """The events with this key, in all sessions, each with the agent that owns it."""
+        found = await in_thread(partial(self.sync.find, key))
+        return [(AsyncAgent(agent), event) for agent, event in found]
+
+    @wraps(Store.last_notes)
+    async def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:
+        """The newest live note of a name of each agent that has one."""
+        found = await in_thread(partial(self.sync.last_notes, name, prefix=prefix))
+        return [(AsyncAgent(agent), event) for agent, event in found]
 
 
 class _Opening:

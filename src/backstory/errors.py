@@ -7,6 +7,7 @@
     │   └── PositionNotFound
     ├── Ambiguous           be more exact; .matches lists what fits
     ├── NameTaken           choose another name
+    ├── KeyTaken            choose another key, or take what has it
     ├── Invalid             correct the call: an argument cannot be used
     │   └── InvalidEvent    correct the event: its kind, content or data
     ├── Conflict            look at .head and decide again: someone else wrote first
@@ -28,7 +29,7 @@ Drivers' errors become these in the backends and nowhere else.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-Operation = Literal["agents", "events", "jump", "mark", "start", "verify"]
+Operation = Literal["agents", "ensure", "events", "jump", "mark", "start", "verify"]
 
 
 class Remedy(NamedTuple):
@@ -93,6 +94,25 @@ class NameTaken(Error):
     def of(cls, name: str) -> "NameTaken":
         """The clash of a new name with an old one."""
         return cls(f"the session already has an agent named {name!r}", remedy="choose another name")
+
+
+class KeyTaken(Error):
+    """The key stands for something else already."""
+
+    @classmethod
+    def of_agent(cls, key: str) -> "KeyTaken":
+        """The clash of a new agent with one that has its key."""
+        return cls(
+            f"an agent with the key {key!r:.80} already exists",
+            remedy=Remedy("{} returns it, or use another key", "ensure", (key[:80],)),
+        )
+
+    @classmethod
+    def of_event(cls, key: str, position: int) -> "KeyTaken":
+        """The clash of a new event with one that has its key and says something else."""
+        return cls(
+            f"position {position} has the key {key!r:.80} and says something else", remedy="use another key"
+        )
 
 
 class Invalid(Error):

@@ -7,14 +7,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from backstory.agent import Agent
-from backstory.core.events import draft, to_datetime
-from backstory.errors import AgentNotFound, Ambiguous, Remedy
+from backstory.core.events import Event, checked_key, draft, parse_object, to_datetime, to_microseconds
+from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
 from backstory.storage import connect
-from backstory.storage.ids import checked_name, new_id
-from backstory.storage.log import Log, now, settle
-from backstory.storage.protocols import AgentRecord, Backend, NewAgent
+from backstory.storage.ids import checked_name, keyed_id, name_of, new_id
+from backstory.storage.log import Log, now, with_bases
+from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
     from backstory.jobs.search import Hit, Tell
@@ -34,6 +34,9 @@ class Session(NamedTuple):
     events: int
     created_at: datetime
     updated_at: datetime
+    title: str | None = None  # what its root's `about` says
+    tags: tuple[str, ...] = ()
+    key: str | None = None
 
 
 def open(url: str | os.PathLike[str]) -> "Store":
@@ -69,12 +72,34 @@ class Store:
         """Let go of files and connections."""
         self._backend.close()
 
-    def start(self, name: str = "main", *, system: str | None = None) -> Agent:
-        """A new session and its root agent, with its system message if one is given."""
-        id = new_id()
-        events = [] if system is None else settle([draft("system", system)])
-        record = self._backend.create(NewAgent(id, id, checked_name(name)), events, now())
+    def start(self, name: str = "main", *, system: str | None = None, key: str | None = None) -> Agent:
+        """A new session and its root agent, with its system message if one is given. Raises KeyTaken where
+        an agent has this key already."""
+        id = new_id() if key is None else keyed_id(key)
+        events = [] if system is None else with_bases([draft("system", system)])
+        record = self._backend.create(NewAgent(id, id, checked_name(name), key=key), events, now())
         return Agent(self._log, record)
+
+    def ensure(self, key: str, *, name: str | None = None, system: str | None = None) -> Agent:
+        """The agent with this key. If there is none, a new session is started with it, once, however many
+        processes ask at the same time."""
+        try:
+            return self.keyed(key)
+        except AgentNotFound:
+            pass
+        try:
+            return self.start(name_of(key) if name is None else name, system=system, key=key)
+        except KeyTaken:  # another process was quicker
+            return self.keyed(key)
+
+    def keyed(self, key: str) -> Agent:
+        """The agent with this key."""
+        found = self._backend.agents(Wanted(prefix=keyed_id(key)))
+        if not found:
+            raise AgentNotFound(
+                f"no agent has the key {key!r:.80}", remedy=Remedy("{} makes one", "ensure", (key[:80],))
+            )
+        return Agent(self._log, found[0])
 
     def agent(self, ref: str) -> Agent:
         """The agent with this id, unique id prefix, name, or session/name."""
@@ -98,16 +123,20 @@ class Store:
         return Agent(self._log, found[0])
 
     def _matches(self, ref: str) -> list[AgentRecord]:
-        if len(ref) == LONGEST_ID and (exact := self._backend.agents(prefix=ref.lower())):
+        if len(ref) == LONGEST_ID and (exact := self._backend.agents(Wanted(prefix=ref.lower()))):
             return exact
         session, slash, name = ref.rpartition("/")
         if slash:
             roots = [record for record in self._matches(session) if record.id == record.session]
-            return [record for root in roots for record in self._backend.agents(session=root.id, name=name)]
-        named = self._backend.agents(name=ref)
+            return [
+                record
+                for root in roots
+                for record in self._backend.agents(Wanted(session=root.id, name=name))
+            ]
+        named = self._backend.agents(Wanted(name=ref))
         if named or len(ref) < SHORTEST_PREFIX:
             return named
-        return self._backend.agents(prefix=ref.lower())
+        return self._backend.agents(Wanted(prefix=ref.lower()))
 
     def _near(self, ref: str) -> str:
         from difflib import get_close_matches
@@ -116,18 +145,88 @@ class Store:
         near = get_close_matches(ref.rpartition("/")[2], names)
         return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
-    def agents(self, *, session: str | None = None) -> list[Agent]:
-        """All agents, or those of one session (its id, its name, or any agent of it), in the order
-        of their birth."""
+    def agents(
+        self,
+        *,
+        session: str | None = None,
+        prefix: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: str = "born",
+        limit: int | None = None,
+        after: Agent | str | None = None,
+    ) -> list[Agent]:
+        """All agents, or those of one session (its id, its name, or any agent of it), whose key begins with
+        `prefix`, that were last written to at or after `since` and before `until`. In the order of their
+        birth, or the latest written first (`order="updated"`); `limit` and `after` (the last agent of the
+        page before) give one page."""
         id = None if session is None else self.agent(session).session
-        return [Agent(self._log, record) for record in self._backend.agents(session=id)]
+        wanted = self._page(prefix, since, until, order, limit, after)._replace(session=id)
+        return [Agent(self._log, record) for record in self._backend.agents(wanted)]
 
-    def sessions(self) -> list[Session]:
-        """All sessions, in the order of their birth."""
-        trees: dict[str, list[AgentRecord]] = {}
-        for record in self._backend.agents():
-            trees.setdefault(record.session, []).append(record)
-        return [_session(id, tree) for id, tree in trees.items()]
+    def sessions(
+        self,
+        *,
+        prefix: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        order: str = "born",
+        limit: int | None = None,
+        after: "Session | str | None" = None,
+    ) -> list[Session]:
+        """All sessions, or a page of them, as with `agents`. A session was last written to when its root or
+        any other agent of it was."""
+        everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
+        if everything and order == "born":
+            return _sessions(self._backend.agents())
+        last = after.id if isinstance(after, Session) else after
+        return self._session_page(self._page(prefix, since, until, order, limit, last))
+
+    def _session_page(self, wanted: Wanted) -> list[Session]:
+        roots = self._backend.agents(wanted._replace(roots=True))
+        return [
+            session
+            for root in roots
+            for session in _sessions(self._backend.agents(Wanted(session=root.session)))
+        ]
+
+    def _page(
+        self,
+        prefix: str,
+        since: datetime | None,
+        until: datetime | None,
+        order: str,
+        limit: int | None,
+        after: Agent | str | None,
+    ) -> Wanted:
+        if order not in ("born", "updated"):
+            raise Invalid(f"{order!r} is not an order", remedy="use 'born' or 'updated'")
+        if limit is not None and (type(limit) is not int or limit < 1):
+            raise Invalid(f"limit={limit!r} is not a number of agents", remedy="pass 1 or more")
+        last = self.agent(after) if isinstance(after, str) else after
+        return Wanted(
+            key_prefix=prefix or None,
+            since_us=_microseconds(since),
+            until_us=_microseconds(until),
+            latest_first=order == "updated",
+            limit=limit,
+            after=last.record if last else None,
+        )
+
+    def find(self, key: str) -> list[tuple[Agent, Event]]:
+        """The events with this key, in all sessions, each with the agent that owns it."""
+        found = []
+        for id, seq in self._backend.found(checked_key(key)):
+            agent = self.agent(id)
+            found.append((agent, agent.event(seq)))
+        return found
+
+    def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[Agent, Event]]:
+        """The newest live note of a name of each agent that has one, or of those whose key begins with
+        `prefix`."""
+        agents = self.agents(prefix=prefix)
+        found = ((agent, agent.last_note(name)) for agent in agents)
+        return [(agent, note) for agent, note in found if note is not None]
 
     def resolve(self, ref: str = "@") -> Reference:
         """The agent and position that a reference like session/name@label means; `@`: the latest."""
@@ -181,14 +280,32 @@ class Store:
         return verify(self._backend)
 
 
+def _microseconds(moment: datetime | None) -> int | None:
+    if moment is not None and moment.tzinfo is None:
+        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
+    return None if moment is None else to_microseconds(moment)
+
+
+def _sessions(records: Iterable[AgentRecord]) -> list[Session]:
+    trees: dict[str, list[AgentRecord]] = {}
+    for record in records:
+        trees.setdefault(record.session, []).append(record)
+    return [_session(id, tree) for id, tree in trees.items()]
+
+
 def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
+    root = next((record for record in tree if record.id == id), None)
+    about = (parse_object(root.about) if root else None) or {}
     return Session(
         id=id,
-        name=next((record.name for record in tree if record.id == id), id),
+        name=root.name if root else id,
         agents=len(tree),
         events=sum(record.head - record.fork_seq for record in tree),
         created_at=to_datetime(min(record.created_us for record in tree)),
         updated_at=to_datetime(max(record.updated_us for record in tree)),
+        title=about.get("title"),
+        tags=tuple(about.get("tags", ())),
+        key=root.key if root else None,
     )
 
 

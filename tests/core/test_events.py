@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from backstory import Event, InvalidEvent
-from backstory.core.events import KINDS, draft, from_draft
+from backstory.core.events import draft
+from backstory.core.kinds import KINDS
 
 
 def test_data_and_time_come_from_the_row():
@@ -128,7 +129,7 @@ def test_data_that_would_come_back_changed_is_refused(data):
 
 
 def test_data_nested_deeper_than_a_reader_may_follow_is_refused():
-    assert from_draft(1, draft("user", "x", nested(100))).data == nested(100)
+    assert draft("user", "x", nested(100)).at(1).data == nested(100)
     for data in (nested(101), {"x": [nested(100)]}):
         with pytest.raises(InvalidEvent, match="nested more than 100 levels deep: flatten it"):
             draft("user", "x", data)
@@ -141,10 +142,10 @@ def test_a_lone_surrogate_in_data_is_refused():
 
 def test_nul_in_data_is_kept_because_json_escapes_it():
     written = draft("user", "x", {"raw": "a\0b"})
-    assert from_draft(1, written).data == {"raw": "a\0b"}
+    assert written.at(1).data == {"raw": "a\0b"}
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "", None, [1], 3, {"a": {"b": [1.5, None, "ü"]}}])
 def test_the_arguments_of_a_tool_call_are_kept_as_they_came(arguments):
     written = draft("tool_call", None, {"id": "c", "name": "n", "arguments": arguments})
-    assert from_draft(1, written).data["arguments"] == arguments
+    assert written.at(1).data["arguments"] == arguments

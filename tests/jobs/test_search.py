@@ -49,15 +49,16 @@ def test_bookkeeping_is_not_found(store, agent):
 def test_an_index_of_an_older_rule_is_built_again(durable_url):
     with backstory.open(durable_url) as store:
         store.start("main").user("needle")
+        schema = "backstory." if "postgresql" in durable_url else ""
         with store._backend._connection() as db:
-            db.execute("CREATE TABLE search_1 (words text)")
-            db.execute("CREATE TABLE searched_1 (agent integer, upto integer)")
-            db.execute("INSERT INTO searched_1 VALUES (1, 1)")
+            db.execute(f"CREATE TABLE {schema}search_1 (words text)")
+            db.execute(f"CREATE TABLE {schema}searched_1 (agent integer, upto integer)")
+            db.execute(f"INSERT INTO {schema}searched_1 VALUES (1, 1)")
     with backstory.open(durable_url) as store:
         assert places(store.search("needle")) == [("main", 1)]
         with store._backend._connection() as db:
             for table in ("search_1", "searched_1"):
-                db.execute(f"CREATE TABLE {table} (was_dropped integer)")
+                db.execute(f"CREATE TABLE {schema}{table} (was_dropped integer)")
 
 
 def test_all_words_have_to_be_there_and_phrases_side_by_side(store, agent):

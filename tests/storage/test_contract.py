@@ -40,7 +40,7 @@ def test_the_readme_of_the_engine(store):
     assert plain.positions(agent.context().messages) == [1, 2, 3, 4, 5, 6, 8]
     agent.undo()
     assert plain.positions(agent.context().messages) == [1, 2, 3, 4, 5, 6, 7, 9]
-    agent.undo()
+    agent.redo()
     assert plain.positions(agent.context().messages) == [1, 2, 3, 4, 5, 6, 8, 10]
     assert agent.fork(at="two files").fork_seq == 6
     agent.jump(3)
@@ -91,7 +91,7 @@ def test_a_tool_result_for_something_that_is_no_call_is_refused(agent):
 def test_a_batch_is_all_or_nothing(agent):
     with pytest.raises(backstory.InvalidEvent, match="event 2 of the batch: unknown kind 'telepathy'"):
         agent.extend([("user", "a", None), ("user", "b"), ("telepathy", "c", None)])
-    for odd in (("user", "a", None, "surplus"), (), {"kind": "user"}, "user", None):
+    for odd in (("user", "a", None, None, "surplus"), (), {"kind": "user"}, "user", None):
         with pytest.raises(backstory.InvalidEvent, match=r"event 0 of the batch: .*\(kind, content, data\)"):
             agent.extend([odd])
     assert agent.events() == []

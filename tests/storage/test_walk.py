@@ -10,10 +10,10 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import backend as postgres
+from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
-from backstory.storage.protocols import asking_for
-from backstory.storage.sqlite import backend as sqlite
+from backstory.storage.protocols import Wanted
+from backstory.storage.sqlite import rows as sqlite
 
 
 @pytest.fixture
@@ -117,14 +117,14 @@ def partitioned(new_database):
         db.execute("CREATE SCHEMA backstory")
         db.execute(postgres_server.META)
         for step in postgres_server.MIGRATIONS:
-            db.execute(step.format(partition="PARTITION BY HASH (session)"))
+            db.execute(step.replace("{partition}", "PARTITION BY HASH (session)"))
         for table in ("agents", "events"):
             for n in range(8):
                 db.execute(
-                    f"CREATE TABLE {table}_{n} PARTITION OF {table} "
+                    f"CREATE TABLE backstory.{table}_{n} PARTITION OF backstory.{table} "
                     f"FOR VALUES WITH (MODULUS 8, REMAINDER {n})"
                 )
-        db.execute("UPDATE meta SET version = %s", (len(postgres_server.MIGRATIONS),))
+        db.execute("UPDATE backstory.meta SET version = %s", (len(postgres_server.MIGRATIONS),))
         with backstory.open(url) as store:
             for n in range(30):
                 deep(store, 3).extend([("user", str(n), None)] * 50)
@@ -133,23 +133,19 @@ def partitioned(new_database):
 
 
 HOT = {
-    "append one": (
-        postgres.APPEND_ONE,
-        {"kind": "user", "content": "x", "data": None, "base": None, "expected": 1, "now": 1},
-    ),
-    "append many": (
-        postgres.APPEND_MANY,
-        {"kind": ["user"], "content": ["x"], "data": [None], "base": [None], "expected": 1, "now": 1},
-    ),
+    "hold": (postgres.HOLD, {}),
     "walk": (postgres.WALK, {"at": None}),
     "lineage": (postgres.LINEAGE, {}),
     "as of a time": (postgres.POSITION_AT, {"moment": 10**18}),
     "read": (postgres.READ, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
+    "notes": (postgres.NAMED_NOTES, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
+    "last note": (postgres.LAST_NOTE, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
+    "keyed": (postgres.KEYED, {"nos": [1], "lows": [1], "highs": [2], "keys": ["k"]}),
     "marks": (postgres.MARKS, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
     "head": (postgres.HEAD, {}),
     "rename": (postgres.RENAME, {"name": "n"}),
     "agents of a session": (
-        asking_for(postgres.AGENTS, postgres.AGENT_CONDITIONS, session="…", name="…")[0],
+        postgres._listing(Wanted(session="0" * 32, name="…"))[0],
         {"name": "main"},
     ),
     "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
@@ -158,7 +154,9 @@ HOT = {
         {
             "id": "0" * 32,
             "name": "n",
-            "parent_key": 1,
+            "parent_pk": 1,
+            "key": None,
+            "about": None,
             "fork_seq": 1,
             "born_seq": 1,
             "spawned": False,
@@ -174,7 +172,7 @@ def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     sql, bindings = HOT[name]
     agent = store.agents()[-1].record
     plan = db.execute(
-        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.key, **bindings}
+        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.pk, **bindings}
     ).fetchall()
     text = "\n".join(row[0] for row in plan)
     # Only the qualified names are tables: behind them stand aliases that look the same.
@@ -232,7 +230,7 @@ def test_a_database_with_citus_gets_its_tables_distributed_by_session(new_databa
         backstory.open(url).close()
         backstory.open(url).close()
         assert [what for (what,) in db.execute("SELECT what FROM public.calls")] == [
-            "reference meta",
-            "distribute agents session ",
-            "distribute events session agents",
+            "reference backstory.meta",
+            "distribute backstory.agents session ",
+            "distribute backstory.events session backstory.agents",
         ]

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from backstory import Event, InvalidEvent
-from backstory.core.events import KINDS
-from backstory.core.messages import SILENT, SPOKEN, Message, ToolCall, ToolResult, canonical, check_message
+from backstory.core.kinds import KINDS, SILENT, SPOKEN
+from backstory.core.messages import Message, ToolCall, ToolResult, canonical, check_message
 from backstory.core.messages import tool_call as read_call
 from backstory.core.messages import tool_result as read_result
 

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from backstory.agent import Agent, Preview
-from backstory.core.events import KINDS, Event
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.present.names import short_ref
 from backstory.runtime.loop import Allow, Happenings, Loop

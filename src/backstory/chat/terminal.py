@@ -16,7 +16,8 @@ from backstory.chat.page import Page
 from backstory.chat.session import Chat
 from backstory.chat.shutdown import Leaving
 from backstory.chat.write_wait import aloud
-from backstory.core.events import MOVES, Event
+from backstory.core.events import Event
+from backstory.core.kinds import MOVES
 from backstory.errors import Error, StorageError
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line

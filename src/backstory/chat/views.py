@@ -6,7 +6,7 @@ Where the command line can do a thing already, its command is run on the chat's 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.core.events import KINDS
+from backstory.core.kinds import KINDS
 from backstory.errors import Invalid, NotFound
 from backstory.present.event_text import gist
 from backstory.present.measures import count

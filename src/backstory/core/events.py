@@ -1,4 +1,4 @@
-"""What is recorded: events, the table of their kinds, and the check at the door.
+"""What is recorded: events, and the check that every new one has to pass.
 
 Pure: frozen values and the rules that need nothing but the value itself. Nothing here
 knows about databases, agents or replay.
@@ -7,47 +7,20 @@ knows about databases, agents or replay.
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from backstory.core.messages import TOOL_KINDS, check_message
-from backstory.errors import InvalidEvent
+from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
+from backstory.core.messages import check_message
+from backstory.errors import Invalid, InvalidEvent
 
+if TYPE_CHECKING:
+    _Columns = object
+else:
+    _Columns = tuple
 
-class Base(Enum):
-    """Which position an event continues."""
-
-    BEFORE = "the event before it"
-    NOTHING = "position 0, the empty context"
-    MARK = "a mark on the mark stack"
-    ANYWHERE = "any earlier position"
-
-
-class Kind(NamedTuple):
-    """One row of the table of kinds."""
-
-    base: Base
-    shows: bool  # is it part of the context?
-    speaks: bool  # does a model get it?
-
-
-KINDS = {
-    "system": Kind(Base.BEFORE, shows=True, speaks=True),
-    "user": Kind(Base.BEFORE, shows=True, speaks=True),
-    "assistant": Kind(Base.BEFORE, shows=True, speaks=True),
-    "tool_call": Kind(Base.BEFORE, shows=True, speaks=True),
-    "tool_result": Kind(Base.BEFORE, shows=True, speaks=True),
-    "mark": Kind(Base.BEFORE, shows=True, speaks=False),
-    "clear": Kind(Base.NOTHING, shows=False, speaks=False),
-    "rewind": Kind(Base.MARK, shows=True, speaks=False),
-    "jump": Kind(Base.ANYWHERE, shows=True, speaks=False),
-}
-
-MOVES = frozenset(k for k, kind in KINDS.items() if kind.base in (Base.MARK, Base.ANYWHERE))
-ALWAYS_SHOWN = frozenset(k for k, kind in KINDS.items() if kind.shows) - MOVES
-MUST_HAVE_TEXT = frozenset({"system", "user", "assistant", "tool_result"})
 
 DEEPEST = 100  # levels of nested data
+LONGEST_KEY = 1_000  # characters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -64,31 +37,66 @@ def to_datetime(microseconds: int) -> datetime:
 
 
 class Row(NamedTuple):
-    """An event as the databases keep it: five plain columns."""
+    """An event as the databases keep it: plain columns."""
 
     seq: int
     kind: str
     content: str | None
     data_json: str | None
     created_us: int
+    key: str | None
 
 
-class Event(tuple[int, str, str | None, str | None, int]):
+class Event(_Columns):
     """One immutable record of what happened. `Event.of(…)` makes one by hand.
 
     An event is its row and nothing else, so that ten thousand of them cost little more than the
-    read itself: `data` and `created_at` are made from the row when somebody asks. `data` is a
+    read itself: `data` and `created_at` are made from the row when someone asks. `data` is a
     fresh dict each time, so changing it cannot change the event.
     """
 
-    # A subclass of tuple and not of Row: Row(…) would run Python code for every event, while
-    # Event(row) does not. The fields are read by Row's own descriptors.
+    # At run time a subclass of tuple and not of Row: Row(…) would run Python code for every event, while
+    # Event(row) does not. The fields are read by Row's own descriptors. A type checker sees no tuple, so
+    # that nobody reads a field by its index, and properties, so that nobody sets one.
     __slots__ = ()
-    seq = Row.seq
-    kind = Row.kind
-    content = Row.content
-    data_json = Row.data_json
-    created_us = Row.created_us
+
+    if TYPE_CHECKING:
+
+        def __init__(self, row: Iterable[Any], /) -> None: ...
+        @property
+        def seq(self) -> int:
+            """The position."""
+
+        @property
+        def kind(self) -> str:
+            """What it is: one of the table of kinds."""
+
+        @property
+        def content(self) -> str | None:
+            """Its text."""
+
+        @property
+        def data_json(self) -> str | None:
+            """The text of its data, a JSON object."""
+
+        @property
+        def created_us(self) -> int:
+            """When it was written, in microseconds since 1970."""
+
+        @property
+        def key(self) -> str | None:
+            """What it can be found by, unique in its lineage."""
+
+    else:
+        seq, kind, content, data_json, created_us, key = (getattr(Row, name) for name in Row._fields)
+
+        def __eq__(self, other: object) -> bool:
+            return tuple.__eq__(self, other) if isinstance(other, Event) else NotImplemented
+
+        def __ne__(self, other: object) -> bool:
+            return tuple.__ne__(self, other) if isinstance(other, Event) else NotImplemented
+
+        __hash__ = tuple.__hash__
 
     @classmethod
     def of(
@@ -98,10 +106,12 @@ class Event(tuple[int, str, str | None, str | None, int]):
         content: str | None = None,
         data: dict[str, Any] | str | None = None,
         created_at: datetime = EPOCH,
+        *,
+        key: str | None = None,
     ) -> "Event":
         """An event from its values; `data` may also be the JSON text itself."""
         text = data if data is None or isinstance(data, str) else to_json(data)
-        return cls((seq, kind, content, text, to_microseconds(created_at)))
+        return cls((seq, kind, content, text, to_microseconds(created_at), key))
 
     @property
     def data(self) -> dict[str, Any] | None:
@@ -120,9 +130,10 @@ class Event(tuple[int, str, str | None, str | None, int]):
         return label if isinstance(label, str) else None
 
     def __repr__(self) -> str:
+        key = "" if self.key is None else f", key={self.key!r}"
         return (
             f"Event(seq={self.seq}, kind={self.kind!r}, content={self.content!r}, "
-            f"data={self.data!r}, created_at={self.created_at.isoformat()!r})"
+            f"data={self.data!r}, created_at={self.created_at.isoformat()!r}{key})"
         )
 
 
@@ -131,25 +142,46 @@ def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     return list(map(Event, rows))
 
 
-def from_draft(seq: int, draft: "Draft") -> Event:
-    """The event that a draft will be at a position, before it has a time."""
-    return Event((seq, *draft, 0))
+def to_stored(event: Event, base: int | None, digest: bytes) -> tuple[Any, ...]:
+    """The whole row that an event is in a store: its columns, its base and its digest."""
+    columns: Any = event
+    return (*columns, base, digest)
 
 
 class Draft(NamedTuple):
-    """An event that passed the door but has no position yet."""
+    """An event that was checked but has no position yet."""
 
     kind: str
     content: str | None
     data_json: str | None
+    key: str | None = None
+
+    def at(self, seq: int, created_us: int = 0) -> Event:
+        """The event that it becomes at a position."""
+        return Event((seq, self.kind, self.content, self.data_json, created_us, self.key))
+
+    def says(self, event: Event) -> bool:
+        """Whether it says what an event says; the keys of its data may come in any order."""
+        if (self.kind, self.content, self.key) != (event.kind, event.content, event.key):
+            return False
+        return self.data_json == event.data_json or parse_object(self.data_json) == event.data
 
 
-def draft(kind: Any, content: Any = None, data: Any = None) -> Draft:
-    """The door's check: a storable event, or InvalidEvent that says what to mend."""
+def checked_key(key: Any) -> str:
+    """A key of an event or agent: any text of 1 to 1,000 characters; raises Invalid."""
+    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY:
+        shown = f"of {len(key)} characters" if isinstance(key, str) else type(key).__name__
+        raise Invalid(f"a key is a text of 1 to {LONGEST_KEY} characters, not {shown}", remedy="use its hash")
+    _check_text(key, "the key")
+    return key
+
+
+def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> Draft:
+    """A storable event, or InvalidEvent that says what to mend."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
-        if kind in MUST_HAVE_TEXT:
+        if kind in NEEDS_CONTENT:
             raise InvalidEvent(f"this {kind} event has no content", remedy="pass a string, not None")
     elif not isinstance(content, str):
         raise InvalidEvent(
@@ -161,7 +193,7 @@ def draft(kind: Any, content: Any = None, data: Any = None) -> Draft:
     text = None if data is None else _data_json(kind, data)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
-    return Draft(kind, content, text)
+    return Draft(kind, content, text, None if key is None else checked_key(key))
 
 
 def _data_json(kind: str, data: Any) -> str:

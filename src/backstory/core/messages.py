@@ -6,12 +6,8 @@ What a message becomes in a provider's format is the business of `backstory.wire
 
 from typing import Any, NamedTuple, NoReturn, Protocol
 
+from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS, TOOL_KINDS
 from backstory.errors import InvalidEvent
-
-TEXT_KINDS = frozenset({"system", "user", "assistant"})
-TOOL_KINDS = frozenset({"tool_call", "tool_result"})
-SPOKEN = TEXT_KINDS | TOOL_KINDS
-SILENT = frozenset({"clear", "mark", "rewind", "jump"})
 
 
 class Recorded(Protocol):

@@ -7,13 +7,16 @@
 the fold asks it when it replays. Pure: no I/O, no clock; inert events are told to the logger.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import NamedTuple
 
-from backstory.core.events import ALWAYS_SHOWN, KINDS, MOVES, Base, Event, parse_object
+from backstory.core.events import Event, parse_object
+from backstory.core.kinds import ALWAYS_SHOWN, KINDS, MOVES, Base
 from backstory.errors import InvalidEvent
+
+NO_STACKS: Mapping[int, Container[int]] = {}
 
 
 class Context:
@@ -116,8 +119,8 @@ class Fold:
     """The law applied event after event; it remembers the context at every position.
 
     It starts after a position: 0, or a fork's. What was before comes from the fold it `inherits`
-    from; without one the moments below are bare anchors, and `is_on_stack_below(anchor, mark)` is
-    asked for the marks there. `tell(seq, problem)` hears of every inert event.
+    from; without one the moments below are bare anchors, and `stacks` has the positions of the marks on
+    the stack at each anchor that may be asked for. `report(seq, problem)` hears of every inert event.
     """
 
     def __init__(
@@ -125,14 +128,14 @@ class Fold:
         *,
         after: int = 0,
         inherits: "Fold | None" = None,
-        is_on_stack_below: Callable[[int, int], bool] = lambda anchor, mark: False,
-        tell: Callable[[int, str], None] = lambda seq, problem: None,
+        stacks: Mapping[int, Container[int]] = NO_STACKS,
+        report: Callable[[int, str], None] = lambda seq, problem: None,
     ) -> None:
         self.head = after
         self._after = after
         self._inherits = inherits
-        self._is_on_stack_below = is_on_stack_below
-        self._tell = tell
+        self._stacks = stacks
+        self._report = report
         self._moments: dict[int, Moment] = {}
 
     def knows(self, position: int) -> bool:
@@ -167,7 +170,7 @@ class Fold:
             lambda target: self._is_on_stack(now, target),
         )
         if verdict.problem:
-            self._tell(event.seq, verdict.problem)
+            self._report(event.seq, verdict.problem)
         moment = now if verdict.base is None else self.at(verdict.base)
         if verdict.shows:
             moment = Moment(moment.anchor, event, moment)
@@ -177,7 +180,7 @@ class Fold:
 
     def _is_on_stack(self, moment: Moment, target: int) -> bool:
         if target <= moment.anchor:
-            return self._is_on_stack_below(moment.anchor, target)
+            return target in self._stacks.get(moment.anchor, ())
         mark = moment.mark
         while mark is not None and mark.event is not None and mark.event.seq > target:
             mark = mark.before and mark.before.mark
@@ -189,7 +192,7 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
 
     `agent` is how log lines about inert events call the log.
     """
-    fold = Fold(tell=partial(log_inert, agent))
+    fold = Fold(report=partial(log_inert, agent))
     for event in events:
         fold.feed(event)
     return Context(fold.at(fold.head).events(), fold.head)
@@ -198,7 +201,7 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
 def shown(events: list[Event], moves: Container[int]) -> list[Event]:
     """Of the events in live ranges, those that are part of the context. `moves` are the positions
     of the valid rewinds and jumps among them."""
-    if ALWAYS_SHOWN.issuperset(map(itemgetter(1), events)):
+    if ALWAYS_SHOWN.issuperset(map(attrgetter("kind"), events)):
         return events
     return [event for event in events if is_shown(event, event.seq in moves)]
 

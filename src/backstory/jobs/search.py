@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import KINDS, Event
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
 from backstory.storage.log import Log
@@ -132,7 +133,7 @@ class _Asking:
         events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
             owner = self._agents[id].record
-            pieces = [Piece(owner.key, seq, seq) for seq in sorted(positions)]
+            pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
             events.update(((id, event.seq), event) for event in self._log.backend.read(owner, pieces))
         return events
 
@@ -155,7 +156,7 @@ class _Asking:
 
     def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
         return any(
-            piece.key == owner.record.key and piece.low <= seq <= piece.high
+            piece.owner == owner.record.pk and piece.low <= seq <= piece.high
             for piece in self._live_pieces(seer)
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import ALWAYS_SHOWN, MOVES
+from backstory.core.kinds import ALWAYS_SHOWN, MOVES
 from backstory.storage.log import Log
 from backstory.storage.protocols import Census
 
@@ -62,13 +62,13 @@ def stats(log: Log, *, tokens: bool = False) -> Stats:
 def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int], *, tokens: bool) -> AgentStats:
     record = agent.record
     own = log.backend.census(
-        record, [piece for piece in log.backend.lineage(record) if piece.key == record.key]
+        record, [piece for piece in log.backend.lineage(record) if piece.owner == record.pk]
     )
     for census in own:
         kinds[census.kind] = kinds.get(census.kind, 0) + census.events
     walked = log.walk(record).pieces
-    mine = log.backend.census(record, [piece for piece in walked if piece.key == record.key])
-    rest = log.backend.census(record, [piece for piece in walked if piece.key != record.key])
+    mine = log.backend.census(record, [piece for piece in walked if piece.owner == record.pk])
+    rest = log.backend.census(record, [piece for piece in walked if piece.owner != record.pk])
     return AgentStats(
         agent=agent,
         events=sum(census.events for census in own),

@@ -11,7 +11,9 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import MOVES, MUST_HAVE_TEXT, Event, to_json
+from backstory.core.chain import START, digest, inner
+from backstory.core.events import Event, parse_object, to_json
+from backstory.core.kinds import MOVES, NEEDS_CONTENT
 from backstory.core.replay import Fold
 from backstory.core.terms import harmless
 from backstory.errors import CannotOpen, Conflict, Invalid, InvalidEvent
@@ -21,10 +23,11 @@ from backstory.storage.ids import checked_name
 from backstory.storage.protocols import AgentRecord, Backend, Intake, NewAgent, Stored
 
 FORMAT = "backstory-export"
-VERSION = 1
+VERSION = 2  # version 1, which had no keys and digests, is read too
 PAGE = 2_000  # events in memory at a time
 
 AGENT_FIELDS = ("id", "session", "name", "parent", "fork_seq", "born_seq", "spawned", "created_us")
+SINCE_VERSION_2 = ("key", "about")  # of agents; None in a version 1 export
 
 
 class Writable(Protocol):
@@ -54,7 +57,8 @@ def export(backend: Backend, file: Writable, sessions: Sequence[str] | None = No
     file.write(line({"format": FORMAT, "version": VERSION}))
     events = 0
     for record in ordered:
-        file.write(line({"agent": {field: getattr(record, field) for field in AGENT_FIELDS}}))
+        fields = {field: getattr(record, field) for field in (*AGENT_FIELDS, *SINCE_VERSION_2)}
+        file.write(line({"agent": fields}))
         for page in _pages(backend, record):
             file.write("".join(map(_event_line, page)))
             events += len(page)
@@ -71,11 +75,12 @@ def _pages(backend: Backend, record: AgentRecord) -> Iterator[list[Stored]]:
 
 
 def _event_line(row: Stored) -> str:
-    seq, kind, content, data, created_us, base = row
+    seq, kind, content, data, created_us, key, base, link = row
     event: dict[str, Any] = {"seq": seq, "kind": kind, "content": content}
     event |= _data_field(data)
     event |= {"created_us": created_us, "base": base}
-    return line({"event": event})
+    event |= {} if key is None else {"key": key}
+    return line({"event": event | {"digest": link.hex()}})
 
 
 def _data_field(text: str | None) -> dict[str, Any]:
@@ -159,10 +164,10 @@ def _check_header(text: str | bytes) -> None:
         known = False
     if not known:
         raise Invalid("this is not an export of backstory: its first line does not name the format")
-    if header.get("version") != VERSION:
+    if header.get("version") not in range(1, VERSION + 1):
         raise Invalid(
             f"the export has version {header.get('version')!r} of the format, and this backstory knows "
-            f"{VERSION}",
+            f"up to {VERSION}",
             remedy="upgrade backstory",
         )
 
@@ -182,6 +187,7 @@ class _Arrival:
         self._session = ""
         self._here: dict[str, AgentRecord] = {}
         self._folds: dict[str, Fold] = {}
+        self._digests: dict[str, list[bytes]] = {}  # of each agent's own events
         self._agent: AgentRecord | None = None
         self._time = 0
         self._known: Iterator[tuple[Any, ...]] = iter(())
@@ -202,7 +208,7 @@ class _Arrival:
                 self._take_agent(agent)
                 self._taken = Transfer(sessions + (self._session != known), agents + 1, events)
             case {"event": dict(event)}:
-                self._take_event(_row(event))
+                self._take_event(event)
                 self._taken = Transfer(sessions, agents, events + 1)
             case {"end": dict(end)}:
                 self._take_end(end)
@@ -225,16 +231,17 @@ class _Arrival:
         id, session, name, parent, fork_seq, born_seq, spawned, created_us = (fields[f] for f in AGENT_FIELDS)
         _check_agent(fields)
         if session != self._session:
-            self._session, self._folds = session, {}
+            self._session, self._folds, self._digests = session, {}, {}
             self._here = {record.id: record for record in self._intake.agents(session)}
             if not self._here:
                 self.new_sessions.add(session)
         self._agent = self._here.get(id)
         if self._agent is None:
             if parent and parent not in self._folds:
-                raise Invalid(f"the agent's parent {parent} does not come before it")
-            over = self._here[parent].key if parent else None
-            new = NewAgent(id, session, checked_name(name), over, fork_seq, born_seq, spawned)
+                raise Invalid(f"its parent {parent} does not come before it")
+            over = self._here[parent].pk if parent else None
+            key, about = (fields.get(field) for field in SINCE_VERSION_2)
+            new = NewAgent(id, session, checked_name(name), over, fork_seq, born_seq, spawned, key, about)
             self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(parent=parent)
             self.new_agents += 1
         elif [getattr(self._agent, f) for f in AGENT_FIELDS if f != "name"] != [
@@ -242,6 +249,7 @@ class _Arrival:
         ]:
             raise Invalid(f"the store has another agent with the id {id}")
         self._folds[id] = self._fold(parent, fork_seq)
+        self._digests[id] = []
         self._known = _stored(self._intake, self._agent)
         self._time = created_us
 
@@ -253,9 +261,10 @@ class _Arrival:
             raise Invalid(f"the agent is forked at {fork_seq}, but no parent that has it comes before")
         return Fold(after=fork_seq, inherits=inherited)
 
-    def _take_event(self, row: Stored) -> None:
+    def _take_event(self, event: dict[str, Any]) -> None:
         if self._agent is None:
             raise Invalid("there is no agent before the event")
+        row = self._chained(self._agent, _row(event), event.get("digest"))
         self._check_law(row, self._folds[self._agent.id])
         known = next(self._known, None)
         if known is not None:
@@ -271,15 +280,34 @@ class _Arrival:
         if len(self._new) >= PAGE:
             self.flush()
 
+    def _chained(self, agent: AgentRecord, row: tuple[Any, ...], claimed: Any) -> Stored:
+        """The row with its digest, which has to be the one that the export claims."""
+        seq, kind, content, data, created_us, key, base = row
+        within = inner(content, data, parse_object(data))
+        link = digest(self._previous(agent, seq - 1), seq, kind, created_us, base, key, within)
+        if claimed is not None and claimed != link.hex():
+            raise Invalid(f"position {seq} does not fit its digest: the export was changed")
+        self._digests[agent.id].append(link)
+        return (*row, link)
+
+    def _previous(self, agent: AgentRecord, seq: int) -> bytes:
+        own = self._digests[agent.id]
+        if own:
+            return own[-1]
+        if not agent.fork_seq or seq != agent.fork_seq:
+            return START
+        parent = self._here[agent.parent or ""]
+        return self._digests[parent.id][seq - parent.fork_seq - 1]
+
     def _check_law(self, row: Stored, fold: Fold) -> None:
-        seq, kind, _, data, created_us, base = row
+        seq, kind, _, data, created_us, _, base, _ = row
         if seq != fold.head + 1:
             raise Invalid(f"position {seq} comes after {fold.head}: a position is missing or out of order")
         if created_us < self._time:
             raise Invalid(f"the time of position {seq} is before that of the previous event")
         self._time = created_us
         # The fold needs no text: an import's memory is a link for each event, not its content.
-        verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0)))
+        verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0, None)))
         if verdict.base != base:
             raise Invalid(f"the base of position {seq} is {base}, but the rules make it {verdict.base}")
 
@@ -299,20 +327,22 @@ def _stored(intake: Intake, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
         after = page[-1][0]
 
 
-def _row(event: dict[str, Any]) -> Stored:
+def _row(event: dict[str, Any]) -> tuple[Any, ...]:
+    """An event's columns and base, checked."""
     seq, kind, content, created_us, base = (
         event[field] for field in ("seq", "kind", "content", "created_us", "base")
     )
     text = event["data_text"] if "data_text" in event else _text_of(event["data"])
-    for value in (kind, content, text):
+    key = event.get("key")
+    for value in (kind, content, text, key):
         _check_storable(value)
-    if kind is None or (content is None and kind in MUST_HAVE_TEXT):
+    if kind is None or (content is None and kind in NEEDS_CONTENT):
         raise InvalidEvent("the event has no kind, or the message has no content")
     if text is not None and not isinstance(json.loads(text), dict):
         raise InvalidEvent("its data is not a JSON object")
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
-        raise InvalidEvent("seq, created_us and base must be whole numbers")
-    return seq, kind, content, text, created_us, base
+        raise InvalidEvent("seq, created_us and base have to be whole numbers")
+    return seq, kind, content, text, created_us, key, base
 
 
 def _text_of(data: Any) -> str | None:

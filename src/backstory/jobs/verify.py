@@ -8,7 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.core.events import KINDS, Event
+from backstory.core.chain import START, digest, inner
+from backstory.core.events import Event, parse_object
+from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
 from backstory.errors import Corrupt
 from backstory.storage.protocols import AgentRecord, Backend
@@ -45,7 +47,7 @@ def _findings(backend: Backend) -> Iterator[Finding]:
     for agent in parents_first(agents):
         broken = list(_ancestry(backend, agent, agents, folds))
         yield from broken
-        yield from _events(backend, agent, folds, rooted=not broken)
+        yield from _events(backend, agent, agents, folds, rooted=not broken)
 
 
 def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
@@ -92,13 +94,31 @@ def _written_at(backend: Backend, agent: AgentRecord, seq: int) -> int:
     return max((row[4] for row in backend.stored(agent, seq - 1, 1)), default=0)
 
 
-def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted: bool) -> Iterator[Finding]:
+def _inherited(
+    backend: Backend, agent: AgentRecord, agents: dict[str, AgentRecord], rooted: bool
+) -> bytes | None:
+    """The digest that an agent's first event follows; None where that cannot be known."""
+    if not rooted:
+        return None
+    if not agent.fork_seq:
+        return START
+    rows = backend.stored(agents[agent.parent or ""], agent.fork_seq - 1, 1)
+    return rows[0][7] if rows else None
+
+
+def _events(
+    backend: Backend,
+    agent: AgentRecord,
+    agents: dict[str, AgentRecord],
+    folds: dict[str, Fold],
+    rooted: bool,
+) -> Iterator[Finding]:
     """Check an agent's own events, and leave its fold behind for its children."""
     if rooted and agent.fork_seq and agent.parent:
         fold = Fold(after=agent.fork_seq, inherits=folds[agent.parent])
     else:
         fold = Fold(after=agent.fork_seq)
-    head, time = agent.fork_seq, agent.created_us
+    head, time, link = agent.fork_seq, agent.created_us, _inherited(backend, agent, agents, rooted)
     for row in _rows(backend, agent):
         checked = _Row(agent, *row)
         yield from checked.wrong_values(time)
@@ -110,7 +130,8 @@ def _events(backend: Backend, agent: AgentRecord, folds: dict[str, Fold], rooted
                     f"its base is {checked.base}, but the rules make it {verdict.base}",
                     "set the base to that, or restore the row from a backup",
                 )
-            head = checked.seq
+            yield from checked.wrong_digest(link)
+            head, link = checked.seq, checked.digest
         time = max(time, checked.created_us)
     if head != agent.head:
         problem = f"its head is recorded as {agent.head}, but its newest event is at {head}"
@@ -135,7 +156,16 @@ class _Row:
     """One stored row under examination."""
 
     def __init__(
-        self, agent: AgentRecord, seq: int, kind: Any, content: Any, data: Any, created_us: int, base: Any
+        self,
+        agent: AgentRecord,
+        seq: int,
+        kind: Any,
+        content: Any,
+        data: Any,
+        created_us: int,
+        key: Any,
+        base: Any,
+        digest: Any,
     ) -> None:
         self.agent = agent
         self.seq = seq
@@ -143,7 +173,9 @@ class _Row:
         self.content = content
         self.data = data
         self.created_us = created_us
+        self.key = key
         self.base = base
+        self.digest = digest
         self.text_data = data if isinstance(data, str) else None
 
     def finding(self, problem: str, remedy: str, severity: str = "error") -> Finding:
@@ -162,6 +194,19 @@ class _Row:
                 f"its time is {not_before - self.created_us} microseconds before that of the previous event"
             )
             yield self.finding(problem, "correct the time: reads as of a time may miss it")
+
+    def wrong_digest(self, previous: bytes | None) -> Iterator[Finding]:
+        """Whether the row is what it was when it was written, and follows what it followed then."""
+        if previous is None:
+            return
+        try:
+            within = inner(self.content, self.data, parse_object(self.text_data))
+            link = digest(previous, self.seq, self.kind, self.created_us, self.base, self.key, within)
+        except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
+            link = b""  # a value of a type that was never written
+        if link != self.digest:
+            problem = "it does not fit its digest: it was changed, or what was before it was"
+            yield self.finding(problem, "restore the agent's events from a backup")
 
     def wrong_place(self, head: int) -> Iterator[Finding]:
         restore = "restore the missing rows from a backup"

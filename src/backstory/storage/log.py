@@ -1,35 +1,26 @@
-"""The log over a backend: the one door that every event enters by, and the reads.
+"""The log over a backend: every append to an agent, and the reads.
 
-This is where the clock is, where a base is decided before an event is written, and where
-positions, labels and times become positions. What a position means is `replay`'s business;
-how it is kept is the backend's.
+This is where the clock is, where an event's base is decided before it is written, and where labels and times
+become positions. What a position means is decided in `core.replay`; how it is kept is the backend's business.
 """
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from backstory.core.events import (
-    KINDS,
-    MOVES,
-    Base,
-    Draft,
-    Event,
-    from_draft,
-    parse_object,
-    to_microseconds,
-)
-from backstory.core.gc_pause import collector_at_rest
+from backstory.core.chain import START
+from backstory.core.events import Draft, Event, checked_key, parse_object, to_microseconds
+from backstory.core.kinds import KINDS, MOVES, SPOKEN, Base
 from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
-from backstory.errors import Conflict, Corrupt, Invalid, MarkNotFound, PositionNotFound, Remedy
-from backstory.storage.protocols import AgentRecord, Backend, Piece, Settled, Walk
+from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
+from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
 At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
 
 LAST_POSITION = 2**31 - 1
+TAIL_SLACK = 16  # positions read beyond what is asked for: marks and notes lie between messages
 
 
 class Log:
@@ -37,128 +28,202 @@ class Log:
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self._told: set[tuple[str, int]] = set()
+        self._reported: set[tuple[str, int]] = set()
 
     # --- writing ---
 
     def write(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None = None) -> list[Event]:
-        """Append events, all or none, and return them. With `expected`, only behind that head:
-        a repeat of what is there already returns it, anything else raises Conflict."""
+        """Append events, all or none, and return them. With `expected`, only behind that head: a repeat of
+        what is there already returns it, anything else raises Conflict. An event whose key the lineage has
+        already is not written again."""
         _check_expected(expected)
-        while True:
-            try:
-                return self.write_at(agent, drafts, expected)
-            except Conflict:
-                if expected is not None:
-                    return self._repeated(agent, drafts, expected)
+        try:
+            if all(draft.kind not in MOVES and draft.key is None for draft in drafts) and drafts:
+                return self.backend.append(agent, with_bases(drafts), expected, now())
+            with self.backend.exclusive(agent) as rows:
+                return self._write_held(rows, agent, drafts, expected)
+        except Conflict:
+            if expected is None:
+                raise
+            return self._repeated(agent, drafts, expected)
 
-    def write_at(self, agent: AgentRecord, drafts: Sequence[Draft], head: int | None) -> list[Event]:
-        """Append events behind this head (None: wherever it is), or raise Conflict.
-
-        An event that goes back, a rewind or a jump, is judged against the head that was seen, so
-        it may also clash where no head was asked for.
-        """
-        if not drafts:
-            return []
+    def _write_held(
+        self, rows: Appender, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
+    ) -> list[Event]:
+        """Append what has to be judged by what is there, while nobody else can write to the agent."""
+        known = self._known(rows, agent, drafts)
+        new = [draft for draft in drafts if draft.key is None or draft.key not in known]
+        head = rows.head(agent)
+        if expected not in (None, head) and (new or not drafts):
+            raise Conflict.at(agent.name, expected or 0, head)
         inert: list[tuple[int, str]] = []
-        if MOVES.isdisjoint(draft.kind for draft in drafts):
-            settled = settle(drafts)
-        else:
-            seen = self.backend.head(agent)
-            if head not in (None, seen):
-                raise Conflict.at(agent.name, head or 0, seen)
-            head, settled = seen, self._judged(agent, drafts, seen, inert)
-        written = self.backend.append(agent, settled, head, now())
+        based = self._judged(rows, agent, new, head, inert)
+        written = iter(rows.append(agent, based, head, now()) if new else ())
         for seq, problem in inert:
-            self._tell_inert(agent, seq, problem)
-        return written
+            self._report_inert(agent, seq, problem)
+        return [known[draft.key] if draft.key in known else next(written) for draft in drafts]
+
+    def _known(self, rows: Reader, agent: AgentRecord, drafts: Sequence[Draft]) -> dict[str | None, Event]:
+        """The events of the lineage that have the keys of some drafts, if they say the same."""
+        keys = [draft.key for draft in drafts if draft.key is not None]
+        if not keys:
+            return {}
+        if len(set(keys)) < len(keys):
+            raise Invalid("two events of one batch have the same key", remedy="give each its own")
+        known: dict[str | None, Event] = {
+            event.key: event for event in rows.keyed(agent, rows.lineage(agent), keys)
+        }
+        for draft in drafts:
+            event = known.get(draft.key)
+            if event is not None and not draft.says(event):
+                raise KeyTaken.of_event(draft.key or "", event.seq)
+        return known
 
     def _judged(
-        self, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
-    ) -> Settled:
-        """The drafts with the bases that the law gives them behind this head."""
+        self,
+        rows: Reader,
+        agent: AgentRecord,
+        drafts: Sequence[Draft],
+        head: int,
+        inert: list[tuple[int, str]],
+    ) -> BasedDrafts:
+        """The drafts with the bases that they get behind this head; what that needs is read before."""
         fold = Fold(
             after=head,
-            is_on_stack_below=partial(self._is_on_stack, agent),
-            tell=lambda seq, problem: inert.append((seq, problem)),
+            stacks=_mark_stacks(rows, agent, drafts, head),
+            report=lambda seq, problem: inert.append((seq, problem)),
         )
         placed = enumerate(drafts, head + 1)
-        return [(draft, fold.feed(from_draft(seq, draft)).base) for seq, draft in placed]
+        return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
 
-    def _is_on_stack(self, agent: AgentRecord, at: int, mark: int) -> bool:
-        pieces = self.backend.walk(agent, at).pieces
-        owner = [Piece(p.key, mark, mark) for p in pieces if p.low <= mark <= p.high]
-        return bool(self.backend.marks(agent, owner))
+    def move(
+        self, agent: AgentRecord, choose: Callable[[Reader, Walk], Draft], expected: int | None = None
+    ) -> Event:
+        """Write a rewind or jump that is valid. `choose` decides by what it reads, while nobody else can
+        write to the agent."""
+        _check_expected(expected)
+        with self.backend.exclusive(agent) as rows:
+            walk = rows.walk(agent, None)
+            if expected not in (None, walk.head):
+                raise Conflict.at(agent.name, expected or 0, walk.head)
+            chosen = choose(rows, walk)
+            base = (parse_object(chosen.data_json) or {})["target_message_id"]
+            return rows.append(agent, [(chosen, base)], walk.head, now())[0]
 
     def _repeated(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int) -> list[Event]:
         """The events of an append whose answer was lost: there already, just as they are asked
         for. Raises Conflict if others are there."""
         head = self.backend.head(agent)
-        wanted = Piece(agent.key, expected + 1, expected + len(drafts))
-        there = self.backend.read(agent, [wanted]) if wanted.high <= head else []
-        if len(there) != len(drafts) or not all(map(_is_repeat, there, drafts)):
+        wanted = Piece(agent.pk, expected + 1, expected + len(drafts))
+        there = self.backend.read(agent, [wanted]) if drafts and wanted.high <= head else []
+        same = (draft.says(event) for event, draft in zip(there, drafts, strict=False))
+        if not drafts or len(there) != len(drafts) or not all(same):
             raise Conflict.at(agent.name, expected, head)
         return there
 
-    def _tell_inert(self, agent: AgentRecord, seq: int, problem: str) -> None:
+    def _report_inert(self, agent: AgentRecord, seq: int, problem: str) -> None:
         """One log line for each inert event, however often it is met."""
-        if (agent.id, seq) not in self._told:
-            self._told.add((agent.id, seq))
+        if (agent.id, seq) not in self._reported:
+            self._reported.add((agent.id, seq))
             log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
 
     # --- reading ---
 
     def walk(self, agent: AgentRecord, at: At = None) -> Walk:
         """The live pieces at a position, label or moment."""
+        return self._walked(agent, at)[1]
+
+    def _walked(self, agent: AgentRecord, at: At) -> tuple[int | None, Walk]:
+        """The position that is meant, resolved once, and the live pieces there."""
         position = self.position(agent, at)
         walk = self.backend.walk(agent, position)
         if position is not None:
-            _check_position(agent, position, walk.head)
-        return walk
+            check_position(agent, position, walk.head)
+        return position, walk
 
     def context(self, agent: AgentRecord, at: At = None) -> Context:
         """What is live at a position, label or moment."""
-        position = self.position(agent, at)
-        walk = self.walk(agent, position)
+        position, walk = self._walked(agent, at)
         events = self._read(agent, walk.pieces)
         moves = {piece.low for piece in walk.pieces if piece.base is not None}
         messages = shown(events, moves)
         if len(messages) != len(events):
-            self._tell_skipped(agent, events, moves)
+            self._report_skipped(agent, events, moves)
         return Context(messages, walk.head if position is None else position)
 
-    def _tell_skipped(self, agent: AgentRecord, events: list[Event], moves: set[int]) -> None:
+    def _report_skipped(self, agent: AgentRecord, events: list[Event], moves: set[int]) -> None:
         for event in events:
             if event.kind != "clear" and not is_shown(event, event.seq in moves):
                 problem = "malformed or invalid" if event.kind in KINDS else "unknown kind"
-                self._tell_inert(agent, event.seq, f"{problem} {event.kind!r}")
+                self._report_inert(agent, event.seq, f"{problem} {event.kind!r}")
 
-    def marks_in(self, agent: AgentRecord, walk: Walk) -> list[Event]:
+    def marks_in(self, agent: AgentRecord, walk: Walk, rows: Reader | None = None) -> list[Event]:
         """The mark stack, oldest first, without reading the messages around it."""
-        return self.backend.marks(agent, walk.pieces)
+        return (rows or self.backend).marks(agent, walk.pieces)
 
-    def mark(self, agent: AgentRecord, walk: Walk, which: int | str | None) -> Event:
+    def mark(
+        self, agent: AgentRecord, walk: Walk, which: int | str | None, rows: Reader | None = None
+    ) -> Event:
         """The mark at a position, the newest with a label, or just the newest on the stack."""
-        stack = self.marks_in(agent, walk)
+        rows = rows or self.backend
+        stack = rows.marks(agent, walk.pieces)
         for mark in reversed(stack):
             if _is_meant(mark, which):
                 return mark
         what = "no mark" if which is None else f"no mark {which!r}"
         raise MarkNotFound(
             f"there is {what} on the mark stack of agent {agent.name!r}",
-            remedy=self._mark_remedy(agent, stack, which),
+            remedy=_mark_remedy(rows, agent, stack, which),
         )
 
-    def _mark_remedy(self, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:
-        if which is not None:
-            everywhere = self.backend.marks(agent, self.backend.lineage(agent))
-            dead = [mark.seq for mark in everywhere if _is_meant(mark, which)]
-            if dead:
-                text = f"it was set at position {dead[-1]} and left behind; {{}} goes back there"
-                return Remedy(text, "jump", (dead[-1],), agent.id)
-        if stack:
-            return Remedy(f"the marks on it: {_listed(stack)}")
-        return Remedy("{} sets one", "mark", agent=agent.id)
+    def tail(self, agent: AgentRecord, n: int, at: At = None) -> list[Event]:
+        """The newest live messages: one walk, and reads of bounded size from the end."""
+        if type(n) is not int or n < 0:
+            raise Invalid(f"{n!r} is not a number of messages", remedy="pass 0 or more")
+        walk = self.walk(agent, at)
+        found: list[Event] = []
+        pieces, size = list(walk.pieces), n + TAIL_SLACK
+        while pieces and len(found) < n:
+            taken, pieces = _last_positions(pieces, size)
+            spoken = [event for event in self._read(agent, taken) if event.kind in SPOKEN]
+            found, size = spoken + found, size * 4
+        return found[len(found) - n :] if len(found) > n else found
+
+    def notes(self, agent: AgentRecord, name: str | None, at: At, *, live: bool) -> list[Event]:
+        """Notes, live or of the whole lineage, oldest first."""
+        if live:
+            return self.backend.notes(agent, self.walk(agent, at).pieces, name)
+        pieces = self.backend.lineage(agent)
+        position = self.position(agent, at)
+        top = pieces[-1].high if position is None else position
+        return self.backend.notes(agent, clipped(pieces, 1, top), name)
+
+    def last_note(self, agent: AgentRecord, name: str, at: At) -> Event | None:
+        """The newest live note of a name."""
+        return self.backend.last_note(agent, self.walk(agent, at).pieces, name)
+
+    def find(self, agent: AgentRecord, key: str) -> Event | None:
+        """The event of the lineage with a key."""
+        found = self.backend.keyed(agent, self.backend.lineage(agent), [checked_key(key)])
+        return found[0] if found else None
+
+    def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
+        """The events at some positions, in order."""
+        wanted = sorted(set(positions))
+        pieces = self.backend.lineage(agent)
+        for position in wanted:
+            if type(position) is not int:
+                raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
+            check_position(agent, position, pieces[-1].high, first=1)
+        return self._read(agent, [piece for seq in wanted for piece in clipped(pieces, seq, seq)])
+
+    def digest(self, agent: AgentRecord, at: At) -> bytes:
+        """The digest at a position of the lineage."""
+        owner, position = self.owner(agent, at)
+        if not position:
+            return START
+        [(*_, digest)] = self.backend.stored(agent._replace(pk=owner), position - 1, 1)
+        return digest
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
@@ -166,22 +231,21 @@ class Log:
         head = pieces[-1].high
         low, high = self.position(agent, after), self.position(agent, until)
         for position in (low, high):
-            _check_position(agent, position or 0, head)
+            check_position(agent, position or 0, head)
         return self._read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
 
     def event(self, agent: AgentRecord, seq: int) -> Event:
         """One event of the lineage, dead or alive."""
         if type(seq) is not int:
             raise Invalid(f"{seq!r} is not a position", remedy="pass a whole number")
-        _check_position(agent, seq, self.backend.head(agent), first=1)
+        check_position(agent, seq, self.backend.head(agent), first=1)
         [event] = self.events(agent, seq - 1, seq)
         return event
 
     def explain(self, agent: AgentRecord, seq: int, at: At = None) -> Explanation:
         """Why an event is or is not in the context."""
         event = self.event(agent, seq)
-        position = self.position(agent, at)
-        walk = self.walk(agent, position)
+        position, walk = self._walked(agent, at)
         if position is not None and seq > position:
             raise PositionNotFound(
                 f"position {seq} comes after position {position}", remedy="ask for a later one"
@@ -195,12 +259,11 @@ class Log:
         self, agent: AgentRecord, after: At = 0, until: At = None, at: At = None
     ) -> list[tuple[Event, Explanation]]:
         """Events of the lineage, each with why it is or is not in the context at a position."""
-        position = self.position(agent, at)
-        walk = self.walk(agent, position)
+        position, walk = self._walked(agent, at)
         low, high = self.position(agent, after) or 0, self.position(agent, until)
         top = walk.head if position is None else position
         for asked in (low, top if high is None else high):
-            _check_position(agent, asked, walk.head)
+            check_position(agent, asked, walk.head)
         lows, highs = [p.low for p in walk.pieces], [p.high for p in walk.pieces]
         left_by: dict[int, Event] = {}
         found = []
@@ -215,19 +278,19 @@ class Log:
     def _stored(self, agent: AgentRecord, low: int, high: int) -> Iterator[tuple[Event, int | None]]:
         """Events of the lineage with their bases."""
         for piece in clipped(self.backend.lineage(agent), low, high):
-            owner = agent._replace(key=piece.key)
-            rows = self.backend.stored(owner, piece.low - 1, piece.high - piece.low + 1)
-            for *row, base in rows:
-                if row[0] <= piece.high:
-                    yield Event(row), base
+            owner = agent._replace(pk=piece.owner)
+            for *columns, base, _ in self.backend.stored(owner, piece.low - 1, piece.high - piece.low + 1):
+                event = Event(columns)
+                if event.seq <= piece.high:
+                    yield event, base
 
     def owner(self, agent: AgentRecord, at: At) -> tuple[Any, int]:
         """The key of the agent that owns a position, and the position; 0 is the first agent's."""
         position = self.position(agent, at)
         pieces = self.backend.lineage(agent)
         position = pieces[-1].high if position is None else position
-        _check_position(agent, position, pieces[-1].high)
-        return next(piece.key for piece in pieces if position <= piece.high), position
+        check_position(agent, position, pieces[-1].high)
+        return next(piece.owner for piece in pieces if position <= piece.high), position
 
     def position(self, agent: AgentRecord, at: At) -> int | None:
         """The position that a label or a moment stands for; None stays None, the head."""
@@ -242,15 +305,14 @@ class Log:
                 return self.mark(agent, self.walk(agent), at).seq
             case int() if not isinstance(at, bool):
                 if not 0 <= at <= LAST_POSITION:
-                    _check_position(agent, at, self.backend.head(agent))
+                    check_position(agent, at, self.backend.head(agent))
                 return at
         raise Invalid(
             f"{at!r} is not a position", remedy="pass a whole number, a mark's label or an aware datetime"
         )
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        with collector_at_rest():
-            events = self.backend.read(agent, pieces)
+        events = self.backend.read(agent, pieces)
         if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
             raise Corrupt(
                 f"events are missing from the log of agent {agent.name!r} ({agent.id})",
@@ -259,16 +321,35 @@ class Log:
         return events
 
 
-def _is_repeat(event: Event, draft: Draft) -> bool:
-    """Whether a draft says what an event says; the keys of its data may come in any order."""
-    if event[1:4] == draft:
-        return True
-    return event[1:3] == draft[:2] and event.data == parse_object(draft.data_json)
-
-
-def settle(drafts: Sequence[Draft]) -> Settled:
+def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, where none of them goes back."""
     return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+
+
+def _mark_stacks(
+    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int
+) -> dict[int, frozenset[int]]:
+    """The mark stacks that judging some drafts may ask for: at the head, and where a move among them goes."""
+    if all(draft.kind != "rewind" for draft in drafts):
+        return {}
+    targets = ((parse_object(draft.data_json) or {}).get("target_message_id") for draft in drafts)
+    places = {head, *(place for place in targets if type(place) is int and 0 <= place < head)}
+    return {
+        place: frozenset(mark.seq for mark in rows.marks(agent, rows.walk(agent, place).pieces))
+        for place in places
+    }
+
+
+def _mark_remedy(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:
+    if which is not None:
+        everywhere = rows.marks(agent, rows.lineage(agent))
+        dead = [mark.seq for mark in everywhere if _is_meant(mark, which)]
+        if dead:
+            text = f"it was set at position {dead[-1]} and left behind; {{}} goes back there"
+            return Remedy(text, "jump", (dead[-1],), agent.id)
+    if stack:
+        return Remedy(f"the marks on it: {_listed(stack)}")
+    return Remedy("{} sets one", "mark", agent=agent.id)
 
 
 def _is_meant(mark: Event, which: int | str | None) -> bool:
@@ -277,6 +358,20 @@ def _is_meant(mark: Event, which: int | str | None) -> bool:
 
 def _listed(marks: Sequence[Event]) -> str:
     return ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
+
+
+def _last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
+    """The last so many positions of some pieces, and the rest."""
+    taken: list[Piece] = []
+    rest = list(pieces)
+    while rest and count > 0:
+        piece = rest.pop()
+        low = max(piece.low, piece.high - count + 1)
+        taken.insert(0, piece._replace(low=low))
+        count -= piece.high - low + 1
+        if low > piece.low:
+            rest.append(piece._replace(high=low - 1))
+    return taken, rest
 
 
 def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
@@ -296,7 +391,8 @@ def _check_expected(expected: object) -> None:
     raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")
 
 
-def _check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
+def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
+    """Refuse a position that the lineage does not have."""
     if not first <= position <= head:
         raise no_position(agent.name, position, head, first)
 

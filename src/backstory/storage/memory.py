@@ -6,24 +6,26 @@ specification and tested against them.
 
 import copy
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
-from backstory.core.events import Event, from_rows
+from backstory.core.chain import START, digest, inner
+from backstory.core.events import Event, to_stored
 from backstory.core.terms import Query, matches, score, searchable, words
-from backstory.errors import Conflict, NameTaken, StorageError
+from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
 from backstory.storage.protocols import (
+    ALL,
     AgentRecord,
+    BasedDrafts,
     Census,
     Found,
     NewAgent,
     Piece,
-    Settled,
     Step,
     Stored,
     Walk,
+    Wanted,
     live,
     pieces_of,
 )
@@ -35,10 +37,12 @@ class _Agent:
     def __init__(self, new: NewAgent, created_us: int) -> None:
         self.new = new
         self.name = new.name
+        self.about = new.about
         self.created_us = created_us
         self.events: list[Event] = []
         self.bases: dict[int, int] = {}  # of those own events that have one
         self.jumps: list[int] = []  # the positions of those events
+        self.digests: list[bytes] = []
 
     @property
     def head(self) -> int:
@@ -51,14 +55,22 @@ class _Agent:
     def event(self, seq: int) -> Event:
         return self.events[seq - self.new.fork_seq - 1]
 
+    def add(self, event: Event, base: int | None, digest: bytes) -> None:
+        self.events.append(event)
+        self.digests.append(digest)
+        if base is not None:
+            self.bases[event.seq] = base
+            self.jumps.append(event.seq)
+
     def copy(self) -> "_Agent":
         twin = copy.copy(self)
         twin.events, twin.bases, twin.jumps = self.events[:], dict(self.bases), self.jumps[:]
+        twin.digests = self.digests[:]
         return twin
 
 
 class MemoryBackend:
-    """A store in memory, shared by the threads of one process. Its keys are the agents' ids."""
+    """A store in memory, shared by the threads of one process. Its primary keys are the agents' ids."""
 
     url = ":memory:"
 
@@ -72,71 +84,104 @@ class MemoryBackend:
             raise StorageError("the store ':memory:' is closed, and its contents are gone")
         return self._open
 
-    def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
+    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         with self._lock:
-            self._refuse_taken(new.session, new.name)
-            if new.fork_seq:
-                now = max(now, self._agents[new.parent_key].event(new.fork_seq).created_us)
-            self._agents[new.id] = _Agent(new, now)
-            [record] = self.agents(prefix=new.id)
+            record = self.add_agent(new, now)
             written = self.append(record, events, None, now)
             return record._replace(head=record.head + len(written))
 
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        """Write an agent without events. A fork is not older than the event it was forked at."""
+        with self._lock:
+            if new.key is not None and (new.id in self._agents or self.agents(Wanted(key=new.key))):
+                raise KeyTaken.of_agent(new.key)
+            self._refuse_taken(new.session, new.name)
+            if new.fork_seq:
+                parent = self._agents[new.parent_pk]
+                forked_at = parent.event(new.fork_seq).created_us if new.fork_seq <= parent.head else 0
+                created_us = max(created_us, forked_at)
+            self._agents[new.id] = _Agent(new, created_us)
+            [record] = self.agents(Wanted(prefix=new.id))
+            return record
+
     def rename(self, agent: AgentRecord, name: str) -> None:
         with self._lock:
-            if name != self._agents[agent.key].name:
+            if name != self._agents[agent.pk].name:
                 self._refuse_taken(agent.session, name)
-                self._agents[agent.key].name = name
+                self._agents[agent.pk].name = name
 
     def _refuse_taken(self, session: str, name: str) -> None:
-        if self.agents(session=session, name=name):
+        if self.agents(Wanted(session=session, name=name)):
             raise NameTaken.of(name)
 
-    def agents(
-        self, *, prefix: str = "", session: str | None = None, name: str | None = None
-    ) -> list[AgentRecord]:
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         with self._lock:
-            return [
-                AgentRecord(
-                    key=key,
-                    id=key,
-                    session=agent.new.session,
-                    name=agent.name,
-                    parent=agent.new.parent_key,
-                    fork_seq=agent.new.fork_seq,
-                    born_seq=agent.new.born_seq,
-                    spawned=agent.new.spawned,
-                    created_us=agent.created_us,
-                    head=agent.head,
-                    updated_us=agent.updated_us,
-                )
-                for key, agent in self._agents.items()
-                if key.startswith(prefix)
-                and session in (None, agent.new.session)
-                and name in (None, agent.name)
-            ]
+            own = self._agents[agent.pk]
+            own.about = change(own.about)
+            return own.about
+
+    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
+        with self._lock:
+            found = [record for record in map(self._record, self._agents) if _is_wanted(record, wanted)]
+        if wanted.latest_first:
+            found.sort(key=_lateness, reverse=True)
+        if wanted.after is not None:
+            found = _behind(found, wanted.after, latest_first=wanted.latest_first)
+        return found if wanted.limit is None else found[: wanted.limit]
+
+    def _record(self, id: str) -> AgentRecord:
+        agent = self._agents[id]
+        return AgentRecord(
+            pk=id,
+            id=id,
+            session=agent.new.session,
+            name=agent.name,
+            parent=agent.new.parent_pk,
+            fork_seq=agent.new.fork_seq,
+            born_seq=agent.new.born_seq,
+            spawned=agent.new.spawned,
+            created_us=agent.created_us,
+            head=agent.head,
+            updated_us=agent.updated_us,
+            key=agent.new.key,
+            about=agent.about,
+        )
 
     def head(self, agent: AgentRecord) -> int:
-        return self._agents[agent.key].head
+        return self._agents[agent.pk].head
 
-    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
+    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         with self._lock:
-            own = self._agents[agent.key]
+            own = self._agents[agent.pk]
             head = own.head
             if expected is not None and expected != head:
                 raise Conflict.at(agent.name, expected, head)
             now = max(now, own.updated_us)
-            placed = [(seq, *settled) for seq, settled in enumerate(events, head + 1)]
-            written = from_rows((seq, *draft, now) for seq, draft, _ in placed)
-            own.events += written
-            own.bases.update((seq, base) for seq, _, base in placed if base is not None)
-            own.jumps += [seq for seq, _, base in placed if base is not None]
-            return written
+            previous = self._digest(agent.pk, head)
+            for seq, (draft, base) in enumerate(events, head + 1):
+                within = inner(draft.content, draft.data_json)
+                previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
+                own.add(draft.at(seq, now), base, previous)
+            return own.events[len(own.events) - len(events) :]
+
+    def _digest(self, id: str, seq: int) -> bytes:
+        """The digest at a position of an agent's lineage."""
+        if not seq:
+            return START
+        own = self._agents[id]
+        if seq <= own.new.fork_seq:
+            return self._digest(own.new.parent_pk, seq)
+        return own.digests[seq - own.new.fork_seq - 1]
+
+    @contextmanager
+    def exclusive(self, agent: AgentRecord) -> Iterator["MemoryBackend"]:
+        with self._lock:
+            yield self
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         with self._lock:
-            head = self._agents[agent.key].head
-            key, high = agent.key, head if at is None else at
+            head = self._agents[agent.pk].head
+            key, high = agent.pk, head if at is None else at
             steps: list[Step] = [(None, 1, 0, None, high)]
             while high > 0:
                 own = self._agents[key]
@@ -149,15 +194,15 @@ class MemoryBackend:
                 else:
                     fork = own.new.fork_seq
                     steps.append((key, fork + 1, high, None, min(high, fork)))
-                    key, high = own.new.parent_key, min(high, fork)
+                    key, high = own.new.parent_pk, min(high, fork)
             return Walk(head, live(pieces_of(steps, agent)))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         with self._lock:
-            own = self._agents[agent.key]
-            steps: list[Step] = [(agent.key, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
+            own = self._agents[agent.pk]
+            steps: list[Step] = [(agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
             while own.new.fork_seq:
-                key, high = own.new.parent_key, own.new.fork_seq
+                key, high = own.new.parent_pk, own.new.fork_seq
                 own = self._agents[key]
                 steps.append((key, own.new.fork_seq + 1, high, None, own.new.fork_seq))
             return pieces_of(steps, agent)
@@ -165,7 +210,7 @@ class MemoryBackend:
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         with self._lock:
             for piece in self.lineage(agent)[::-1]:
-                if self._agents[piece.key].created_us <= moment:
+                if self._agents[piece.owner].created_us <= moment:
                     times = [event.created_us for event in self.read(agent, [piece])]
                     return piece.low - 1 + bisect_right(times, moment)
             return 0
@@ -181,9 +226,26 @@ class MemoryBackend:
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return [event for event in self.read(agent, pieces) if event.kind == "mark"]
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
-        own = self._agents[agent.key]
-        return [(*event, own.bases.get(event.seq)) for event in own.events if event.seq > after][:limit]
+    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
+        notes = [event for event in self.read(agent, pieces) if event.kind == "note"]
+        return [note for note in notes if name in (None, note.content)]
+
+    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
+        return next(reversed(self.notes(agent, pieces, name)), None)
+
+    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+        return [event for event in self.read(agent, pieces) if event.key in keys]
+
+    def found(self, key: str) -> list[tuple[str, int]]:
+        with self._lock:
+            agents = self._agents.items()
+            return [(id, event.seq) for id, agent in agents for event in agent.events if event.key == key]
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        own = self._agents[agent.pk]
+        rows = zip(own.events, own.digests, strict=True)
+        found = [to_stored(event, own.bases.get(event.seq), digest) for event, digest in rows]
+        return [row for row in found if row[0] > after][:limit]
 
     def damage(self) -> list[str]:
         return []
@@ -191,7 +253,7 @@ class MemoryBackend:
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         counted: dict[str, Census] = {}
         for piece in pieces:
-            bases = self._agents[piece.key].bases
+            bases = self._agents[piece.owner].bases
             for event in self.read(agent, [piece]):
                 before = counted.get(event.kind, Census(event.kind, 0, 0, 0))
                 counted[event.kind] = before._replace(
@@ -230,7 +292,7 @@ class MemoryBackend:
         with self._lock:
             found = []
             for key, low, high in self._ranges(pieces):
-                for event in self.read(self.agents(prefix=key)[0], [Piece(key, low, high)]):
+                for event in self.read(self.agents(Wanted(prefix=key))[0], [Piece(key, low, high)]):
                     text = words(searchable(event.kind, event.content, event.data_json))
                     if (not kinds or event.kind in kinds) and matches(query, text):
                         found.append(Found(key, event.seq, score(query, text)))
@@ -238,7 +300,7 @@ class MemoryBackend:
 
     def _ranges(self, pieces: Sequence[Piece] | None) -> list[tuple[str, int, int]]:
         if pieces is not None:
-            return [(piece.key, piece.low, piece.high) for piece in pieces]
+            return [(piece.owner, piece.low, piece.high) for piece in pieces]
         return [(key, agent.new.fork_seq + 1, agent.head) for key, agent in self._agents.items()]
 
     def close(self) -> None:
@@ -253,23 +315,42 @@ class _MemoryIntake:
         self._agents = agents
 
     def agents(self, session: str) -> list[AgentRecord]:
-        return self._backend.agents(session=session)
+        return self._backend.agents(Wanted(session=session))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
-        if self._backend.agents(session=new.session, name=new.name):
-            raise NameTaken.of(new.name)
-        self._agents[new.id] = _Agent(new, created_us)
-        [record] = self._backend.agents(prefix=new.id)
-        return record
+        return self._backend.add_agent(new, created_us)
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         return self._backend.stored(agent, after, limit)
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
-        own = self._agents[agent.key]
-        own.events += from_rows(row[:5] for row in rows)
-        own.bases.update((seq, base) for seq, *_, base in rows if base is not None)
-        own.jumps += [seq for seq, *_, base in rows if base is not None]
+        own = self._agents[agent.pk]
+        for *columns, base, link in rows:
+            own.add(Event(columns), base, link)
+
+
+def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:
+    return (
+        record.id.startswith(wanted.prefix or "")
+        and wanted.session in (None, record.session)
+        and wanted.name in (None, record.name)
+        and wanted.key in (None, record.key)
+        and (not wanted.key_prefix or (record.key or "").startswith(wanted.key_prefix))
+        and (not wanted.roots or record.parent is None)
+        and (wanted.since_us is None or record.updated_us >= wanted.since_us)
+        and (wanted.until_us is None or record.updated_us < wanted.until_us)
+    )
+
+
+def _lateness(record: AgentRecord) -> tuple[int, str]:
+    return record.updated_us, record.id
+
+
+def _behind(found: list[AgentRecord], last: AgentRecord, *, latest_first: bool) -> list[AgentRecord]:
+    """What a listing has behind the last agent of the page before."""
+    if latest_first:
+        return [record for record in found if _lateness(record) < _lateness(last)]
+    return found[[record.id for record in found].index(last.id) + 1 :]
 
 
 def _bytes(event: Event) -> int:

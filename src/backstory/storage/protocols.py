@@ -4,7 +4,7 @@ A backend knows positions, bases and marks. It does not know what a conversation
 decides nothing: which base an event has is settled before it is asked to write.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
@@ -15,9 +15,9 @@ from backstory.errors import Corrupt, Remedy
 
 
 class AgentRecord(NamedTuple):
-    """One agent as a backend lists it; head and times are those of the moment it was read."""
+    """One agent as a backend lists it; head, times and notes are those of the moment it was read."""
 
-    key: Any  # what the backend calls the agent; only the backend looks into it
+    pk: Any  # what the backend calls the agent; only the backend looks into it
     id: str
     session: str
     name: str
@@ -28,6 +28,8 @@ class AgentRecord(NamedTuple):
     created_us: int
     head: int
     updated_us: int
+    key: str | None = None
+    about: str | None = None  # the text of a JSON object
 
 
 class NewAgent(NamedTuple):
@@ -36,13 +38,33 @@ class NewAgent(NamedTuple):
     id: str
     session: str
     name: str
-    parent_key: Any = None
+    parent_pk: Any = None
     fork_seq: int = 0
     born_seq: int = 0
     spawned: bool = False
+    key: str | None = None
+    about: str | None = None
 
 
-Settled = Sequence[tuple[Draft, int | None]]  # events that passed the door, each with its base
+class Wanted(NamedTuple):
+    """Which agents to list, and in which order; what is None does not matter."""
+
+    prefix: str | None = None  # of the id
+    session: str | None = None
+    name: str | None = None
+    key: str | None = None
+    key_prefix: str | None = None
+    roots: bool = False
+    since_us: int | None = None  # last written to at or after
+    until_us: int | None = None  # last written to before
+    latest_first: bool = False  # else in the order of birth
+    after: AgentRecord | None = None  # the last agent of the page before
+    limit: int | None = None
+
+
+ALL = Wanted()
+
+BasedDrafts = Sequence[tuple[Draft, int | None]]  # checked events, each with the base that was decided for it
 
 
 class Piece(NamedTuple):
@@ -52,7 +74,7 @@ class Piece(NamedTuple):
     jump, and None where the piece begins with the agent's first own event.
     """
 
-    key: Any
+    owner: Any  # the agent, as the backend calls it
     low: int
     high: int
     base: int | None = None
@@ -85,49 +107,15 @@ class Found(NamedTuple):
     score: float  # the higher the better, within one search
 
 
-Stored = tuple[int, str, str | None, str | None, int, int | None]  # an event's row, and its base
+# An event's columns, its base and its digest.
+Stored = tuple[int, str, str | None, str | None, int, str | None, int | None, bytes]
 
 
-class Intake(Protocol):
-    """The import's own door: agents and events as they were elsewhere, all in one transaction.
-    What comes in has been checked against the law before it is handed over."""
-
-    def agents(self, session: str) -> list[AgentRecord]:
-        """The agents of a session that are here already, locked against other writers."""
-
-    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
-        """Write an agent as it was made then. Raises NameTaken."""
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Some rows that an agent owns, as the backend's own `stored`."""
-
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
-        """Write events behind the agent's newest, with their positions, times and bases."""
-
-
-class Backend(Protocol):
-    """A store of agents and events. All methods may be called from any thread."""
-
-    url: str
-
-    def create(self, new: NewAgent, events: Settled, now: int) -> AgentRecord:
-        """Write a new agent and its first events, or nothing. Raises NameTaken."""
-
-    def rename(self, agent: AgentRecord, name: str) -> None:
-        """Give an agent another name. Raises NameTaken."""
-
-    def agents(
-        self, *, prefix: str = "", session: str | None = None, name: str | None = None
-    ) -> list[AgentRecord]:
-        """Agents in the order of their birth: all of them, or those whose id begins like this,
-        that are of this session, that have this name."""
+class Reader(Protocol):
+    """Range reads of one agent's lineage."""
 
     def head(self, agent: AgentRecord) -> int:
         """The agent's newest position."""
-
-    def append(self, agent: AgentRecord, events: Settled, expected: int | None, now: int) -> list[Event]:
-        """Write events behind the head, durably, all or none, and return them.
-        Raises Conflict where `expected` is given and is not the head."""
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         """The live pieces at a position (None: the head). Raises Corrupt."""
@@ -145,24 +133,65 @@ class Backend(Protocol):
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         """The events of kind mark in these pieces of an agent's lineage, in order."""
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[tuple[Any, ...]]:
-        """Some rows that an agent owns, raw, an event's columns and its base, for `verify`."""
+    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
+        """The notes in these pieces of an agent's lineage, or those of one name, in order."""
 
-    def damage(self) -> list[str]:
-        """What the database itself finds wrong with its tables, for `verify`."""
+    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
+        """The newest note of a name in these pieces of an agent's lineage."""
 
-    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
-        """What there is in these pieces of an agent's lineage, by kind, counted in the database."""
+    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+        """The events with one of these keys in these pieces of an agent's lineage, in any order."""
 
-    def size(self) -> int:
-        """The bytes that the store takes where it is kept."""
 
-    def copy_to(self, path: str) -> bool:
-        """Write a copy as of one moment into a new SQLite file, while others write. False where the
-        database cannot do that by itself."""
+class Appender(Reader, Protocol):
+    """Reads, and appends behind what was read."""
 
-    def intake(self) -> AbstractContextManager[Intake]:
-        """Take in what was exported elsewhere: all that the block does, or nothing."""
+    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+        """Write events behind the head, durably, all or none, and return them.
+        Raises Conflict where `expected` is given and is not the head."""
+
+
+class Rows(Appender, Protocol):
+    """Agents and their events."""
+
+    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
+        """Write a new agent and its first events, or nothing. Raises NameTaken, or KeyTaken where its id is
+        there already."""
+
+    def rename(self, agent: AgentRecord, name: str) -> None:
+        """Give an agent another name. Raises NameTaken."""
+
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+        """Replace what is kept beside an agent by what `change` makes of it, while nobody else does."""
+
+    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
+        """The agents that are wanted. Never reads more events than agents."""
+
+    def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
+        """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""
+
+    def found(self, key: str) -> list[tuple[str, int]]:
+        """Where in the store there are events with this key: the owner's id and the position."""
+
+
+class Intake(Protocol):
+    """Agents and events as they were elsewhere, all in one transaction. What comes in was checked before."""
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        """The agents of a session that are here already, locked against other writers."""
+
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        """Write an agent as it was made then. Raises NameTaken."""
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        """Some rows that an agent owns, as the audit's own `stored`."""
+
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+        """Write events behind the agent's newest, with their positions, times, bases and digests."""
+
+
+class Index(Protocol):
+    """The search index."""
 
     def indexed(self) -> dict[str, int]:
         """Up to which position each agent's own events, by the agent's id, can be searched."""
@@ -177,11 +206,40 @@ class Backend(Protocol):
         """The best matches among what is indexed: of some kinds (none: of all), and within pieces
         of a session's agents (None: everywhere). A few too many are allowed, too few are not."""
 
+
+class Audit(Protocol):
+    """Whole stores: raw rows, sizes, copies."""
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        """Some rows that an agent owns, raw, in order."""
+
+    def damage(self) -> list[str]:
+        """What the database itself finds wrong with its tables."""
+
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        """What there is in these pieces of an agent's lineage, by kind, counted in the database."""
+
+    def size(self) -> int:
+        """The bytes that the store takes where it is kept."""
+
+    def copy_to(self, path: str) -> bool:
+        """Write a copy as of one moment into a new SQLite file, while others write. False where the
+        database cannot do that by itself."""
+
+
+class Backend(Rows, Index, Audit, Protocol):
+    """A store of agents and events. All methods may be called from any thread."""
+
+    url: str
+
+    def intake(self) -> AbstractContextManager[Intake]:
+        """Take in what was exported elsewhere: all that the block does, or nothing."""
+
     def close(self) -> None:
         """Let go of files and connections."""
 
 
-Step = tuple[Any, int, int, int | None, int]  # key, low, high, base, the position to go on from
+Step = tuple[Any, int, int, int | None, int]  # owner, low, high, base, the position to go on from
 
 
 def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
@@ -200,14 +258,6 @@ def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
 def live(pieces: Sequence[Piece]) -> list[Piece]:
     """Without the pieces that hold nothing: a walk passes through agents it takes nothing from."""
     return [piece for piece in pieces if piece.low <= piece.high]
-
-
-def asking_for(sql: str, conditions: dict[str, str], **wanted: Any) -> tuple[str, dict[str, Any]]:
-    """A statement with those of its conditions that something is wanted for, and their values: the
-    planner sees what is asked, and no `… IS NULL OR …` around it."""
-    given = {name: value for name, value in wanted.items() if value is not None}
-    where = " AND ".join(condition for name, condition in conditions.items() if name in given)
-    return sql.format(conditions=where or "true"), given
 
 
 def lost(agent: AgentRecord) -> Corrupt:

@@ -6,11 +6,13 @@ and nobody can change what another one sees.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from backstory.core.events import Event
-from backstory.core.messages import SILENT, SPOKEN, Message, canonical
+from backstory.core.kinds import KINDS, SPOKEN
+from backstory.core.messages import Message, canonical
+from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
 from backstory.wire import Dump, Repair, dump
 from backstory.wire.encoder import encoded
@@ -21,14 +23,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("backstory")
 
 
+NO_SETTINGS = Settings()
+
+
 class Conversation(Sequence[Message]):
     """A sequence of messages that does not change."""
 
-    __slots__ = ("_sources",)
+    __slots__ = ("_sources", "settings")
 
-    def __init__(self, messages: Iterable[Event | Message] = ()) -> None:
-        """Of events or messages that a model is given; `conversation_of` leaves out the others."""
+    def __init__(self, messages: Iterable[Event | Message] = (), settings: Settings = NO_SETTINGS) -> None:
+        """Of events or messages that a model is given; `conversation_of` leaves out the others.
+        `settings`: the model, tools and parameters of the requests."""
         self._sources = tuple(messages)
+        self.settings = settings
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -40,7 +47,7 @@ class Conversation(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> "Message | Conversation":
         """One message, or a conversation of some of them."""
         if isinstance(index, slice):
-            return Conversation(self._sources[index])
+            return Conversation(self._sources[index], self.settings)
         return _message(self._sources[index])
 
     def __iter__(self) -> Iterator[Message]:
@@ -68,6 +75,20 @@ class Conversation(Sequence[Message]):
         """The request's body, ready for the provider's SDK."""
         return self.dump(format, **options).body
 
+    def request(self, format: str, *, model: str | None = None, **options: Any) -> dict[str, Any]:
+        """The whole request: model, tools and parameters as well, as the settings say. `model` is asked
+        instead of the one in the settings. Gemini takes the model from the address, not from the body."""
+        return self.dump_request(format, model=model, **options).body
+
+    def dump_request(self, format: str, *, model: str | None = None, **options: Any) -> Dump:
+        """The same, with the repairs it took."""
+        from backstory.wire.request import request_body
+
+        model = model or self.settings.model
+        body, repairs = self.dump(format, model=model, **options)
+        whole, more = request_body(body, self.settings, format, model)
+        return Dump(whole, [*repairs, *more])
+
     def to_bytes(self, format: str, **options: Any) -> bytes:
         """The request's body as JSON."""
         return encoded(self.dump(format, **options).body)
@@ -87,12 +108,13 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation of a context's events: what steers the log is skipped, and so is, with a line
     in the log, what nobody knows."""
     events = events if isinstance(events, list) else list(events)
-    if SPOKEN.issuperset(map(itemgetter(1), events)):
+    if SPOKEN.issuperset(map(attrgetter("kind"), events)):
         return Conversation(events)
     for event in events:
-        if event.kind not in SPOKEN and event.kind not in SILENT:
+        if event.kind not in KINDS:
             logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)
-    return Conversation(event for event in events if event.kind in SPOKEN)
+    notes = (event.data for event in events if event.kind == "note" and event.content == SETTINGS)
+    return Conversation((event for event in events if event.kind in SPOKEN), settings_of(notes))
 
 
 def _message(source: Event | Message) -> Message:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from backstory.core.events import Event
-from backstory.core.messages import TEXT_KINDS
+from backstory.core.kinds import TEXT_KINDS
 from backstory.wire.encoder import compact, parse
 from backstory.wire.format import PLAIN_NAME
 from backstory.wire.rows import DEEPEST

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from backstory.core.events import Event
-from backstory.core.messages import SILENT, SPOKEN, TEXT_KINDS, Message
+from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
+from backstory.core.messages import Message
 
 Tell = Callable[[str, int | None, str], None]
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
@@ -23,8 +24,8 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
     """The spoken messages as rows, their positions or, where they have none, their indexes first."""
     for index, message in enumerate(messages):
         if isinstance(message, Event):
-            at, kind, text, data_json = message[:4]
-            raw, sound = (None, True) if data_json is None else _parsed(data_json)
+            at, kind, text = message.seq, message.kind, message.content
+            raw, sound = (None, True) if message.data_json is None else _parsed(message.data_json)
         else:
             seq, kind, text, raw = _fields(message)
             at, sound = index if seq is None else seq, raw is None

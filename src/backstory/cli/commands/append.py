@@ -11,7 +11,7 @@ from backstory.cli import output as screen
 from backstory.cli.input import standard_input
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import KINDS
+from backstory.core.kinds import KINDS
 from backstory.errors import Invalid, InvalidEvent
 
 SAID_BY_PEOPLE = ("user", "system")  # never empty; a model or a tool may have nothing to say
@@ -53,7 +53,7 @@ def append_command(
         else:
             event = _event(kind, _content(ref, text, kind), _object(data))
             written = [agent.append(*event, expected=expected)]
-        screen.answer_events(agent, written, as_json=as_json)
+        screen.answer_events(written, as_json=as_json)
 
 
 def _content(ref: str, text: str | None, kind: str) -> str | None:

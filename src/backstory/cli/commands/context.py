@@ -8,7 +8,8 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import KINDS, Event
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
 from backstory.core.terms import harmless
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import told_live

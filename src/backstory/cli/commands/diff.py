@@ -6,7 +6,8 @@ from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
 from backstory.core.diff import Change, Comparison, compare
-from backstory.core.events import KINDS, Event
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
 from backstory.present.event_text import body
 from backstory.present.measures import count
 from backstory.present.safe_text import visible
@@ -14,7 +15,7 @@ from backstory.present.shapes import comparison_json
 from backstory.references import Reference
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.text import Text
 
 _SIGNS = {"removed": "-", "added": "+", "changed": "~"}
 _MARKED = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
@@ -70,17 +71,15 @@ def _plain(change: Change) -> str:
     return f"{_heading(change)}\n" + "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _drawn(change: Change) -> "RenderableType":
-    from rich.console import Group
-    from rich.padding import Padding
+def _drawn(change: Change) -> "Text":
     from rich.text import Text
 
     sign = _SIGNS[change.op]
-    heading = Text(_heading(change), style=f"bold {_COLOURS[sign]}")
     text = Text(overflow="fold")
+    text.append(_heading(change) + "\n", style=f"bold {_COLOURS[sign]}")
     for op, words in change.words:
         style = {"-": "red strike", "+": "green underline", "=": ""}[op]
         text.append(_MARKED[op].format(visible(words)), style=style)
     if not change.words:
         text.append(visible(body(_event(change))), style=_COLOURS[sign])
-    return Group(heading, Padding(text, (0, 0, 0, 4)))
+    return text

@@ -12,7 +12,8 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
-from backstory.core.events import KINDS, Event
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
 from backstory.core.terms import harmless
 from backstory.errors import Invalid
 from backstory.present.event_text import body

@@ -77,8 +77,7 @@ def _move(
             return
         screen.answer(str(event.seq))
         if screen.talks_to_terminal():
-            again = f"backstory undo {ref.partition('@')[0]}".rstrip()
-            screen.say(f"{move} written at {event.seq} of {agent.name!r}; `{again}` takes it back")
+            screen.say(f"{move} of {agent.name!r} written at {event.seq}; `backstory undo {ref}` undoes it")
 
 
 def _check(move: str, ref: str, found: Reference) -> None:

@@ -25,34 +25,35 @@ WORTH_ANALYZING = 10_000  # new rows after which the planner should count again
 # text does not fit into a vector, `long` says that places are missing, so that its phrases must be
 # looked at one by one; where not even its words fit, they are null.
 CREATE: LiteralString = """
-    DROP TABLE IF EXISTS search_1, searched_1;
-    CREATE TABLE IF NOT EXISTS search_2 (
+    DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1;
+    CREATE TABLE IF NOT EXISTS backstory.search_2 (
         session uuid NOT NULL,
         agent integer NOT NULL,
         seq integer NOT NULL,
         long boolean NOT NULL,
         words tsvector,
         PRIMARY KEY (session, agent, seq));
-    CREATE INDEX IF NOT EXISTS search_2_words ON search_2 USING gin (words) WHERE NOT long;
-    CREATE INDEX IF NOT EXISTS search_2_long ON search_2 USING gin (words) WHERE long;
-    CREATE INDEX IF NOT EXISTS search_2_null ON search_2 (session) WHERE words IS NULL;
-    CREATE TABLE IF NOT EXISTS searched_2 (
+    CREATE INDEX IF NOT EXISTS search_2_words ON backstory.search_2 USING gin (words) WHERE NOT long;
+    CREATE INDEX IF NOT EXISTS search_2_long ON backstory.search_2 USING gin (words) WHERE long;
+    CREATE INDEX IF NOT EXISTS search_2_null ON backstory.search_2 (session) WHERE words IS NULL;
+    CREATE TABLE IF NOT EXISTS backstory.searched_2 (
         session uuid NOT NULL,
         agent integer NOT NULL,
         upto integer NOT NULL,
         PRIMARY KEY (session, agent))"""
 DISTRIBUTE: LiteralString = """
-    SELECT create_distributed_table('search_2', 'session', colocate_with => 'agents');
-    SELECT create_distributed_table('searched_2', 'session', colocate_with => 'agents')"""
-EXISTS = "SELECT to_regclass('searched_2') IS NOT NULL"
+    SELECT create_distributed_table('backstory.search_2', 'session', colocate_with => 'backstory.agents');
+    SELECT create_distributed_table('backstory.searched_2', 'session', colocate_with => 'backstory.agents')"""
+EXISTS = "SELECT to_regclass('backstory.searched_2') IS NOT NULL"
 
 INDEXED = """
-    SELECT a.id::text, s.upto FROM searched_2 s JOIN agents a ON a.session = s.session AND a.no = s.agent"""
+    SELECT a.id::text, s.upto FROM backstory.searched_2 s
+    JOIN backstory.agents a ON a.session = s.session AND a.no = s.agent"""
 START = """
-    INSERT INTO searched_2 VALUES (%(session)s::uuid, %(no)s, %(first)s) ON CONFLICT DO NOTHING"""
-LOCK = "SELECT upto FROM searched_2 WHERE session = %(session)s::uuid AND agent = %(no)s FOR UPDATE"
-MOVE = "UPDATE searched_2 SET upto = %(upto)s WHERE session = %(session)s::uuid AND agent = %(no)s"
-INSERT = "COPY search_2 (session, agent, seq, long, words) FROM STDIN"
+    INSERT INTO backstory.searched_2 VALUES (%(session)s::uuid, %(no)s, %(first)s) ON CONFLICT DO NOTHING"""
+LOCK = "SELECT upto FROM backstory.searched_2 WHERE session = %(session)s::uuid AND agent = %(no)s FOR UPDATE"
+MOVE = "UPDATE backstory.searched_2 SET upto = %(upto)s WHERE session = %(session)s::uuid AND agent = %(no)s"
+INSERT = "COPY backstory.search_2 (session, agent, seq, long, words) FROM STDIN"
 
 # Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
 # everywhere ranks nothing. Three questions instead of one with OR, so that each is answered by its own
@@ -62,22 +63,24 @@ FIND = """
     FROM (
         SELECT c.*, coalesce(ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
         FROM (
-            (SELECT s.session, s.agent, s.seq, s.words FROM search_2 s
+            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE NOT s.long AND s.words @@ %(exact)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.session, s.agent, s.seq, s.words FROM search_2 s
+            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE s.long AND s.words @@ %(loose)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.session, s.agent, s.seq, s.words FROM search_2 s
+            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE s.words IS NULL {filters})) c
         ORDER BY score DESC, c.session DESC, c.agent DESC, c.seq DESC LIMIT %(limit)s) f
-    JOIN agents a ON a.session = f.session AND a.no = f.agent
+    JOIN backstory.agents a ON a.session = f.session AND a.no = f.agent
     ORDER BY f.score DESC, f.session DESC, f.agent DESC, f.seq DESC"""
 OF_KINDS = """AND EXISTS (
-    SELECT 1 FROM events e
+    SELECT 1 FROM backstory.events e
     WHERE e.session = s.session AND e.agent = s.agent AND e.seq = s.seq AND e.kind = ANY(%(kinds)s))"""
 IN_PIECES = """AND s.session = %(session)s::uuid AND EXISTS (
-    SELECT 1 FROM unnest(%(nos)s::int[], %(lows)s::int[], %(highs)s::int[]) AS p (no, low, high)
+    SELECT 1 FROM ROWS FROM (
+        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
+        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
     WHERE p.no = s.agent AND s.seq BETWEEN p.low AND p.high)"""
 
 
@@ -95,7 +98,7 @@ def index(
             rows.write_row((agent["session"], agent["no"], seq, *vector(words)))
     db.execute(MOVE, {**agent, "upto": texts[-1][0]})
     if len(texts) >= WORTH_ANALYZING:
-        db.execute("ANALYZE search_2")
+        db.execute("ANALYZE backstory.search_2")
     return texts[-1][0]
 
 
@@ -114,7 +117,7 @@ def find(
         "loose": " & ".join(map(together, query)),
         "kinds": list(kinds),
         "session": session,
-        "nos": [piece.key for piece in pieces or ()],
+        "nos": [piece.owner for piece in pieces or ()],
         "lows": [piece.low for piece in pieces or ()],
         "highs": [piece.high for piece in pieces or ()],
         "limit": limit,

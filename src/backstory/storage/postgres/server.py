@@ -12,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
+from backstory.storage.postgres.schema import VERSION_2
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -23,7 +24,7 @@ PATIENCE = 30.0  # seconds to wait for the server or for a free connection
 # shows which statements stay within one partition.
 MIGRATIONS: tuple[LiteralString, ...] = (
     """
-    CREATE TABLE agents (
+    CREATE TABLE backstory.agents (
         session uuid NOT NULL,
         no integer NOT NULL,
         id uuid NOT NULL,
@@ -37,11 +38,11 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         updated_at bigint NOT NULL,
         PRIMARY KEY (session, no),
         UNIQUE (session, name),
-        FOREIGN KEY (session, parent) REFERENCES agents (session, no)
+        FOREIGN KEY (session, parent) REFERENCES backstory.agents (session, no)
     ) {partition};
-    CREATE INDEX agents_id ON agents (id);
-    CREATE INDEX agents_name ON agents (name);
-    CREATE TABLE events (
+    CREATE INDEX agents_id ON backstory.agents (id);
+    CREATE INDEX agents_name ON backstory.agents (name);
+    CREATE TABLE backstory.events (
         session uuid NOT NULL,
         created_at bigint NOT NULL,
         agent integer NOT NULL,
@@ -52,15 +53,16 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         data text,
         PRIMARY KEY (session, agent, seq)
     ) {partition};
-    CREATE INDEX events_jumps ON events (session, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
-    CREATE INDEX events_marks ON events (session, agent, seq) WHERE kind = 'mark';
+    CREATE INDEX events_jumps ON backstory.events (session, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
+    CREATE INDEX events_marks ON backstory.events (session, agent, seq) WHERE kind = 'mark';
     """,
+    VERSION_2,
 )
-META = "CREATE TABLE meta (version integer NOT NULL); INSERT INTO meta VALUES (0)"
+META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
 DISTRIBUTE = """
-    SELECT create_reference_table('meta');
-    SELECT create_distributed_table('agents', 'session');
-    SELECT create_distributed_table('events', 'session', colocate_with => 'agents')"""
+    SELECT create_reference_table('backstory.meta');
+    SELECT create_distributed_table('backstory.agents', 'session');
+    SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
 ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
 HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
@@ -72,8 +74,10 @@ class Clash(StorageError):
 def conninfo(url: str) -> str:
     """The address with all that a connection of ours needs."""
     known = conninfo_to_dict(url)
-    # Whatever the database's defaults are: an append needs to see what the writer before it left.
-    ours = f"-c search_path={SCHEMA} -c default_transaction_isolation=read\\ committed"
+    # All names of ours are qualified. The search path keeps a function that somebody left in another schema
+    # from being taken for a built-in one. Whatever the database's defaults are: an append needs to see what
+    # the writer before it left.
+    ours = "-c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed"
     options = f"{known.get('options') or ''} {ours}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
@@ -109,8 +113,8 @@ def migrate(db: Connection, url: str) -> None:
         if version is None:
             db.execute(META)
         for step in MIGRATIONS[version or 0 :]:
-            db.execute(step.format(partition=""))
-        db.execute("UPDATE meta SET version = %s", (len(MIGRATIONS),))
+            db.execute(step.replace("{partition}", ""))
+        db.execute("UPDATE backstory.meta SET version = %s", (len(MIGRATIONS),))
         if version is None and db.execute(HAS_CITUS).fetchone():
             for statement in DISTRIBUTE.split(";"):
                 db.execute(statement)
@@ -118,9 +122,9 @@ def migrate(db: Connection, url: str) -> None:
 
 def _version(db: Connection, url: str) -> int | None:
     """The store's version; None where there is no store yet."""
-    if db.execute("SELECT to_regclass('meta')").fetchall() == [(None,)]:
+    if db.execute("SELECT to_regclass('backstory.meta')").fetchall() == [(None,)]:
         return None
-    [(version,)] = db.execute("SELECT version FROM meta").fetchall()
+    [(version,)] = db.execute("SELECT version FROM backstory.meta").fetchall()
     if version > len(MIGRATIONS):
         raise NewerVersion(
             f"the store at {url!r} has version {version} of the store format, and this backstory knows "

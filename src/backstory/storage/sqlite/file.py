@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from backstory.core.chain import START, digest, inner
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
 
 T = TypeVar("T")
@@ -54,7 +55,27 @@ MIGRATIONS = (
     CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
     CREATE INDEX marks ON events (id) WHERE kind = 'mark';
     """,
+    # Version 2: keys, notes, what is kept beside an agent, and the chain of digests, which `_chain` fills in.
+    """
+    ALTER TABLE agents ADD COLUMN key TEXT;
+    ALTER TABLE agents ADD COLUMN about TEXT;
+    ALTER TABLE agents ADD COLUMN touched INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE agents ADD COLUMN deleted INTEGER;
+    ALTER TABLE events ADD COLUMN key TEXT;
+    ALTER TABLE events ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
+    CREATE UNIQUE INDEX agents_key ON agents (key) WHERE key IS NOT NULL;
+    CREATE INDEX agents_touched ON agents (touched);
+    CREATE UNIQUE INDEX event_keys ON events (key, agent) WHERE key IS NOT NULL;
+    CREATE INDEX notes ON events (content, id) WHERE kind = 'note';
+    UPDATE agents SET touched = coalesce(
+        (SELECT created_at FROM events e WHERE e.id BETWEEN no << 32 AND (no << 32) + 4294967295
+         ORDER BY e.id DESC LIMIT 1), created_at) / 1000000;
+    """,
 )
+OWN_EVENTS = """
+    SELECT id, kind, content, data, created_at, base FROM events
+    WHERE id BETWEEN ? << 32 AND (? << 32) + 4294967295 ORDER BY id"""
+CHAINED = 2  # the version from which on events have digests
 
 
 def identity(path: str) -> tuple[int, int] | None:
@@ -127,8 +148,11 @@ def _migrate(db: apsw.Connection, path: str) -> None:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        for step in MIGRATIONS[_version(db, path) :]:
+        version = _version(db, path)
+        for step in MIGRATIONS[version:]:
             db.execute(step)
+        if 0 < version < CHAINED:
+            _chain(db)
         db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
         db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("COMMIT")
@@ -136,6 +160,18 @@ def _migrate(db: apsw.Connection, path: str) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _chain(db: apsw.Connection) -> None:
+    """Give the events of an older store their digests. A parent has a smaller number than its children."""
+    for no, parent, fork_seq in db.execute("SELECT no, parent, fork_seq FROM agents ORDER BY no").fetchall():
+        inherited = db.execute("SELECT digest FROM events WHERE id = (? << 32) + ?", (parent, fork_seq))
+        previous = next((found for (found,) in inherited), START)
+        links = []
+        for id, kind, content, data, created_at, base in db.execute(OWN_EVENTS, (no, no)):
+            previous = digest(previous, id & 0xFFFFFFFF, kind, created_at, base, None, inner(content, data))
+            links.append((previous, id))
+        db.executemany("UPDATE events SET digest = ? WHERE id = ?", links)
 
 
 def _version(db: apsw.Connection, path: str) -> int:

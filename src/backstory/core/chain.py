@@ -1,0 +1,59 @@
+"""The chain of digests: each covers its event and, through the digest before it, the whole past of the event.
+
+So a digest names one exact history. Pure; PostgreSQL computes the same bytes in its append function.
+"""
+
+from collections.abc import Iterable
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+WIDTH = 16  # bytes of a digest: half of a SHA-256, which no one can forge a second text for
+START = bytes(WIDTH)  # the digest before the first event
+_NOTHING = bytes(32)  # stands for a column that is NULL: no text has this SHA-256
+
+ERASED = "erased"  # the key of `data` that keeps what an erased event's digests were
+
+
+class Inner(NamedTuple):
+    """The SHA-256 of an event's content and of its data: all that the chain needs to know of them."""
+
+    content: bytes
+    data: bytes
+
+
+def inner(content: str | None, data_json: str | None, data: dict[str, Any] | None = None) -> Inner:
+    """The inner digests of an event. An erased event, whose parsed `data` says so, still carries its own."""
+    kept = data.get(ERASED) if data else None
+    if isinstance(kept, dict):
+        return Inner(bytes.fromhex(kept["content"]), bytes.fromhex(kept["data"]))
+    return Inner(_text_digest(content), _text_digest(data_json))
+
+
+def _text_digest(text: str | None) -> bytes:
+    return _NOTHING if text is None else sha256(text.encode()).digest()
+
+
+def digest(
+    previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
+) -> bytes:
+    """The digest of an event behind the one with the digest `previous`."""
+    numbers = (seq, created_us, -1 if base is None else base)
+    parts = (
+        previous,
+        *(number.to_bytes(8, signed=True) for number in numbers),
+        # No kind and no key contains a NUL, so it can end them: two rows never give the same bytes.
+        kind.encode(),
+        b"\0",
+        (key or "").encode(),
+        b"\0",
+        *within,
+    )
+    return sha256(b"".join(parts)).digest()[:WIDTH]
+
+
+def overall(digests: Iterable[tuple[str, bytes]]) -> bytes:
+    """One digest over many agents: their ids and the digests of their heads, in the order of the ids."""
+    total = sha256()
+    for agent, head in sorted(digests):
+        total.update(agent.encode() + b"\0" + head)
+    return total.digest()[:WIDTH]

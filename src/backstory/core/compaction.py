@@ -1,0 +1,86 @@
+"""Compaction: what to write so that a summary stands for the older part of a context.
+
+One batch: a clear, the system messages and settings again, the summary, and copies of the newest messages.
+Nothing is lost, and undoing the clear takes back all of it. Pure.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from backstory.core.events import Event
+from backstory.core.kinds import SPOKEN
+from backstory.core.messages import tool_call, tool_result
+from backstory.core.settings import SETTINGS, settings_of
+from backstory.errors import Invalid, NotFound
+
+COPY = "copy_of"  # the key of `data` that names the position a copy was made from
+COMPACTED = "compacted"  # the key of `data` that says what a summary stands for
+
+Written = tuple[str, str | None, dict[str, Any] | None]
+
+
+def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, tokens: int) -> list[Written]:
+    """The events that compact a context: `keep` messages at its end stay as they are, or a few more, so
+    that no call loses its result and no answer is cut in two. `tokens` is the size of what goes."""
+    if not isinstance(summary, str) or not summary.strip():
+        raise Invalid("a compaction needs a summary that says something")
+    if type(keep) is not int or keep < 0:
+        raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
+    spoken = [event for event in context if event.kind in SPOKEN and event.kind != "system"]
+    if not spoken:
+        raise NotFound("there is nothing to compact: the context has no messages")
+    kept = spoken[first_kept(spoken, keep) :]
+    gone = spoken[: len(spoken) - len(kept)]
+    if not gone:
+        raise NotFound(f"there is nothing to compact: the context has only the {len(kept)} messages to keep")
+    compacted = {"from": gone[0].seq, "to": head, "events": len(gone), "tokens": tokens}
+    return [
+        ("clear", None, None),
+        *(_copied(event) for event in context if event.kind == "system"),
+        *_settings_again(context),
+        ("user", summary, {COMPACTED: compacted}),
+        *map(_copied, kept),
+    ]
+
+
+def first_kept(spoken: Sequence[Event], keep: int) -> int:
+    """Where the kept messages begin: at the newest place, at least `keep` from the end, that does not cut
+    an answer in two or part a result from its call."""
+    wanted = max(0, len(spoken) - keep)
+    if wanted == len(spoken):
+        return wanted
+    calls: dict[Any, int] = {}
+    first_of_result: dict[int, int] = {}
+    for place, event in enumerate(spoken):
+        if event.kind == "tool_call":
+            calls[tool_call(event.data).id] = place
+        elif event.kind == "tool_result":
+            first_of_result[place] = calls.get(tool_result(event.content, event.data).id, place)
+    needed = len(spoken)  # no kept result may have its call before this place
+    for start in range(len(spoken) - 1, -1, -1):
+        needed = min(needed, first_of_result.get(start, start))
+        if start <= min(wanted, needed) and _begins(spoken, start):
+            return start
+    return 0
+
+
+def _begins(spoken: Sequence[Event], place: int) -> bool:
+    """Whether something new begins here: what a person said, or a model's answer."""
+    kind = spoken[place].kind
+    if kind == "user" or place == 0:
+        return True
+    return kind in ("assistant", "tool_call") and spoken[place - 1].kind not in ("assistant", "tool_call")
+
+
+def _copied(event: Event) -> Written:
+    data = event.data or {}
+    return event.kind, event.content, {**data, COPY: data.get(COPY, event.seq)}
+
+
+def _settings_again(context: Sequence[Event]) -> list[Written]:
+    settings = settings_of(
+        event.data for event in context if event.kind == "note" and event.content == SETTINGS
+    )
+    data = settings._replace(tools=list(settings.tools))._asdict() if any(settings) else {}  # type: ignore[arg-type]
+    said = {name: value for name, value in data.items() if value}
+    return [("note", SETTINGS, said)] if said else []

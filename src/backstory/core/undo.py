@@ -1,0 +1,40 @@
+"""Undo and redo: which position to jump to, from the moves that led to a context.
+
+Both are jumps in the log and nothing else; their data says which they are, so that the next undo goes one
+move further back instead of taking back the undo. Pure.
+"""
+
+from collections.abc import Callable, Sequence
+
+from backstory.core.events import Event
+
+UNDO, REDO = "undo", "redo"  # keys of a jump's data that say what wrote it
+
+
+def undo_target(moves: Sequence[Event]) -> int | None:
+    """Where an undo goes: before the newest move that can be taken back. `moves` are the clears, rewinds and
+    jumps that led to the context, newest first. A clear that opens a log has nothing before it."""
+    for move in moves:
+        if _wrote(move) is None and move.seq > 1:
+            return move.seq - 1
+    return None
+
+
+def redo_target(head: Event | None, event_at: Callable[[int], Event | None]) -> int | None:
+    """Where a redo goes: to before the undo that led here, if nothing was written since. A redo leads back to
+    the undo it took back, and from there the one before it is next."""
+    event = head
+    while event is not None and _wrote(event) == REDO:
+        event = event_at(target(event))
+    return event.seq - 1 if event is not None and _wrote(event) == UNDO else None
+
+
+def target(move: Event) -> int:
+    """The position that a valid rewind or jump went to."""
+    found = (move.data or {}).get("target_message_id")
+    return found if type(found) is int else 0
+
+
+def _wrote(move: Event) -> str | None:
+    data = move.data or {} if move.kind == "jump" else {}
+    return next((word for word in (UNDO, REDO) if data.get(word) is True), None)

@@ -1,0 +1,295 @@
+"""The rows of an SQLite store: every statement that reads or writes agents and events, over one connection.
+
+The events of one agent lie together: an event's id packs the agent's number and the position into one
+integer, and the table is clustered by it. Not here: any meaning of an event beyond its base, its key, and
+whether it is a mark or a note.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from backstory.core.chain import START, digest, inner
+from backstory.core.events import Event, from_rows
+from backstory.errors import Conflict, KeyTaken, NameTaken
+from backstory.storage.protocols import (
+    AgentRecord,
+    BasedDrafts,
+    NewAgent,
+    Piece,
+    Stored,
+    Walk,
+    Wanted,
+    live,
+    lost,
+    pieces_of,
+)
+
+SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
+SECOND = 1_000_000  # microseconds
+
+COLUMNS = "e.id & 4294967295, e.kind, e.content, e.data, e.created_at, e.key"
+
+HEAD = """max(a.fork_seq, coalesce(
+    (SELECT max(e.id) & 4294967295 FROM events e
+     WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295), 0))"""
+UPDATED = """coalesce(
+    (SELECT e.created_at FROM events e WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
+     ORDER BY e.id DESC LIMIT 1), a.created_at)"""
+
+AGENTS = f"""
+    SELECT a.no, a.id, s.id, a.name, p.id, a.fork_seq, a.born_seq, a.spawned, a.created_at, {HEAD},
+        {UPDATED} AS updated, a.key, a.about
+    FROM agents a LEFT JOIN agents s ON s.no = a.session LEFT JOIN agents p ON p.no = a.parent
+    WHERE {{conditions}}
+    ORDER BY {{order}}"""
+CONDITIONS = {
+    "prefix": "a.id BETWEEN :prefix AND :prefix || '~'",
+    "session": "a.session = (SELECT no FROM agents WHERE id = :session)",
+    "name": "a.name = :name",
+    "key": "a.key = :key",
+    "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
+    "roots": "a.parent IS NULL",
+    "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
+    "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
+}
+# `touched` is the second of `updated`, which has no index: so only agents of one second are ever sorted.
+LATEST_FIRST = "a.touched DESC, updated DESC, a.no DESC"
+AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)"
+
+# A fork is not older than the event it was forked at.
+INSERT_AGENT = """
+    INSERT INTO agents
+        (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at, key, about, touched)
+    SELECT n.no, :id, coalesce((SELECT no FROM agents WHERE id = :session), n.no), :name, :parent_pk,
+        :fork_seq, :born_seq, :spawned, n.at, :key, :about, n.at / 1000000
+    FROM (SELECT coalesce(max(no), 0) + 1 AS no, max(:created_us, coalesce(
+            (SELECT created_at FROM events WHERE id = (:parent_pk << 32) + :fork_seq), 0)) AS at
+        FROM agents) n"""
+
+RENAME = "UPDATE agents SET name = ? WHERE no = ?"
+TOUCH = "UPDATE agents SET touched = ? WHERE no = ?"
+ABOUT = "SELECT about FROM agents WHERE no = ?"
+DESCRIBE = "UPDATE agents SET about = ? WHERE no = ?"
+
+NEWEST = """
+    SELECT id & 4294967295, created_at, digest FROM events
+    WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+    ORDER BY id DESC LIMIT 1"""
+NEWEST_INHERITED = """
+    SELECT fork_seq, created_at, (SELECT digest FROM events WHERE id = (a.parent << 32) + a.fork_seq)
+    FROM agents a WHERE no = :no"""
+INSERT_EVENT = """
+    INSERT INTO events (id, kind, content, data, created_at, key, base, digest)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
+
+# From each step go to the newest event with a base at or below `next`: what lies between is
+# live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
+# a step that was taken before, so a damaged store ends the walk instead of running for ever.
+WALK = f"""
+    WITH RECURSIVE
+    here (head) AS MATERIALIZED (SELECT {HEAD} FROM agents a WHERE a.no = :no),
+    walk (no, low, high, base, next_no, next) AS (
+        SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
+        UNION
+        SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+            iif(j.id IS NULL, a.parent, a.no),
+            iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base)
+        FROM walk
+        JOIN agents a ON a.no = walk.next_no
+        LEFT JOIN events j ON j.id = (
+            SELECT e.id FROM events e INDEXED BY jumps
+            WHERE e.base IS NOT NULL
+                AND e.id BETWEEN (a.no << 32) + a.fork_seq + 1 AND (a.no << 32) + walk.next
+            ORDER BY e.id DESC LIMIT 1)
+        WHERE walk.next > 0)
+    SELECT here.head, no, low, high, base, next FROM here, walk"""
+
+LINEAGE = f"""
+    WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
+        SELECT a.no, a.fork_seq + 1, {HEAD}, a.parent, a.fork_seq FROM agents a WHERE a.no = :no
+        UNION
+        SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
+        FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
+    SELECT no, low, high, NULL, fork_seq FROM line"""
+
+# Times never run backwards in a lineage: find the agent that wrote at that time, then halve.
+POSITION_AT = f"""
+    WITH RECURSIVE
+    line (no, parent, fork_seq, high, created_at) AS (
+        SELECT a.no, a.parent, a.fork_seq, {HEAD}, a.created_at FROM agents a WHERE a.no = :no
+        UNION
+        SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
+        FROM line JOIN agents a ON a.no = line.parent
+        WHERE line.fork_seq > 0 AND line.created_at > :moment),
+    halves (no, low, high) AS (
+        SELECT no, fork_seq, high FROM line WHERE created_at <= :moment
+        UNION
+        SELECT h.no,
+            iif(e.created_at <= :moment, (h.low + h.high + 1) / 2, h.low),
+            iif(e.created_at <= :moment, h.high, (h.low + h.high + 1) / 2 - 1)
+        FROM halves h LEFT JOIN events e ON e.id = (h.no << 32) + (h.low + h.high + 1) / 2
+        WHERE h.low < h.high)
+    SELECT low FROM halves WHERE low = high"""
+
+# CROSS JOIN keeps the order of the pieces.
+READ = f"""
+    SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
+    WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
+NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
+LAST_NOTE = f"""
+    SELECT {COLUMNS} FROM events e WHERE e.id = (
+        SELECT found.id FROM (
+            SELECT (
+                SELECT max(n.id) FROM events n INDEXED BY notes
+                WHERE n.kind = 'note' AND n.content = ?
+                    AND n.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')) AS id
+            FROM json_each(?) p) found
+        WHERE found.id IS NOT NULL ORDER BY found.id & 4294967295 DESC LIMIT 1)"""
+KEYED = f"""
+    SELECT {COLUMNS} FROM json_each(?) k CROSS JOIN json_each(?) p
+    CROSS JOIN events e INDEXED BY event_keys
+    WHERE e.key = k.value AND e.agent = json_extract(p.value, '$[0]') >> 32
+        AND e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+FOUND = "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
+
+STORED = f"""
+    SELECT {COLUMNS}, e.base, e.digest FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"""
+
+
+class SqliteRows:
+    """Reads and writes over one connection."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def agents(self, wanted: Wanted) -> list[AgentRecord]:
+        sql, bindings = _listing(wanted)
+        return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in self._all(sql, bindings)]
+
+    def head(self, agent: AgentRecord) -> int:
+        head, _, _ = self._newest(agent)
+        return head
+
+    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
+        steps = self._all(WALK, {"no": agent.pk, "at": at})
+        pieces = pieces_of([step[1:] for step in steps], agent)
+        return Walk(steps[0][0], live(pieces))
+
+    def lineage(self, agent: AgentRecord) -> list[Piece]:
+        return pieces_of(self._all(LINEAGE, {"no": agent.pk}), agent)
+
+    def position_at(self, agent: AgentRecord, moment: int) -> int:
+        found = self._all(POSITION_AT, {"no": agent.pk, "moment": moment})
+        return found[0][0] if found else 0
+
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(READ, ids_of(pieces))
+
+    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        return self._events(MARKS, ids_of(pieces))
+
+    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
+        if name is None:
+            return self._events(NOTES.replace("INDEXED BY notes", ""), ids_of(pieces))
+        return self._events(NOTES + " AND e.content = ?", ids_of(pieces), name)
+
+    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
+        found = self._events(LAST_NOTE, name, ids_of(pieces))
+        return found[0] if found else None
+
+    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
+        return self._events(KEYED, json.dumps(keys), ids_of(pieces))
+
+    def found(self, key: str) -> list[tuple[str, int]]:
+        return self._all(FOUND, (key,))
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        first = (agent.pk << 32) + after + 1
+        return self._all(STORED, (first, (agent.pk << 32) + SEQ, limit))
+
+    def create(self, new: NewAgent, created_us: int) -> AgentRecord:
+        """Write an agent without events."""
+        try:
+            self._db.execute(INSERT_AGENT, {**new._asdict(), "created_us": created_us})
+        except apsw.ConstraintError as error:
+            if "agents.name" in str(error):
+                raise NameTaken.of(new.name) from error
+            if new.key is not None and "agents." in str(error):
+                raise KeyTaken.of_agent(new.key) from error
+            raise
+        [record] = self.agents(Wanted(prefix=new.id))
+        return record
+
+    def rename(self, agent: AgentRecord, name: str) -> None:
+        try:
+            self._db.execute(RENAME, (name, agent.pk))
+        except apsw.ConstraintError as error:
+            raise NameTaken.of(name) from error
+
+    def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
+        head, newest, previous = self._newest(agent)
+        if expected is not None and expected != head:
+            raise Conflict.at(agent.name, expected, head)
+        now = max(now, newest)
+        rows = []
+        for seq, (draft, base) in enumerate(events, head + 1):
+            within = inner(draft.content, draft.data_json)
+            previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
+            id = (agent.pk << 32) + seq
+            rows.append((id, draft.kind, draft.content, draft.data_json, now, draft.key, base, previous))
+        self._db.executemany(INSERT_EVENT, rows)
+        self.touch(agent, newest, now)
+        return [draft.at(seq, now) for seq, (draft, _) in enumerate(events, head + 1)]
+
+    def touch(self, agent: AgentRecord, before: int, now: int) -> None:
+        """Keep the second of the last write, which changes far less often than there are writes."""
+        if now // SECOND != before // SECOND:
+            self._db.execute(TOUCH, (now // SECOND, agent.pk))
+
+    def about(self, agent: AgentRecord) -> str | None:
+        for (about,) in self._all(ABOUT, (agent.pk,)):
+            return None if about is None else str(about)
+        raise lost(agent)
+
+    def describe(self, agent: AgentRecord, about: str | None) -> None:
+        self._db.execute(DESCRIBE, (about, agent.pk))
+
+    def _newest(self, agent: AgentRecord) -> tuple[int, int, bytes]:
+        """The agent's head, the time that new events must not be before, and the digest they follow."""
+        for sql in (NEWEST, NEWEST_INHERITED):
+            for head, created_at, previous in self._all(sql, {"no": agent.pk}):
+                return head, created_at, previous or START
+        raise lost(agent)
+
+    def _events(self, sql: str, *bindings: Any) -> list[Event]:
+        # Straight from the cursor: no second list of plain rows beside the events.
+        return from_rows(self._db.execute(sql, bindings))
+
+    def _all(self, sql: str, bindings: Any) -> list[Any]:
+        return self._db.execute(sql, bindings).fetchall()
+
+
+def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
+    """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it."""
+    asked = wanted._asdict()
+    given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
+    conditions = ["a.deleted IS NULL", *(CONDITIONS[name] for name in given)]
+    if wanted.after is not None:
+        conditions.append(AFTER_LATEST if wanted.latest_first else "a.no > :after_no")
+        given |= {"after_no": wanted.after.pk, "after_us": wanted.after.updated_us}
+    sql = AGENTS.format(
+        conditions=" AND ".join(conditions), order=LATEST_FIRST if wanted.latest_first else "a.no"
+    )
+    if wanted.limit is not None:
+        sql, given = f"{sql} LIMIT :limit", given | {"limit": wanted.limit}
+    return sql, given
+
+
+def ids_of(pieces: Sequence[Piece]) -> str:
+    """The ranges of event ids in these pieces, as JSON."""
+    ranges = (f"[{(piece.owner << 32) + piece.low},{(piece.owner << 32) + piece.high}]" for piece in pieces)
+    return f"[{','.join(ranges)}]"
