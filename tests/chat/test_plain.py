@@ -71,7 +71,7 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
     [
         (("chat", "--model", "gpt-x"), "no key for OpenAI"),
         (("chat", "--model", "claude-x"), "no key for Anthropic"),
-        (("chat", "nobody", "--base-url", "http://127.0.0.1:1", "--model", "m"), "no agent 'nobody'"),
+        (("chat", "nobody", "--model", "gpt-x"), "there is no store at"),
     ],
 )
 def test_what_cannot_begin_says_why(run, arguments, said):
@@ -79,6 +79,12 @@ def test_what_cannot_begin_says_why(run, arguments, said):
     assert done.returncode == 1
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_an_agent_that_does_not_exist_is_noticed_before_a_model_is_looked_for(run):
+    run("new", "main")
+    for arguments in (("chat", "nobody"), ("ask", "Hello", "--agent", "nobody")):
+        assert "there is no agent 'nobody'" in run(*arguments, "--model", "gpt-x", given="Hello").stderr
 
 
 def test_anthropic_is_asked_through_its_own_sdk(run, reopened):

@@ -109,6 +109,13 @@ def test_marks(story):
     assert "two files" in story.on_terminal("marks", "main@7").out
 
 
+def test_on_a_terminal_an_empty_list_says_so(shell):
+    with backstory.open(shell.env["BACKSTORY_STORE"]) as store:
+        assert "no agents yet; `backstory new` starts one" in shell.on_terminal("agents").out
+        store.start("main")
+        assert "no marks here; `backstory mark` sets one" in shell.on_terminal("marks").out
+
+
 def test_explain(story):
     assert story("explain", "main@6").out == "event 6 (user) was left behind by the rewind at 7\n"
     assert story("explain", "main@6", "--at", "6").out == "event 6 (user) is in the context\n"

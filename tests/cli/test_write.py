@@ -103,6 +103,13 @@ def test_a_dry_run_of_a_long_story_lists_only_the_first(story):
     assert story("rewind", "main", "--dry-run").lines[-1] == "  and 11 more events"
 
 
+def test_a_person_is_told_what_was_written_and_how_to_take_it_back(story):
+    assert "'main' is at position 8 now" in story.on_terminal("append", "main", "More.").out
+    shown = story.on_terminal("rewind", "main@two files", width=200).out
+    assert "rewind written at 9 of 'main'; `backstory undo main` takes it back" in shown
+    assert "`backstory undo` takes it back" in story.on_terminal("undo", width=200).out
+
+
 def test_fork_and_spawn_print_ids(story):
     id = story("fork", "main@two files", "plan").lines[0]
     assert story("agents", "--json").json[-1]["id"] == id

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory import Agent, Event, InvalidEvent, NotFound
+from backstory.wire import load
+from tests.wire.histories import History, histories, renumbered
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 MODELS = (None, "m1", "m2")
@@ -88,7 +90,13 @@ GARBAGE = st.sampled_from(
     ]
 )
 
+# What may stand anywhere in a native form that did not survive.
+GARBAGE_VALUES = st.sampled_from([None, True, 7, 1.5, "", " ", "?", [], {}, [None], [[]]])
+
 OPERATION_LISTS = st.lists(OPERATIONS, max_size=24)
+# A provider's history, cut at any place; with ids of its own, or with those of the others.
+CUT_HISTORIES = st.tuples(st.just("history"), histories(), st.integers(0, 12), st.booleans())
+NATIVE_LISTS = st.lists(st.one_of(OPERATIONS, CUT_HISTORIES, CUT_HISTORIES), max_size=8)
 DAMAGE = st.lists(st.tuples(st.integers(0, 30), GARBAGE), max_size=3)
 
 
@@ -204,6 +212,8 @@ class Writer:
                 agent.jump(min(position, agent.head))
             case ("native", which, model):
                 self._native(which, model)
+            case ("history", history, cut, fresh):
+                self._history(history, cut, fresh)
 
     def _unique(self, text: str) -> str:
         return f"{text}#{self.count}#" if text.strip() else text
@@ -214,6 +224,11 @@ class Writer:
             if event.kind == "tool_call":
                 self.agent.tool_result(event, self._unique(text), error=error)
                 return
+
+    def _history(self, history: History, cut: int, fresh: bool) -> None:
+        body = renumbered(history.body, self.count, ids=fresh)
+        events = load(body, history.format, model=history.model)
+        self.agent.extend(events[: len(events) - cut] or events)
 
     def _native(self, which: int, model: str | None) -> None:
         forms = native_forms(self._unique("native"), self.count)

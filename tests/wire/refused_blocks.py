@@ -145,6 +145,7 @@ ANTHROPIC: list[Row] = [
         "is_error: Input should be a valid",
     ),
     ("result block", anthropic(HI, says(use()), user(result("a", [use()]))), "Input tag 'tool_use'"),
+    ("five breakpoints", anthropic(user(*[{**TEXT, "cache_control": {}}] * 5)), "maximum of 4 blocks"),
     ("half a surrogate", anthropic({"role": "user", "content": "\ud800"}), "no low surrogate in string"),
 ]
 

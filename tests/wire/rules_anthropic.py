@@ -27,6 +27,7 @@ from tests.wire.rules_turns import (
 ID = r"[a-zA-Z0-9_-]+"
 LONGEST_ID = 64
 LONGEST_NAME = 200
+MOST_BREAKPOINTS = 4
 
 BLOCKS = {
     "user": ("text", "image", "document", "search_result", "tool_result"),
@@ -93,6 +94,21 @@ def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
         yield from _message(message, index, request)
     yield from _sequence(messages, request)
     yield from _trailing_space(messages)
+    yield from _breakpoints(body)
+
+
+def _breakpoints(body: dict[str, Any]) -> Iterator[str]:
+    """Of the cache there are four at most, wherever they stand."""
+    found = 0
+    waiting: list[Any] = [body.get("system"), body.get("messages"), body.get("tools")]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found += field(value, "cache_control") is not None
+            waiting += [value.get("content"), value.get("source")]
+        waiting += items(value)
+    if found > MOST_BREAKPOINTS:
+        yield f"A maximum of {MOST_BREAKPOINTS} blocks with cache_control may be provided. Found {found}."
 
 
 def _sequence(messages: list[Any], request: Request) -> Iterator[str]:

@@ -158,8 +158,13 @@ def _reasoning_order(input: list[Any], request: Request) -> Iterator[str]:
         following = input[index + 1] if index + 1 < len(input) else None
         if _type(item) != "reasoning":
             continue
-        # Where items are stored, one with an id belongs to another one with an id.
-        torn = request.stored and field(item, "id") and not field(following, "id")
+        # Where items are stored, reasoning with an id belongs to a message with one.
+        torn = (
+            request.stored
+            and _type(following) == "message"
+            and field(item, "id")
+            and not field(following, "id")
+        )
         if torn or not _is_answer(following, request):
             yield (
                 f"Item '{field(item, 'id') or f'input[{index}]'}' of type 'reasoning'"
@@ -203,10 +208,14 @@ def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
 
 
 def _last_step(input: list[Any]) -> int:
-    """Where the calls of the last answer begin, if nothing but outputs follows them."""
+    """Where the last answer begins, if nothing but outputs follows it."""
     start = len(input)
     while start and _type(input[start - 1]) in OUTPUTS:
         start -= 1
-    while start and _type(input[start - 1]) in (*CALLS, "reasoning"):
+    while start and _is_models(input[start - 1]):
         start -= 1
     return start
+
+
+def _is_models(item: Any) -> bool:
+    return _type(item) in (*CALLS, "reasoning") or field(item, "role") == "assistant"

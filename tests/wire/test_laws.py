@@ -1,16 +1,11 @@
-"""The laws of the wire, over random logs: whatever happened to a log, this holds.
-
-A few hundred logs in the normal run; with BACKSTORY_SLOW=1 twenty thousand in each format.
-"""
+"""The laws of the wire, over random logs: whatever happened to a log, this holds."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.core.events import Event
@@ -18,18 +13,11 @@ from backstory.core.kinds import SPOKEN, TEXT_KINDS
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.quick import openai_messages
+from tests.wire.laws import laws, pieces, strings
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 
-SLOW = os.environ.get("BACKSTORY_SLOW") == "1"
-laws = settings(
-    max_examples=20_000 if SLOW else 200,
-    deadline=None,
-    derandomize=not SLOW,
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
 FLAGGED = ("anthropic", "gemini", "bedrock")  # the formats where a result can say that it is an error
 histories = given(OPERATION_LISTS, DAMAGE, st.sampled_from(MODELS))
 
@@ -140,32 +128,6 @@ def test_appending_extends_the_earlier_dump(operations, more):
 
 
 GROWING = {"user", "assistant", "system", "call", "native"}
-
-
-def pieces(body: dict[str, Any], format: str) -> list[Any]:
-    """What a prompt cache sees, in order: the blocks with their roles."""
-    key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
-    found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
-    for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
-        content = message.get("parts", message.get("content"))
-        if format in ("openai", "openai-responses"):
-            found.append(message)
-            continue
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        found.extend((message["role"], block) for block in blocks)
-    return found
-
-
-def strings(value: Any) -> Iterator[str]:
-    """All the texts in a body."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from strings(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from strings(item)
 
 
 def said(events: list[Any], *, errors: bool) -> list[Any]:

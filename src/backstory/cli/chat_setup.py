@@ -83,9 +83,12 @@ def chat_with(
     **_: Any,
 ) -> Iterator["Chat"]:
     """The chat that the options ask for; the model is closed at the end."""
-    from backstory.chat.session import SYSTEM, Chat, first_agent
+    from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
     from backstory.runtime.tools import working_tools
 
+    if ref is not None and not new:
+        with opened(url) as store:
+            only_agent(store, ref)  # before a model is downloaded for nothing
     model = chosen_model(wanted)
     try:
         with opened(url, make=True) as store:

@@ -65,13 +65,15 @@ def answer_agent(agent: Agent, said: str, *, as_json: bool) -> None:
         say(said)
 
 
-def answer_events(written: Sequence[Event], *, as_json: bool) -> None:
+def answer_events(agent: Agent, written: Sequence[Event], *, as_json: bool) -> None:
     """The events that were written: the new head, which other commands take."""
     if as_json:
         for event in written:
             answer_json(event_json(event))
     elif written:
         answer(str(written[-1].seq))
+        if talks_to_terminal():
+            say(f"{agent.name!r} is at position {written[-1].seq} now")
 
 
 def plain_row(values: Iterable[Any]) -> None:

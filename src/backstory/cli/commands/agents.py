@@ -42,6 +42,8 @@ def _session(store: Store, ref: str) -> str:
 def _draw(agents: list[Agent], ids: dict[str, str]) -> None:
     from backstory.present.trees import trees
 
+    if not agents:
+        screen.draw("no agents yet; `backstory new` starts one")
     for tree in trees(agents, ids, width=screen.console().width):
         screen.draw(tree)
 

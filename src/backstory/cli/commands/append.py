@@ -53,7 +53,7 @@ def append_command(
         else:
             event = _event(kind, _content(ref, text, kind), _object(data))
             written = [agent.append(*event, expected=expected)]
-        screen.answer_events(written, as_json=as_json)
+        screen.answer_events(agent, written, as_json=as_json)
 
 
 def _content(ref: str, text: str | None, kind: str) -> str | None:

@@ -15,7 +15,7 @@ from backstory.present.shapes import comparison_json
 from backstory.references import Reference
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import RenderableType
 
 _SIGNS = {"removed": "-", "added": "+", "changed": "~"}
 _MARKED = {"=": "{}", "-": "[-{}-]", "+": "{{+{}+}}"}
@@ -71,15 +71,17 @@ def _plain(change: Change) -> str:
     return f"{_heading(change)}\n" + "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _drawn(change: Change) -> "Text":
+def _drawn(change: Change) -> "RenderableType":
+    from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
     sign = _SIGNS[change.op]
+    heading = Text(_heading(change), style=f"bold {_COLOURS[sign]}")
     text = Text(overflow="fold")
-    text.append(_heading(change) + "\n", style=f"bold {_COLOURS[sign]}")
     for op, words in change.words:
         style = {"-": "red strike", "+": "green underline", "=": ""}[op]
         text.append(_MARKED[op].format(visible(words)), style=style)
     if not change.words:
         text.append(visible(body(_event(change))), style=_COLOURS[sign])
-    return text
+    return Group(heading, Padding(text, (0, 0, 0, 4)))

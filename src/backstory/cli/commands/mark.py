@@ -14,4 +14,4 @@ def mark_command(url: str | None, ref: str, label: str | None, as_json: bool) ->
     """To mark the latest agent with a label, write @ for REF. Prints the new head."""
     with opened(url) as store:
         agent = agent_to_write_to(store, ref, "mark", alone=label is None)
-        screen.answer_events([agent.mark(label)], as_json=as_json)
+        screen.answer_events(agent, [agent.mark(label)], as_json=as_json)

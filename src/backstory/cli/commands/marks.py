@@ -27,7 +27,7 @@ def marks_command(url: str | None, ref: str, dead_too: bool, as_json: bool) -> N
             for mark, live in found:
                 screen.answer_json(mark_json(mark, live=live))
         elif screen.on_terminal():
-            screen.draw(_table(found))
+            screen.draw(_table(found) if found else "no marks here; `backstory mark` sets one")
         else:
             for mark, live in found:
                 screen.plain_row((mark.seq, mark.label, "live" if live else "dead", stamp(mark.created_at)))

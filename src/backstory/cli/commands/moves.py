@@ -77,7 +77,8 @@ def _move(
             return
         screen.answer(str(event.seq))
         if screen.talks_to_terminal():
-            screen.say(f"{move} of {agent.name!r} written at {event.seq}; `backstory undo {ref}` undoes it")
+            again = f"backstory undo {ref.partition('@')[0]}".rstrip()
+            screen.say(f"{move} written at {event.seq} of {agent.name!r}; `{again}` takes it back")
 
 
 def _check(move: str, ref: str, found: Reference) -> None:

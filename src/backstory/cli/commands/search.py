@@ -15,7 +15,7 @@ from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import hit_json
 
 if TYPE_CHECKING:
-    from rich.text import Text
+    from rich.console import RenderableType
 
 
 @command(
@@ -64,19 +64,21 @@ def _print(hit: Hit, ref: str, as_json: bool) -> None:
         screen.plain_row((ref, hit.event.kind, "live" if hit.live else "dead", hit.snippet))
 
 
-def _drawn(hit: Hit, ref: str) -> "Text":
+def _drawn(hit: Hit, ref: str) -> "RenderableType":
+    from rich.console import Group
+    from rich.padding import Padding
     from rich.text import Text
 
+    heading = Text(one_line(ref), style="bold")
+    heading.append(f"  {hit.event.kind}{'' if hit.live else '  dead'}", style="not bold dim")
     text = Text(overflow="fold")
-    text.append(one_line(ref), style="bold")
-    text.append(f"  {hit.event.kind}{'' if hit.live else '  dead'}\n", style="dim")
-    text.append("    ")
     end = 0
     for low, high in hit.spans:
         text.append(_flat(hit.snippet[end:low]))
         text.append(_flat(hit.snippet[low:high]), style="bold reverse")
         end = high
-    return text.append(_flat(hit.snippet[end:]))
+    text.append(_flat(hit.snippet[end:]))
+    return Group(heading, Padding(text, (0, 0, 0, 4)))
 
 
 def _flat(text: str) -> str:

@@ -1,0 +1,47 @@
+"""What the laws of the wire are stated with: how often they are tried, and what a body says.
+
+A few hundred logs in the normal run; with BACKSTORY_SLOW=1 twenty thousand in each format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+
+from tests.slow import SLOW, more
+
+laws = settings(
+    max_examples=more(200, slow=20_000),
+    deadline=None,
+    derandomize=not SLOW,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+
+
+def pieces(body: dict[str, Any], format: str) -> list[Any]:
+    """What a prompt cache sees, in order: the blocks with their roles."""
+    key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
+    found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
+    for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
+        content = message.get("parts", message.get("content"))
+        if format in ("openai", "openai-responses"):
+            found.append(message)
+            continue
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+        found.extend((message["role"], block) for block in blocks)
+    return found
+
+
+def strings(value: Any) -> Iterator[str]:
+    """All the texts in a body."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from strings(item)

@@ -1,0 +1,163 @@
+"""The laws of the wire over logs full of native content: what providers made, cut and mixed anyhow."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory import Event
+from backstory.core.messages import TEXT_KINDS
+from backstory.wire import FORMATS, dump, load
+from backstory.wire.conversation import Conversation, conversation_of
+from backstory.wire.tokens import count_tokens
+from tests.wire.histories import histories
+from tests.wire.laws import laws, pieces, strings
+from tests.wire.logs import GARBAGE_VALUES, MODELS, NATIVE_LISTS, context_of
+from tests.wire.rules import violations
+
+MARK = re.compile(r"«[^»]*»|#\d+#")
+mixed = given(NATIVE_LISTS, st.sampled_from(MODELS))
+
+
+@laws
+@given(histories())
+def test_the_histories_that_are_drawn_are_legal(history):
+    assert violations(history.body, history.format, strict=False, stored=history.stored) == []
+
+
+@laws
+@given(histories())
+def test_what_a_provider_made_goes_to_all_others(history):
+    events = load(history.body, history.format, model=history.model)
+    marks = [mark for event in events for mark in MARK.findall(event[1] or "")]
+    for format in FORMATS:
+        body, _ = dump(events, format)
+        assert violations(body, format, strict=False) == []
+        told = "\n".join(strings(body))
+        assert [mark for mark in marks if mark not in told] == []
+
+
+@laws
+@mixed
+def test_every_dump_is_accepted(operations, model):
+    events = context_of(operations)
+    for format in FORMATS:
+        for stored in (False, True):
+            body, _ = dump(events, format, model=model, stored=stored)
+            assert violations(body, format, strict=False, stored=stored) == []
+
+
+@laws
+@mixed
+def test_a_dump_before_the_open_calls_run_is_accepted_but_for_them(operations, model):
+    events = context_of(operations)
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model, pending=True)
+        assert violations(body, format, strict=False, pending=True) == []
+
+
+@laws
+@mixed
+def test_no_text_is_lost_and_none_comes_twice(operations, model):
+    events = context_of(operations)
+    for format in FORMATS:
+        told = "\n".join(strings(dump(events, format, model=model).body))
+        for event in events:
+            if event.kind in TEXT_KINDS:
+                for mark in MARK.findall(event.content or ""):
+                    assert told.count(mark) == 1
+
+
+@laws
+@mixed
+def test_loading_a_dump_and_dumping_it_again_changes_nothing(operations, model):
+    events = context_of(operations)
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model)
+        again, repairs = dump(load(body, format, model=model), format, model=model)
+        assert again == body
+        assert repairs == []
+
+
+@laws
+@mixed
+def test_dumping_twice_gives_the_same_bytes(operations, model):
+    events = context_of(operations)
+    first, second = conversation_of(events), Conversation(list(conversation_of(events)))
+    for format in FORMATS:
+        assert first.to_bytes(format, model=model) == second.to_bytes(format, model=model)
+        assert first.repairs(format, model=model) == second.repairs(format, model=model)
+
+
+@laws
+@given(NATIVE_LISTS, NATIVE_LISTS, st.sampled_from(MODELS))
+def test_appending_extends_the_earlier_dump(operations, more, model):
+    later = [*operations, ("user", "and now"), *(op for op in more if op[0] in GROWING)]
+    before, after = context_of(operations), context_of(later)
+    for format in FORMATS:
+        early, repairs = dump(before, format, model=model)
+        if any(repair.rule == "close" or repair.at is None for repair in repairs):
+            continue  # an open call, whose result may still come; or nothing said yet
+        kept = pieces(early, format)
+        if repairs and "last word" in repairs[-1].why:
+            kept.pop()  # the Continue. that only gave the model the turn
+        assert pieces(dump(after, format, model=model).body, format)[: len(kept)] == kept
+
+
+GROWING = {"user", "assistant", "system", "call", "native", "history"}
+
+
+damaged = given(NATIVE_LISTS, st.sampled_from(MODELS), st.randoms(use_true_random=False), GARBAGE_VALUES)
+
+
+@laws
+@damaged
+def test_a_broken_native_form_does_not_reach_a_provider(operations, model, choice, garbage):
+    events = [broken(event, choice, garbage) for event in context_of(operations)]
+    for format in FORMATS:
+        body, _ = dump(events, format, model=model)
+        assert violations(body, format, strict=False) == []
+
+
+@laws
+@damaged
+def test_a_form_of_a_foreign_type_never_raises(operations, model, choice, garbage):
+    events = [broken(event, choice, {"type": garbage, "": garbage}) for event in context_of(operations)]
+    count_tokens(events, model)
+    for format in FORMATS:
+        dump(events, format, model=model)
+        conversation_of(events).to_bytes(format, model=model)
+
+
+def broken(event: Event, choice: Any, garbage: Any) -> Event:
+    """The event with something else at one place of its native form, or with a piece of a text missing.
+
+    Types stay: whether an unknown one is broken or only newer than we are, nobody can tell.
+    """
+    data = copy.deepcopy(event.data)
+    native = data.get("native") if data else None
+    if not isinstance(native, dict) or choice.random() < 0.5:
+        return event
+    *parents, last = choice.choice([path for path in paths(native) if path[-1] not in ("type", "provider")])
+    inside: Any = native
+    for key in parents:
+        inside = inside[key]
+    value = inside[last]
+    inside[last] = value[: len(value) // 2] if isinstance(value, str) and choice.random() < 0.5 else garbage
+    return Event.of(event.seq, event.kind, event.content, json.dumps(data))
+
+
+def paths(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place in a value but the value itself."""
+    children = (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    )
+    for key, child in children:
+        yield (*path, key)
+        yield from paths(child, (*path, key))
