@@ -117,13 +117,15 @@ _WHERE = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'backstory' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take any misspelled name for one that is found here
 
-    module = import_module(f"backstory.{_WHERE[name]}")
-    return module if name in ("aio", "wire") else getattr(module, name)
+    def __getattr__(name: str) -> Any:
+        if name not in _WHERE:
+            raise AttributeError(f"module 'backstory' has no attribute {name!r}")
+        from importlib import import_module
+
+        module = import_module(f"backstory.{_WHERE[name]}")
+        return module if name in ("aio", "wire") else getattr(module, name)
 
 
 def __dir__() -> list[str]:
