@@ -180,6 +180,12 @@ TAKEN: list[Row] = [
         bedrock(ASKED := blocks({"text": "x"}), says({"citationsContent": {}}), ASKED),
         {},
     ),
+    (
+        "no output",
+        "bedrock",
+        bedrock(ASKED, says(tool_use()), blocks({"toolResult": {"toolUseId": "a", "content": []}})),
+        {},
+    ),
     ("guarded", "bedrock", bedrock(blocks({"guardContent": {"text": {"text": "x"}}})), {}),
     (
         "a cached tool",

@@ -129,7 +129,9 @@ def _block(block: Any, role: str, path: str, request: Request) -> Iterator[str]:
     tag = _tag(block)
     if not request.strict and (tag in SERVED[role] or _is_served(block)):
         return
-    if tag in BLOCKS[role]:
+    if tag == "toolResult" and role == "user":
+        yield from _tool_result(block[tag], path, request)
+    elif tag in BLOCKS[role]:
         yield from CHECKS.get(tag, _nothing_more)(block[tag], path)
     elif tag in KINDS:
         yield f"{path}: {tag} blocks are not allowed in {role} messages"
@@ -170,7 +172,7 @@ def _tool_use(use: Any, path: str) -> Iterator[str]:
         yield _no_object(f"{path}.input")
 
 
-def _tool_result(result: Any, path: str) -> Iterator[str]:
+def _tool_result(result: Any, path: str, request: Request) -> Iterator[str]:
     path = f"{path}.toolResult"
     status, content = field(result, "status"), field(result, "content")
     yield from _word(field(result, "toolUseId"), ID, f"{path}.toolUseId")
@@ -179,7 +181,7 @@ def _tool_result(result: Any, path: str) -> Iterator[str]:
             f"Value {status!r} at '{path}.status' failed to satisfy constraint:"
             " Member must satisfy enum value set: [success, error]"
         )
-    if not isinstance(content, list) or not content:
+    if not isinstance(content, list) or (not content and (request.strict or status == "error")):
         when = " when status value is error" if status == "error" else ""
         yield f"The content field at {path} cannot be empty{when}."
     for position, part in enumerate(items(content)):
@@ -212,7 +214,6 @@ CHECKS = {
     "text": _text,
     "image": _image,
     "toolUse": _tool_use,
-    "toolResult": _tool_result,
     "reasoningContent": _reasoning,
 }
 

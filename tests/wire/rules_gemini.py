@@ -55,6 +55,7 @@ SPELLINGS = {
     "tool_call": "toolCall",
     "tool_response": "toolResponse",
 }
+LISTS = ("contents", "parts")
 OPAQUE = ("args", "response")  # what a tool was given and gave is nobody's field
 
 
@@ -86,10 +87,12 @@ def _respelled(value: Any, depth: int = 0) -> Any:
         return [_respelled(item, depth + 1) for item in value] if depth < 100 else value
     if not isinstance(value, dict) or depth >= 100:
         return value
-    return {
+    spelled = {
         SPELLINGS.get(key, key): item if key in OPAQUE else _respelled(item, depth + 1)
         for key, item in value.items()
     }
+    # One for a list of one is taken, too.
+    return {key: [item] if key in LISTS and isinstance(item, dict) else item for key, item in spelled.items()}
 
 
 def _combined(contents: list[Any]) -> list[Any]:
@@ -107,8 +110,6 @@ def _combined(contents: list[Any]) -> list[Any]:
 
 def _system(system: Any, request: Request) -> Iterator[str]:
     parts = field(system, "parts")
-    if not request.strict and isinstance(parts, dict):
-        parts = [parts]  # protobuf takes one for a list of one
     if not isinstance(parts, list) or not parts:
         yield "GenerateContentRequest.system_instruction.parts: must not be empty."
     for index, part in enumerate(items(parts)):

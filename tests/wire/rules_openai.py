@@ -34,8 +34,6 @@ PARTS = {
     "tool": ("text",),
     "function": ("text",),  # from before there were tools
 }
-# What only Mistral, Perplexity and OpenRouter were seen to take.
-FOREIGN_PARTS = ("thinking", "document_url", "file_url", "video_url", "reference")
 
 
 def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
@@ -116,9 +114,9 @@ def _content(content: Any, role: str, path: str, request: Request) -> Iterator[s
 
 def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
     type = field(part, "type")
-    if one_of(type, FOREIGN_PARTS) and request.compatible:
-        return
     if not one_of(type, PARTS[role]):
+        if request.compatible and isinstance(type, str):
+            return  # Mistral's thinking, Perplexity's files, OpenRouter's videos, and who knows what else
         allowed = ", ".join(map(repr, PARTS[role]))
         yield f"Invalid value: {type!r}. Supported values are: {allowed}. ({path}.type)"
     elif type in ("text", "refusal"):

@@ -6,9 +6,11 @@ import sys
 import zlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backstory.core.messages import Message
-from backstory.wire import load
+from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
 from backstory.wire.tokens import Tokens, count_tokens
 from backstory.wire.tokens.extras import extras
@@ -64,6 +66,17 @@ class TestExact:
         assert count_tokens(answered, "gpt-5") == 2 + 6 + (6 + 2) + 6
         assert count_tokens(answered, "gpt-4o") == 3 + 3 * 6
         assert count_tokens(answered, "o3-mini") == 2 + 3 * 6
+
+    @given(st.lists(st.tuples(st.sampled_from(["system", "user", "assistant"]), st.text()), max_size=6))
+    def test_it_is_the_count_of_the_messages_that_are_sent(self, texts):
+        messages = [(kind, text, None) for kind, text in texts]
+        found = count_tokens(messages, "gpt-4o")
+        if found.exact:
+            count = counter("o200k_base")
+            sent = dump(messages, "openai").body["messages"]
+            assert found == 3 + sum(
+                3 + count(message["role"]) + count(message["content"]) for message in sent
+            )
 
     def test_claude_asks_nothing_around_system_text(self):
         assert (

@@ -18,7 +18,7 @@ from backstory.wire.tokens.sizes import Pdf, image_size, pdf, seconds, words
 from backstory.wire.tokens.vocabulary import BYTES_PER_TOKEN, NEWEST, Count, counter, estimate
 from backstory.wire.turns import is_blank
 
-__all__ = ["BYTES_PER_TOKEN", "Part", "Tokens", "count_tokens"]
+__all__ = ["Part", "Tokens", "count_tokens"]
 
 # What may stand beside the text of a message and is not for the model.
 UNCOUNTED = frozenset({"id", "type", "status"})
