@@ -10,8 +10,8 @@ import contextvars
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
-from functools import partial, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar
+from functools import partial, update_wrapper, wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
 
 from backstory import store as sync
 from backstory.agent import Agent
@@ -21,6 +21,7 @@ from backstory.store import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 async def in_thread(call: Callable[[], R]) -> R:
@@ -73,6 +74,15 @@ def lift_agent(
         return AsyncAgent(await plain(self, *args, **kwargs))
 
     return lifted
+
+
+def shown_as(method: Callable[..., Any]) -> Callable[[F], F]:
+    """For a method written out here: help() shows it as the synchronous one, type checkers as it is."""
+
+    def decorate(function: F) -> F:
+        return cast(F, update_wrapper(function, method))
+
+    return decorate
 
 
 class AsyncAgent:
@@ -193,18 +203,18 @@ class AsyncStore:
     backup = lift(Store.backup)
     close = lift(Store.close)
 
-    @wraps(Store.agents)
+    @shown_as(Store.agents)
     async def agents(self, **wanted: Any) -> list[AsyncAgent]:
         """All agents, or those that are wanted: see `Store.agents`."""
         return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, **wanted))]
 
-    @wraps(Store.resolve)
+    @shown_as(Store.resolve)
     async def resolve(self, ref: str = "@") -> "AsyncReference":
         """The agent and position that a reference means: see `Store.resolve`."""
         found = await in_thread(partial(self.sync.resolve, ref))
         return AsyncReference(AsyncAgent(found.agent), found.at, found.label)
 
-    @wraps(Store.search)
+    @shown_as(Store.search)
     async def search(self, words: str, **options: Any) -> "list[AsyncHit]":
         """The events that hold all words, best first: see `Store.search`."""
         asked = options.get("agent")
@@ -213,13 +223,13 @@ class AsyncStore:
         hits = await in_thread(partial(self.sync.search, words, **options))
         return [AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits]
 
-    @wraps(Store.find)
+    @shown_as(Store.find)
     async def find(self, key: str) -> list[tuple[AsyncAgent, Event]]:
         """The events with this key, in all sessions, each with the agent that owns it."""
         found = await in_thread(partial(self.sync.find, key))
         return [(AsyncAgent(agent), event) for agent, event in found]
 
-    @wraps(Store.last_notes)
+    @shown_as(Store.last_notes)
     async def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:
         """The newest live note of a name of each agent that has one."""
         found = await in_thread(partial(self.sync.last_notes, name, prefix=prefix))

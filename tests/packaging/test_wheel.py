@@ -95,6 +95,7 @@ def test_the_wheel_is_installed_and_used_in_a_clean_environment(environment, tmp
 
     install("[cli]")
     run(bin / "python", ROOT / "tests" / "smoke.py", cwd=tmp_path)
-    assert backstory.__version__ in run(bin / "backstory", "--version", cwd=tmp_path)
+    for command in ([bin / "backstory"], [bin / "python", "-m", "backstory"]):
+        assert backstory.__version__ in run(*command, "--version", cwd=tmp_path)
     run(bin / "backstory", "--store", "history.db", "new", "other", cwd=tmp_path)
     assert "other" in run(bin / "backstory", "--store", "history.db", "agents", cwd=tmp_path)

@@ -15,5 +15,7 @@ async def main() -> None:
         assert_type(await agent.head, int)
         assert_type(await agent.fork("idea"), AsyncAgent)
         assert_type(await store.agents(), list[AsyncAgent])
+        assert_type([hit.agent for hit in await store.search("hello")], list[AsyncAgent])
+        assert_type((await store.resolve("main@3")).agent, AsyncAgent)
         await agent.user(3)  # type: ignore[arg-type]
         print(agent.user("forgotten").content)  # type: ignore[attr-defined]

@@ -70,6 +70,8 @@ def fail(agent: Agent) -> int:
 def nothing_is_changed(agent: Agent, event: Event) -> None:
     agent.name = "other"  # type: ignore[misc]
     agent.head = 3  # type: ignore[misc]
+    event.seq = 3  # type: ignore[misc]
+    event.content = "other"  # type: ignore[misc]
     event.created_at = agent.created_at  # type: ignore[misc]
 
 
