@@ -29,7 +29,10 @@ PURE = {"errors", "core", "wire"}
 # Within a floor that reads: what only thinks. It may import itself and the pure floors.
 PURE_PARTS = {
     f"importers/{name}"
-    for name in ("transcript", "linear", "entries", "answers", "forest", "format", "decode", "formats")
+    for name in (
+        *("transcript", "linear", "entries", "answers", "forest", "chain"),
+        *("format", "decode", "formats"),
+    )
 }
 IMPURE_MODULES = {
     "os",

@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from backstory.importers.transcript import Fault, Report
+
 ESCAPED = "U+0000 or a lone surrogate, escaped"
 REPLACED = "bytes that are not UTF-8, replaced"
 SEVERAL = "several records in one line"
 LONGEST_TEXT = 1 << 20  # of a text in a line that is too long to be held
 _UNHOLDABLE = re.compile("[\x00\ud800-\udfff]")
-_QUOTE = re.compile(rb'["\\]')
-_CUT_ESCAPE = re.compile(rb"(?<!\\)(?:\\\\)*\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_IN_STRING = re.compile(rb'[^"\\]+|\\u[0-9a-fA-F]{4}|\\[^u]|"')
+LONGEST_ESCAPE = 6
 
 
 class Decoded(NamedTuple):
@@ -34,6 +36,16 @@ def decode(line: bytes) -> Decoded:
         value, escaped = clean(value)
         return Decoded([value], (ESCAPED,) if escaped else ())
     return Decoded([value])
+
+
+def decoded(text: Any, path: str, report: Report) -> Any:
+    """The JSON value in a database's column; None, and a line in the report, if there is none."""
+    found = decode(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text or b""))
+    report.mended.update(found.mended)
+    if found.fault is not None or not found.values:
+        report.damaged.append(Fault(path, None, found.fault or "empty"))
+        return None
+    return found.values[0]
 
 
 def _salvage(line: bytes) -> Decoded:
@@ -84,57 +96,63 @@ def shortened(chunks: Iterator[bytes], longest: int = LONGEST_TEXT) -> bytes:
     """A JSON text without the greater part of its longest strings, so that it can be held: each of those ends
     with how many bytes were left out. Nothing else is changed."""
     out = bytearray()
-    inside = escaped = False
-    begun = dropped = 0
+    inside = False
+    kept = dropped = 0
+    rest = b""
     for chunk in chunks:
-        at = 0
-        while at < len(chunk):
-            if escaped:
-                end, escaped = at + 1, False
-            else:
-                found = _QUOTE.search(chunk, at) if inside else None
-                end = (found.start() if found else len(chunk)) if inside else chunk.find(b'"', at)
-                end = len(chunk) if end < 0 else end
-            room = len(chunk) if not inside else max(0, longest - (len(out) - begun))
-            out += chunk[at : min(end, at + room)]
-            dropped += max(0, end - at - room)
-            at = end
-            if at >= len(chunk):
+        data, rest, at = rest + chunk, b"", 0
+        while at < len(data):
+            if not inside:
+                end = data.find(b'"', at) + 1 or len(data)
+                inside, kept, dropped = data[end - 1 : end] == b'"', 0, 0
+                out += data[at:end]
+                at = end
+                continue
+            token = _IN_STRING.match(data, at)
+            if token is None and len(data) - at < LONGEST_ESCAPE:
+                rest = data[at:]
                 break
-            if inside and chunk[at : at + 1] == b"\\" and not escaped:
-                if len(out) - begun < longest:
-                    out += b"\\"
-                else:
-                    dropped += 1
-                escaped = True
-            elif chunk[at : at + 1] == b'"':
-                if inside and dropped:
-                    _close(out, dropped)
-                out += b'"'
-                inside, dropped, begun = not inside, 0, len(out)
-            at += 1
-    return bytes(out)
+            piece = token[0] if token is not None else data[at : at + 1]
+            at += len(piece)
+            if piece == b'"':
+                _close(out, dropped)
+                inside = False
+                continue
+            room = longest - kept if not dropped else 0
+            taken = piece if len(piece) <= room else b"" if piece[:1] == b"\\" else piece[:room]
+            out += taken
+            kept += len(taken)
+            dropped += len(piece) - len(taken)
+    return bytes(out) + rest
 
 
 def _close(out: bytearray, dropped: int) -> None:
-    """End a string that was cut: not within a character, not within an escape."""
-    tail = bytes(out[-16:])
-    whole = _CUT_ESCAPE.sub(b"", tail.decode("utf-8", "ignore").encode("utf-8"))
-    out[-16:] = whole if tail.decode("utf-8", "ignore") else b""
-    out += f"… ({dropped} bytes left out)".encode()
+    """End a string; one that was cut not within a character."""
+    if dropped:
+        for size in range(1, 4):
+            lead = out[-size]
+            if lead >= 0xC0:
+                if size < (2 if lead < 0xE0 else 3 if lead < 0xF0 else 4):
+                    del out[-size:]
+                break
+            if lead < 0x80:
+                break
+        out += f"… ({dropped} bytes left out)".encode()
+    out += b'"'
 
 
 def keys_of(text: str) -> frozenset[str]:
-    """The keys at the top of a JSON object of which only the beginning is there."""
+    """The keys at the top of a JSON object, or of those in an array, of which only the beginning is there."""
     found: set[str] = set()
     depth = 0
+    top = 2 if text.lstrip()[:1] == "[" else 1
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark in "{[":
             depth += 1
         elif mark in "}]":
             depth -= 1
-        elif depth == 1 and token["key"]:
+        elif depth == top and token["key"]:
             found.add(token["name"])
     return frozenset(found)
 

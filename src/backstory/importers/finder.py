@@ -15,7 +15,8 @@ from backstory.importers.transcript import Fault, Report
 
 # A folder of small files is one source if it has folders of these names.
 STORAGES = (frozenset({"message", "part"}), frozenset({"message", "session"}))
-SIDECARS = ("-wal", "-shm", "-journal")
+# Files that belong to others: a database's own, and what a format keeps beside its transcripts.
+BESIDE = ("-wal", "-shm", "-journal", *(end for format in FORMATS for end in format.beside))
 
 Found = list[tuple[Format, list[FileSource]]]
 
@@ -35,7 +36,7 @@ def find(paths: Iterable[str | Path], report: Report, format: Format | None = No
                 fitting = format  # the caller knows better
             if fitting is not None:
                 found.setdefault(fitting.name, []).append(source)
-            elif source.size() and not shown.endswith(SIDECARS):
+            elif source.size() and not shown.endswith(BESIDE):
                 report.notes.append(Fault(shown, None, "not a transcript that is known"))
     return [(one, found[one.name]) for one in FORMATS if one.name in found]
 

@@ -96,3 +96,4 @@ class Format(NamedTuple):
     fits: Callable[[Head], bool]
     sessions: Callable[[Iterable[Source]], Iterator[Session]]
     places: tuple[Place, ...] = ()
+    beside: tuple[str, ...] = ()  # how the names of files end that only say more about others

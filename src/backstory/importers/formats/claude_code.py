@@ -299,4 +299,5 @@ FORMAT = Format(
     fits=fits,
     sessions=sessions,
     places=(Place("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),),
+    beside=(".meta.json",),
 )

@@ -8,6 +8,7 @@ paginated one points at its parent instead.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from backstory.importers.chain import reported
 from backstory.importers.entries import Data
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats.codex_reader import (
@@ -85,7 +86,6 @@ class _File:
         self.spawned_from = _spawner(meta)
         self.meta = meta
         self.report = Report()
-        self.is_told = False
 
 
 def _text(value: Any) -> str | None:
@@ -132,17 +132,13 @@ class _Family:
         parent = self._parent(file)
         origin = self._origin(file, parent)
 
-        def steps() -> Iterator[Step]:
-            met = Report()
+        def read(met: Report) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
             yield from reader.read(file.source.lines(met))
             about.update(named)
             met.unknown.update(reader.unknown)
-            if not file.is_told:  # a second reading meets the same again
-                file.report.add(met)
-                file.is_told = True
 
-        thread = Thread(file.id, None, steps, origin, about)
+        thread = Thread(file.id, None, reported(file.report, read), origin, about)
         return Session(NAME, file.id, [thread], file.source.path, file.report)
 
     def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:

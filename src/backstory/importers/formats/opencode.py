@@ -6,12 +6,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from backstory.importers.decode import decode
+from backstory.importers.chain import reported
+from backstory.importers.decode import decoded
 from backstory.importers.entries import Data, as_text
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import opencode_parts as parts
 from backstory.importers.formats.opencode_parts import Message
-from backstory.importers.transcript import Entry, Fault, Move, Origin, Report, Session, Step, Thread, Unit
+from backstory.importers.transcript import Entry, Move, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "opencode"
 
@@ -93,32 +94,23 @@ def _from_database(source: Source, tables: Any, report: Report) -> Iterator[Info
     for id, *values in list(source.rows(query)):
         data: Data = dict(zip(names, values, strict=True))
         data["parentID"] = data.pop("parent_id", None)
-        data["revert"] = _json(data.get("revert"), source, report) if data.get("revert") else None
+        data["revert"] = decoded(data["revert"], source.path, report) if data.get("revert") else None
 
         def messages(met: Report, id: str = id) -> list[Message]:
             inside: dict[str, list[Data]] = {}
             query = "select id, message_id, data from part where session_id = ? order by id"
             for part, message, text in source.rows(query, (id,)):
-                value = _json(text, source, met)
+                value = decoded(text, source.path, met)
                 if isinstance(value, dict):
                     inside.setdefault(message, []).append(value | {"id": part})
             found = []
             for message, text in source.rows("select id, data from message where session_id = ?", (id,)):
-                value = _json(text, source, met)
+                value = decoded(text, source.path, met)
                 if isinstance(value, dict):
                     found.append(_message(value | {"id": message}, inside.get(message, [])))
             return found
 
         yield Info(as_text(id), data, messages)
-
-
-def _json(text: Any, source: Source, report: Report) -> Any:
-    found = decode(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text or b""))
-    report.mended.update(found.mended)
-    if found.fault is not None or not found.values:
-        report.damaged.append(Fault(source.path, None, found.fault or "empty"))
-        return None
-    return found.values[0]
 
 
 def _message(info: Data, inside: Any) -> Message:
@@ -221,15 +213,7 @@ def _session(
     about = {
         ours: info.data[theirs] for ours, theirs in names.items() if isinstance(info.data.get(theirs), str)
     }
-    told: list[bool] = []
-
-    def steps() -> Iterator[Step]:
-        met = Report()
-        yield from _steps(info, met)
-        if not told:  # a second reading meets the same again
-            told.append(True)
-            report.add(met)
-
+    steps = reported(report, lambda met: _steps(info, met))
     return Session(NAME, info.id, [Thread(info.id, None, steps, origin, about)], source.path, report)
 
 

@@ -1,0 +1,133 @@
+"""crush: a database in each project. The context begins at the summary; a child's id names its call. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.answers import Block, family_of, parts_of
+from backstory.importers.chain import chained, reported
+from backstory.importers.decode import decoded
+from backstory.importers.entries import Data, anthropic_message, as_text, microseconds, result_data
+from backstory.importers.format import Format, Head, Source
+from backstory.importers.transcript import Entry, Origin, Report, Session, Thread
+
+NAME = "crush"
+
+
+def fits(head: Head) -> bool:
+    """Messages with parts, and sessions with a summary."""
+    return "parts" in head.tables.get("messages", ()) and "parent_session_id" in head.tables.get(
+        "sessions", ()
+    )
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """All sessions, parents before their children."""
+    for source in sources:
+        order = "parent_session_id is not null, created_at"
+        query = f"select id, parent_session_id, title from sessions order by {order}"
+        for id, parent, title in list(source.rows(query)):
+            yield _session(source, as_text(id), parent, title)
+
+
+def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
+    report = Report()
+    origin = None
+    if isinstance(parent, str) and parent:
+        _, marked, call = id.partition("$$")
+        origin = Origin(parent, call=call if marked and call else None, spawned=True)
+    steps = reported(report, lambda met: chained(_units(source, id, met)))
+    about = {"title": title} if isinstance(title, str) and title else {}
+    return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, report)
+
+
+def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, list[Entry]]]:
+    columns = source.columns()["messages"]
+    summary = "is_summary_message" if "is_summary_message" in columns else "0"
+    provider = "provider" if "provider" in columns else "null"
+    chosen = next(
+        iter(source.rows("select summary_message_id from sessions where id = ?", (session,))), (None,)
+    )[0]
+    query = (
+        f"select id, role, parts, model, {provider}, created_at, {summary} from messages"
+        " where session_id = ? order by created_at, rowid"
+    )
+    for id, role, text, model, maker, created, short in source.rows(query, (session,)):
+        parts = _parts(text, source, report)
+        time = microseconds(created)
+        if short or id == chosen:
+            words = "".join(as_text(data.get("text")) for type_, data in parts if type_ == "text")
+            clear = Entry(f"{id}:clear", "clear", None, None, time)
+            yield id, [clear, Entry(id, "user", words, {"compaction": True}, time)]
+        elif role == "assistant":
+            yield id, list(_answer(id, parts, model, maker, time))
+        elif role == "tool":
+            yield (
+                id,
+                [
+                    _result(data, f"{id}:{n}", time)
+                    for n, (type_, data) in enumerate(parts)
+                    if type_ == "tool_result"
+                ],
+            )
+        else:
+            yield id, [_prompt(id, as_text(role), parts, time)]
+
+
+def _parts(text: Any, source: Source, report: Report) -> list[tuple[str, Data]]:
+    value = decoded(text, source.path, report)
+    return [
+        (as_text(one.get("type")), one["data"])
+        for one in (value if isinstance(value, list) else ())
+        if isinstance(one, dict) and isinstance(one.get("data"), dict)
+    ]
+
+
+def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None) -> Entry:
+    blocks: list[Data] = []
+    for type_, data in parts:
+        if type_ == "text":
+            blocks.append({"type": "text", "text": as_text(data.get("text"))})
+        elif type_ == "binary" and as_text(data.get("MIMEType")).startswith("image/"):
+            source = {"type": "base64", "media_type": data["MIMEType"], "data": as_text(data.get("Data"))}
+            blocks.append({"type": "image", "source": source})
+    text, native = anthropic_message(blocks)
+    return Entry(id, "system" if role == "system" else "user", text, native, time)
+
+
+def _answer(
+    id: str, parts: list[tuple[str, Data]], model: Any, maker: Any, time: int | None
+) -> Iterator[Entry]:
+    blocks = []
+    failure: Data = {}
+    for type_, data in parts:
+        if type_ == "text":
+            blocks.append(Block("text", as_text(data.get("text"))))
+        elif type_ == "reasoning":
+            seal = data.get("signature") or data.get("thought_signature") or None
+            blocks.append(Block("thinking", as_text(data.get("thinking")), seal=seal))
+        elif type_ == "tool_call":
+            blocks.append(
+                Block("call", id=data.get("id"), name=data.get("name"), arguments=data.get("input"))
+            )
+        elif type_ == "finish" and data.get("reason") in ("error", "canceled"):
+            failure = {"failure": as_text(data.get("message")) or as_text(data["reason"])}
+    name = model if isinstance(model, str) and model else None
+    extra = ({} if name is None else {"model": name}) | failure
+    for part in parts_of(family_of(maker, name), blocks, name, id):
+        data = (part.data or {}) | extra | {"answer": id}
+        yield Entry(f"{id}:{part.block}", part.kind, part.content, data, time)
+        extra = {}
+
+
+def _result(data: Data, id: str, time: int | None) -> Entry:
+    failed = data.get("is_error") is True
+    return Entry(
+        id,
+        "tool_result",
+        as_text(data.get("content")),
+        result_data(data.get("tool_call_id"), id, error=failed),
+        time,
+    )
+
+
+FORMAT = Format(name=NAME, fits=fits, sessions=sessions)

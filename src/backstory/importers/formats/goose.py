@@ -1,0 +1,219 @@
+"""goose: a database of sessions, formerly JSON lines with a header. Pure.
+
+What the agent no longer sees was compacted; what only the agent sees is the summary. One message of the user
+may hold the results of several calls.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from backstory.importers.answers import Block, family_of, parts_of
+from backstory.importers.chain import chained, reported
+from backstory.importers.decode import decoded
+from backstory.importers.entries import (
+    Data,
+    anthropic_message,
+    as_text,
+    microseconds,
+    named,
+    result_data,
+    text_in,
+)
+from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+
+NAME = "goose"
+
+
+def fits(head: Head) -> bool:
+    """Messages with a JSON content; or a header with a working folder before messages."""
+    if "content_json" in head.tables.get("messages", ()):
+        return True
+    first = head.records[0] if head.records else None
+    return isinstance(first, dict) and "working_dir" in first and "role" not in first
+
+
+class Message(NamedTuple):
+    """A message, and who sees it."""
+
+    id: str
+    role: str
+    content: list[Data]
+    time: int | None
+    agent: bool  # the agent sees it
+    user: bool  # people see it
+
+
+def _units(messages: list[Message], provider: Any, model: str | None) -> Iterator[tuple[str, list[Entry]]]:
+    """The messages in a row. Where a run of what only the agent sees begins behind what it no longer sees,
+    the context was compacted, and what it still sees of before was kept."""
+    hidden = False
+    for number, message in enumerate(messages):
+        begins = not message.user and (number == 0 or messages[number - 1].user)
+        if begins and hidden:
+            yield message.id, _compaction(message, messages[:number], provider, model)
+        else:
+            yield message.id, list(_entries(message, provider, model))
+        hidden = hidden or not message.agent
+
+
+def _compaction(summary: Message, before: list[Message], provider: Any, model: str | None) -> list[Entry]:
+    text = text_in(summary.content)
+    clear = Entry(f"{summary.id}:clear", "clear", None, None, summary.time)
+    said = Entry(summary.id, "user", text, {"compaction": True}, summary.time)
+    kept = [
+        entry._replace(id=f"{entry.id}@{summary.id}", copy_of=entry.id)
+        for message in before
+        if message.agent and message.user
+        for entry in _entries(message, provider, model)
+    ]
+    return [clear, said, *kept]
+
+
+def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
+    if message.role == "assistant":
+        yield from _answer(message, provider, model)
+        return
+    rest = []
+    for number, part in enumerate(message.content):
+        if part.get("type") == "toolResponse":
+            yield _result(part, f"{message.id}:{number}", message.time)
+        elif part.get("type") in ("text", "image"):
+            rest.append(part)
+    if rest or not any(part.get("type") == "toolResponse" for part in message.content):
+        text, native = anthropic_message([_block(part) for part in rest])
+        data = dict(native or {}) | ({} if message.user else {"meta": "tool"})
+        yield Entry(
+            message.id, "system" if message.role == "system" else "user", text, data or None, message.time
+        )
+
+
+def _block(part: Data) -> Data:
+    if part.get("type") == "image":
+        source = {"type": "base64", "media_type": part.get("mimeType"), "data": as_text(part.get("data"))}
+        return {"type": "image", "source": source}
+    return {"type": "text", "text": as_text(part.get("text"))}
+
+
+def _answer(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
+    blocks = [block for part in message.content if (block := _answer_block(part)) is not None]
+    extra: Data = {} if model is None else {"model": model}
+    for part in parts_of(family_of(provider, model), blocks, model, message.id):
+        data = (part.data or {}) | extra | {"answer": message.id}
+        yield Entry(f"{message.id}:{part.block}", part.kind, part.content, data, message.time)
+        extra = {}
+
+
+def _answer_block(part: Data) -> Block | None:
+    match part.get("type"):
+        case "text":
+            return Block("text", as_text(part.get("text")))
+        case "thinking" | "reasoning":
+            text = part.get("thinking") or part.get("reasoning") or part.get("text")
+            return Block("thinking", as_text(text or ""), seal=part.get("signature"))
+        case "redactedThinking":
+            return Block("thinking", seal=part.get("data"), hidden=True)
+        case "toolRequest" | "frontendToolRequest":
+            call = part.get("toolCall")
+            value = call.get("value") if isinstance(call, dict) else None
+            value = value if isinstance(value, dict) else {}
+            return Block("call", id=part.get("id"), name=value.get("name"), arguments=value.get("arguments"))
+    return None
+
+
+def _result(part: Data, id: str, time: int | None) -> Entry:
+    result = part.get("toolResult")
+    result = result if isinstance(result, dict) else {}
+    value = result.get("value")
+    failed = result.get("status") == "error"
+    if isinstance(value, dict):
+        failed = failed or value.get("isError") is True
+        value = value.get("content")
+    pieces = value if isinstance(value, list) else [value if value is not None else result.get("error")]
+    text = "\n".join(
+        text_in(piece) or ("" if isinstance(piece, dict) else as_text(piece)) for piece in pieces
+    )
+    return Entry(id, "tool_result", text, result_data(part.get("id"), id, error=failed), time)
+
+
+# ------------------------------------------------------------------ two readers
+
+
+def _message(id: str, role: Any, content: Any, created: Any, metadata: Any) -> Message:
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    seen = metadata if isinstance(metadata, dict) else {}
+    return Message(
+        id,
+        as_text(role),
+        parts,
+        microseconds(created),
+        seen.get("agentVisible") is not False,
+        seen.get("userVisible") is not False,
+    )
+
+
+def _from_database(source: Source, session: str, report: Report) -> list[Message]:
+    columns = source.columns()["messages"]
+    metadata = "metadata_json" if "metadata_json" in columns else "null"
+    own = "message_id" if "message_id" in columns else "null"
+    query = f"select id, {own}, role, content_json, created_timestamp, {metadata} from messages"
+    found = []
+    for row, id, role, content, created, seen in source.rows(
+        f"{query} where session_id = ? order by id", (session,)
+    ):
+        parts = decoded(content, source.path, report)
+        name = named(id, f"{session}:{row}")
+        found.append(
+            _message(name, role, parts, created, decoded(seen, source.path, report) if seen else None)
+        )
+    return found
+
+
+def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
+    found = []
+    for line in source.lines(report):
+        record = line.value
+        if isinstance(record, dict) and "role" in record:
+            name = named(record.get("id"), f"{session}:{line.number}")
+            given = (record.get("role"), record.get("content"), record.get("created"), record.get("metadata"))
+            found.append(_message(name, *given))
+    return found
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """All sessions of a database, or the one of a file."""
+    for source in sources:
+        tables = source.columns()
+        if "messages" in tables:
+            names = [
+                name
+                for name in ("name", "description", "working_dir", "provider_name")
+                if name in tables["sessions"]
+            ]
+            for id, *values in list(source.rows(f"select id, {', '.join(names)} from sessions order by id")):
+                yield _session(source, as_text(id), dict(zip(names, values, strict=True)), _from_database)
+        else:
+            header = next((r for r in source.peek()[:1] if isinstance(r, dict)), {})
+            yield _session(source, named(header.get("id"), source.stem), header, _from_lines)
+
+
+def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
+    report = Report()
+
+    def read(met: Report) -> Iterator[Step]:
+        return chained(_units(reader(source, id, met), header.get("provider_name"), None))
+
+    found = {"title": header.get("name") or header.get("description"), "cwd": header.get("working_dir")}
+    about = {key: value for key, value in found.items() if isinstance(value, str) and value}
+    return Session(NAME, id, [Thread(id, None, reported(report, read), None, about)], source.path, report)
+
+
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(
+        Place("XDG_DATA_HOME", "goose/sessions", "~/.local/share/goose/sessions"),
+        Place(None, "sessions", "~/Library/Application Support/Block/goose/sessions"),
+    ),
+)

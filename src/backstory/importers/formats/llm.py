@@ -1,0 +1,242 @@
+"""llm: its logs.db. Since 0.32 threads of messages known by their hash; before, responses in order. Pure.
+
+Threads that share their beginning are a fork, if they share more than the system text.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.answers import Block, parts_of
+from backstory.importers.chain import chained
+from backstory.importers.decode import decode
+from backstory.importers.entries import Data, as_text, call_data, microseconds, result_data
+from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
+
+NAME = "llm"
+
+
+def fits(head: Head) -> bool:
+    """Responses of conversations."""
+    return {"responses", "conversations"} <= set(head.tables)
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """The threads of the new tables, then the conversations of the old ones."""
+    for source in sources:
+        tables = source.columns()
+        if {"threads", "messages", "parts", "turns"} <= set(tables):
+            yield from _threads(source)
+        yield from _conversations(source, tables)
+
+
+# ------------------------------------------------------------------ since 0.32
+
+
+def _threads(source: Source) -> Iterator[Session]:
+    """Threads as they were made; each is a fork of the earlier one with which it shares the most."""
+    ways: dict[str, list[str]] = {}
+    query = "select id, name, tip_message_hash, datetime_utc from threads order by datetime_utc, id"
+    for id, name, tip, _ in list(source.rows(query)):
+        way = _way(source, tip)
+        origin, shared = _origin(ways, way, source)
+        ways[id] = way
+        if way:
+            about = {"title": name} if isinstance(name, str) and name else {}
+            yield _session(source, id, way, origin, shared, about)
+
+
+def _session(
+    source: Source, id: str, way: list[str], origin: Origin | None, shared: int, about: Data
+) -> Session:
+    def steps() -> Iterator[Step]:
+        times = _times(source, way)
+        after: str | None = None
+        for number, hash in enumerate(way):
+            time, model = times.get(hash, (None, None))
+            entries = tuple(_message(source, hash, time, model))
+            yield Unit(hash, after, entries, number + 1, inherited=number < shared)
+            after = hash
+
+    return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, Report())
+
+
+def _way(source: Source, tip: Any) -> list[str]:
+    """The hashes of a thread's messages, oldest first."""
+    query = (
+        "with recursive way(hash, parent, depth) as (select hash, parent_hash, 0 from messages where hash = ?"
+        " union all select m.hash, m.parent_hash, depth + 1 from messages m join way on m.hash = way.parent"
+        " where depth < 100000) select hash from way order by depth desc"
+    )
+    return list(dict.fromkeys(hash for (hash,) in source.rows(query, (tip,))))
+
+
+def _origin(ways: dict[str, list[str]], way: list[str], source: Source) -> tuple[Origin | None, int]:
+    best, shared = None, 0
+    for id, other in ways.items():
+        common = sum(1 for _ in _while_equal(way, other))
+        if common > shared:
+            best, shared = id, common
+    if best is None or all(_role(source, hash) == "system" for hash in way[:shared]):
+        return None, 0
+    return Origin(best, at=way[shared - 1]), shared
+
+
+def _while_equal(one: list[str], other: list[str]) -> Iterator[str]:
+    for left, right in zip(one, other, strict=False):
+        if left != right:
+            return
+        yield left
+
+
+def _role(source: Source, hash: str) -> str:
+    return as_text(next(iter(source.rows("select role from messages where hash = ?", (hash,))), ("",))[0])
+
+
+def _times(source: Source, way: list[str]) -> dict[str, tuple[int | None, str | None]]:
+    """When each message was said, by its turn: a turn's answer, and what is above it since the last one."""
+    turns: dict[str, tuple[int | None, str | None]] = {}
+    for tip, when, model in source.rows(
+        "select tip_message_hash, datetime_utc, model from turns order by id"
+    ):
+        turns.setdefault(tip, (microseconds(when), model if isinstance(model, str) else None))
+    found: dict[str, tuple[int | None, str | None]] = {}
+    waiting: list[str] = []
+    for hash in way:
+        waiting.append(hash)
+        if hash in turns:
+            found.update(dict.fromkeys(waiting, turns[hash]))
+            waiting = []
+    return found
+
+
+def _message(source: Source, hash: str, time: int | None, model: str | None) -> Iterator[Entry]:
+    role = _role(source, hash)
+    query = "select position, type, text, payload from parts where message_hash = ? order by position, id"
+    parts = [(type_, text, _object(payload)) for _, type_, text, payload in source.rows(query, (hash,))]
+    if role == "assistant":
+        blocks = [_block(*part) for part in parts]
+        extra = {"model": model} if model else {}
+        for part in parts_of("openai", blocks, model, hash):
+            yield Entry(
+                f"{hash}:{part.block}", part.kind, part.content, (part.data or {}) | extra or None, time
+            )
+            extra = {}
+        return
+    for number, (type_, _, payload) in enumerate(parts):
+        if type_ == "tool_result":
+            failed = bool(payload.get("exception"))
+            data = result_data(payload.get("tool_call_id"), f"{hash}:{number}", error=failed)
+            yield Entry(f"{hash}:{number}", "tool_result", as_text(payload.get("output") or ""), data, time)
+    said = "\n".join(as_text(text) for type_, text, _ in parts if type_ != "tool_result" and text)
+    if said or not parts:
+        yield Entry(hash, "system" if role == "system" else "user", said, None, time)
+
+
+def _object(payload: Any) -> Data:
+    value = decode(payload.encode("utf-8", "surrogatepass")).values if isinstance(payload, str) else []
+    return value[0] if value and isinstance(value[0], dict) else {}
+
+
+def _block(type_: Any, text: Any, payload: Data) -> Block:
+    if type_ == "tool_call":
+        return Block(
+            "call",
+            id=payload.get("tool_call_id"),
+            name=payload.get("name"),
+            arguments=payload.get("arguments"),
+        )
+    if type_ == "reasoning":
+        return Block("thinking", as_text(text or payload.get("text") or ""))
+    return Block("text", as_text(text or ""))
+
+
+# ------------------------------------------------------------------ before
+
+
+def _conversations(source: Source, tables: Any) -> Iterator[Session]:
+    for id, name, model in list(source.rows("select id, name, model from conversations order by id")):
+        found = {"title": name, "model": model}
+        about = {key: value for key, value in found.items() if isinstance(value, str) and value}
+
+        def steps(id: str = id) -> Iterator[Step]:
+            return chained(_responses(source, tables, id))
+
+        used = next(iter(source.rows("select count(*) from responses where conversation_id = ?", (id,))))[0]
+        if used:
+            yield Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, Report())
+
+
+def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple[str, list[Entry]]]:
+    """Each response: the results it was asked with, its prompt, its answer and calls."""
+    told: str | None = None
+    reasoning = "reasoning" if "reasoning" in tables["responses"] else "null"
+    query = (
+        f"select id, model, prompt, system, response, datetime_utc, input_tokens, output_tokens, {reasoning}"
+        " from responses where conversation_id = ? order by datetime_utc, id"
+    )
+    for id, model, prompt, system, said, when, given, taken, thought in source.rows(query, (conversation,)):
+        time = microseconds(when)
+        entries: list[Entry] = []
+        text = _with_fragments(source, tables, "system_fragments", id, system)
+        if text and text != told:
+            entries.append(Entry(f"{id}:system", "system", text, None, time))
+            told = text
+        entries.extend(_results(source, tables, id, time))
+        asked = _with_fragments(source, tables, "prompt_fragments", id, prompt)
+        if asked:
+            entries.append(Entry(f"{id}:prompt", "user", asked, None, time))
+        usage = {key: value for key, value in (("input", given), ("output", taken)) if isinstance(value, int)}
+        extra: Data = ({"model": model} if isinstance(model, str) else {}) | (
+            {"usage": usage} if usage else {}
+        )
+        blocks = [Block("thinking", as_text(thought))] if thought else []
+        blocks += [Block("text", as_text(said))] if said else []
+        blocks += _calls(source, tables, id)
+        for part in parts_of("openai", blocks, as_text(model) or None, id):
+            entries.append(
+                Entry(f"{id}:{part.block}", part.kind, part.content, (part.data or {}) | extra, time)
+            )
+            extra = {}
+        yield id, entries
+
+
+def _with_fragments(source: Source, tables: Any, table: str, response: str, text: Any) -> str:
+    pieces = []
+    if table in tables and "fragments" in tables:
+        query = (
+            f"select f.content from {table} p join fragments f on f.id = p.fragment_id"
+            ' where p.response_id = ? order by p."order"'
+        )
+        pieces = [as_text(content) for (content,) in source.rows(query, (response,))]
+    return "\n".join(piece for piece in [*pieces, as_text(text or "")] if piece)
+
+
+def _results(source: Source, tables: Any, response: str, time: int | None) -> Iterator[Entry]:
+    if "tool_results" not in tables:
+        return
+    failure = "exception" if "exception" in tables["tool_results"] else "null"
+    query = f"select id, output, tool_call_id, {failure} from tool_results where response_id = ? order by id"
+    for row, output, call, failed in source.rows(query, (response,)):
+        id = f"{response}:result {row}"
+        yield Entry(id, "tool_result", as_text(output or ""), result_data(call, id, error=bool(failed)), time)
+
+
+def _calls(source: Source, tables: Any, response: str) -> Iterator[Block]:
+    if "tool_calls" not in tables:
+        return
+    query = "select id, name, arguments, tool_call_id from tool_calls where response_id = ? order by id"
+    for row, name, arguments, call in source.rows(query, (response,)):
+        data = call_data(call, name, arguments, f"{response}:call {row}")
+        yield Block("call", id=data["id"], name=data["name"], arguments=data["arguments"])
+
+
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(
+        Place("LLM_USER_PATH", "logs.db", "~/.config/io.datasette.llm/logs.db"),
+        Place(None, "logs.db", "~/Library/Application Support/io.datasette.llm/logs.db"),
+    ),
+)

@@ -1,0 +1,175 @@
+"""OpenAI's chat messages in files: a conversation a line, a list of runs, or one conversation. Pure.
+
+There are no ids: a session is known by the digest of its messages, and by its number among equal ones. Call
+ids repeat across lines and within one: they are bound in order.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import orjson
+
+from backstory.errors import Invalid
+from backstory.importers.chain import Calls, chained
+from backstory.importers.entries import (
+    Data,
+    as_text,
+    call_data,
+    result_data,
+    shallow,
+    text_in,
+)
+from backstory.importers.format import Format, Head, Source
+from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+from backstory.wire import load
+
+NAME = "openai-chat"
+ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+LISTS = ("messages", "traj", "conversation")
+
+
+def fits(head: Head) -> bool:
+    """An object with messages that have roles, or a list of such objects or messages."""
+    if any(messages_in(record) is not None for record in _unwrapped(head.records[:3])):
+        return True
+    return bool(head.keys & set(LISTS)) and '"role"' in head.text
+
+
+def _unwrapped(records: list[Any]) -> list[Any]:
+    if len(records) == 1 and isinstance(records[0], list):
+        return [*records[0][:3], records[0]]
+    return records
+
+
+def messages_in(value: Any) -> list[Data] | None:
+    """The messages of a conversation; None if this is none."""
+    if isinstance(value, dict):
+        found = next((value[key] for key in LISTS if isinstance(value.get(key), list)), None)
+    else:
+        found = value
+    if not isinstance(found, list) or not found:
+        return None
+    plain = all(isinstance(one, dict) and one.get("role") in ROLES for one in found)
+    return found if plain else None
+
+
+def entries(messages: Iterable[Data]) -> Iterator[tuple[str, list[Entry]]]:
+    """The entries of each message, calls and results bound."""
+    calls = Calls()
+    for number, message in enumerate(messages):
+        yield str(number), [calls.entry(entry) for entry in _message(message, str(number))]
+
+
+def _message(message: Data, id: str) -> list[Entry]:
+    match message.get("role"):
+        case "assistant":
+            return list(_answer(message, id))
+        case "tool" | "function":
+            text = text_in(message.get("content")) or as_text(message.get("content"))
+            return [Entry(id, "tool_result", text, result_data(message.get("tool_call_id"), f"call {id}"))]
+        case "user":
+            return [_said("user", message, id)]
+        case _:
+            return [_said("system", message, id)]
+
+
+def _said(kind: str, message: Data, id: str) -> Entry:
+    content = message.get("content")
+    if isinstance(content, list) and any(_type(part) != "text" for part in content):
+        try:
+            [(_, text, native)] = load({"messages": [shallow(message)]}, "openai")
+            return Entry(id, kind, text or "", native)
+        except (Invalid, ValueError):
+            pass
+    return Entry(id, kind, text_in(content))
+
+
+def _type(part: Any) -> Any:
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def _answer(message: Data, id: str) -> Iterator[Entry]:
+    calls = _calls(message)
+    text = text_in(message.get("content")) or as_text(message.get("refusal"))
+    native: Data = {}
+    if set(message) - {"role", "content", "tool_calls", "weight", "name", "refusal", "function_call"}:
+        native = _native(message)
+    if text or not calls:
+        yield Entry(id, "assistant", text, native or None)
+        native = {}
+    for number, call in enumerate(calls):
+        function = call.get("function")
+        function = function if isinstance(function, dict) else call
+        data = call_data(
+            call.get("id"), function.get("name"), function.get("arguments"), f"call {id}.{number}"
+        )
+        yield Entry(f"{id}.{number}", "tool_call", None, data | native)
+        native = {}
+
+
+def _native(message: Data) -> Data:
+    """The native content of an answer that has more than words and calls, such as reasoning."""
+    try:
+        for _, _, data in load({"messages": [shallow(message)]}, "openai"):
+            return {"native": data["native"]} if data and "native" in data else {}
+    except Invalid:
+        pass
+    return {}
+
+
+def _calls(message: Data) -> list[Data]:
+    calls = message.get("tool_calls")
+    found = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+    old = message.get("function_call")
+    return found or ([old] if isinstance(old, dict) else [])
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """A session for each conversation."""
+    seen: Counter[str] = Counter()
+    for source in sources:
+        report = Report()
+        for value in _values(source, report):
+            messages = messages_in(value)
+            if messages is None:
+                report.unknown[f"a record without messages ({NAME})"] += 1
+                continue
+            session = _session(messages, value, seen)
+            yield Session(NAME, session.session, [session], source.path, report)
+            report = Report()
+
+
+def _values(source: Source, report: Report) -> Iterator[Any]:
+    head = source.peek()
+    if len(head) == 1 and isinstance(head[0], list):
+        bare = messages_in(head[0]) is not None
+        yield from [head[0]] if bare else head[0]
+    elif head and isinstance(head[0], dict):
+        yield from (line.value for line in source.lines(report))
+    else:
+        yield from source.items("", report)
+
+
+def _session(messages: list[Data], value: Any, seen: Counter[str]) -> Thread:
+    digest = hashlib.sha256(orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)).hexdigest()[:24]
+    seen[digest] += 1
+    id = digest if seen[digest] == 1 else f"{digest}#{seen[digest]}"
+    about = {key: value[key] for key in ("reward", "task_id", "trial", "model") if _is_plain(value, key)}
+
+    def steps() -> Iterator[Step]:
+        return chained((f"{id}:{number}", _with_ids(found, id)) for number, found in entries(messages))
+
+    return Thread(id, None, steps, None, about)
+
+
+def _with_ids(found: list[Entry], id: str) -> list[Entry]:
+    return [entry._replace(id=f"{id}:{entry.id}") for entry in found]
+
+
+def _is_plain(value: Any, key: str) -> bool:
+    return isinstance(value, dict) and isinstance(value.get(key), str | int | float)
+
+
+FORMAT = Format(name=NAME, fits=fits, sessions=sessions)

@@ -1,0 +1,92 @@
+"""SWE-agent: trajectories, one JSON document each; `history` has the messages. Pure."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from backstory.importers.chain import chained
+from backstory.importers.entries import Data, as_text, text_in
+from backstory.importers.format import Format, Head, Source
+from backstory.importers.formats import openai_chat
+from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+
+NAME = "swe-agent"
+
+
+def fits(head: Head) -> bool:
+    """A history of messages that name their agent, or steps with actions and observations."""
+    first = head.records[0] if head.records else None
+    if not isinstance(first, dict):
+        return bool(head.keys & {"history", "trajectory"}) and (
+            '"agent"' in head.text or '"action"' in head.text
+        )
+    history, steps = first.get("history"), first.get("trajectory")
+    if isinstance(history, list) and history and isinstance(history[0], dict):
+        return "role" in history[0]
+    return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "action" in steps[0]
+
+
+def _messages(document: Data) -> list[Data]:
+    """The messages; where there is only the trajectory, its answers and observations."""
+    history = document.get("history")
+    if isinstance(history, list) and history:
+        return [_message(one) for one in history if isinstance(one, dict)]
+    steps = document.get("trajectory")
+    found = []
+    for step in steps if isinstance(steps, list) else ():
+        if isinstance(step, dict):
+            said = step.get("response") or step.get("thought") or step.get("action")
+            found.append({"role": "assistant", "content": as_text(said)})
+            if step.get("observation"):
+                found.append({"role": "user", "content": as_text(step["observation"])})
+    return found
+
+
+def _message(message: Data) -> Data:
+    """A message as OpenAI has it: a result names its call in a list."""
+    ids = message.get("tool_call_ids")
+    keys = ("role", "content", "tool_calls", "tool_call_id", "is_demo")
+    found = {key: message[key] for key in keys if message.get(key) is not None}
+    if isinstance(ids, list) and ids:
+        found["tool_call_id"] = ids[0]
+    if not isinstance(found.get("content"), str):
+        found["content"] = text_in(found.get("content"))
+    return found
+
+
+def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
+    demos = {str(number) for number, message in enumerate(messages) if message.get("is_demo")}
+    plain = [{key: value for key, value in message.items() if key != "is_demo"} for message in messages]
+    for number, found in openai_chat.entries(plain):
+        if number in demos:
+            found = [entry._replace(data=(entry.data or {}) | {"meta": "demonstration"}) for entry in found]
+        yield f"{id}:{number}", [entry._replace(id=f"{id}:{entry.id}") for entry in found]
+
+
+def sessions(sources: Iterable[Source]) -> Iterator[Session]:
+    """A session for each trajectory. Its id is that of its task, else its file's name."""
+    for source in sources:
+        report = Report()
+        document = source.document(report)
+        if not isinstance(document, dict):
+            continue
+        messages = _messages(document)
+        id = source.stem
+        about = _about(document)
+
+        def steps(messages: list[Data] = messages, id: str = id) -> Iterator[Step]:
+            return chained(_units(messages, id))
+
+        if messages:
+            yield Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, report)
+
+
+def _about(document: Data) -> dict[str, Any]:
+    info = document.get("info")
+    found = {
+        "environment": document.get("environment"),
+        "status": info.get("exit_status") if isinstance(info, dict) else None,
+    }
+    return {key: value for key, value in found.items() if isinstance(value, str) and value}
+
+
+FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
