@@ -4,12 +4,14 @@ import base64
 import struct
 import sys
 import zlib
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.core.messages import Message
+from backstory.core.settings import Settings
 from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
 from backstory.wire.tokens import Tokens, count_tokens
@@ -162,6 +164,27 @@ class TestParts:
         found = Conversation(messages).tokens("gpt-4o")
         assert isinstance(found, Tokens)
         assert found == count_tokens(STEP, "gpt-4o")
+
+
+class TestTools:
+    GLOB: ClassVar[dict[str, Any]] = {"name": "glob", "parameters": {"type": "object", "properties": {}}}
+
+    def test_they_are_part_of_the_request_and_an_estimate(self):
+        found = count_tokens(HELLO, "gpt-4o", tools=[self.GLOB])
+        assert found - count_tokens(HELLO, "gpt-4o") == found.by("what")["tools"] == 23
+        assert not found.exact
+        assert found.how == "counted with o200k_base; estimated: tools"
+        native = {"native": {"provider": "openai", "wire": {"x": "y" * 99}}}
+        assert found == count_tokens(HELLO, "gpt-4o", tools=[self.GLOB | native])
+
+    def test_a_conversation_counts_for_the_model_and_the_tools_of_its_settings(self):
+        settings = Settings("gpt-4o", (self.GLOB,))
+        found = Conversation([Message("user", "hello world")], settings).tokens()
+        assert found == count_tokens(HELLO, "gpt-4o", tools=[self.GLOB])
+        assert Conversation([Message("user", "hello world")], settings).tokens("gpt-5") != found
+
+    def test_nothing_is_asked_of_nobody(self):
+        assert count_tokens([], "gpt-4o", tools=[self.GLOB]) == 0
 
 
 class TestCalls:

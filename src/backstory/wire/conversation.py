@@ -98,10 +98,11 @@ class Conversation(Sequence[Message]):
         return self.dump(format, **options).repairs
 
     def tokens(self, model: str | None = None) -> "Tokens":
-        """How many tokens a model reads: a number that knows whether it is exact."""
+        """How many tokens a model reads, tools included: a number that knows whether it is exact. The
+        model is that of the settings, unless another one is named."""
         from backstory.wire.tokens import count_tokens
 
-        return count_tokens(self._sources, model)
+        return count_tokens(self._sources, model or self.settings.model, tools=self.settings.tools)
 
 
 def conversation_of(events: Iterable[Event]) -> Conversation:

@@ -5,13 +5,13 @@ exact where that was measured: plain text, for the models of OpenAI in `families
 `tokens` installed. Everything else is an estimate, and says of what.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backstory.core.messages import tool_call, tool_result
 from backstory.wire.encoder import compact
 from backstory.wire.format import arguments_of
-from backstory.wire.rows import Readable, Row, rows
+from backstory.wire.rows import Readable, Row, clean, rows
 from backstory.wire.tokens.extras import Extra, extras
 from backstory.wire.tokens.families import USUAL, Family, family_of, is_measured
 from backstory.wire.tokens.sizes import Pdf, image_size, pdf, seconds, words
@@ -38,7 +38,7 @@ class Part(NamedTuple):
 
     at: int | None  # the event's position, or the message's index; None: the request as such
     kind: str  # the event's kind; "request" for what belongs to none
-    what: str  # text, call, result, reasoning, server tool, frame, one of MEDIA, or that "by address"
+    what: str  # text, call, result, reasoning, server tool, tools, frame, one of MEDIA, or that "by address"
     tokens: int
     exact: bool
 
@@ -72,8 +72,10 @@ class Tokens(int):
         return sums
 
 
-def count_tokens(messages: Iterable[Readable], model: str | None = None) -> Tokens:
-    """The tokens that a model reads when it is given these messages, without the request's tools.
+def count_tokens(
+    messages: Iterable[Readable], model: str | None = None, *, tools: Sequence[Mapping[str, Any]] = ()
+) -> Tokens:
+    """The tokens that a model reads when it is given these messages, and these tools.
 
     Nothing to say is nothing to count: without messages there is no request.
     """
@@ -84,6 +86,8 @@ def count_tokens(messages: Iterable[Readable], model: str | None = None) -> Toke
     parts = list(counted.parts(found))
     if parts:
         parts.append(Part(None, "request", "frame", family.opening, counted.is_exact))
+    if parts and tools:
+        parts.append(Part(None, "request", "tools", counted.tools(tools), False))
     return Tokens(parts, _how(parts, counted, model))
 
 
@@ -108,6 +112,11 @@ class Counter:
         self.family = family
         self.count = count
         self.is_exact = measured and count is not None
+
+    def tools(self, tools: Sequence[Mapping[str, Any]]) -> int:
+        """What tools cost, by the length of their JSON."""
+        frame, ratio = self.family.tools
+        return frame + round(ratio * sum((self.count or estimate)(_shown(tool)) for tool in tools))
 
     def parts(self, rows: list[Row]) -> Iterator[Part]:
         """The parts of all rows, in their order."""
@@ -183,6 +192,11 @@ class Counter:
             return found.pages * self.family.page + found.letters * self.family.letter
         text = words(data)
         return self._size(text) if text else len(data) / PACKED
+
+
+def _shown(tool: Mapping[str, Any]) -> str:
+    """A tool without its native form, which is the same once more."""
+    return compact(clean({key: value for key, value in tool.items() if key != "native"}))
 
 
 def _arguments(raw: Any) -> str:

@@ -39,6 +39,7 @@ class Family(NamedTuple):
     call: int = 7  # around a call, beside its name and arguments
     result: int = 6  # around a result, beside the tool's name
     parallel: int = 0  # more for each further call of the same answer
+    tools: tuple[int, float] = (10, 1.0)  # once there are any, and for each token of their JSON
     image: ImagePrice = lambda size, detail: 1000
     page: int = 1000  # of a document, as a picture
     letter: float = 0.25  # on such a page
@@ -76,11 +77,20 @@ def _flat(price: int) -> ImagePrice:
     return lambda size, detail: price
 
 
-TILED = Family("gpt-4o", NEWEST, parallel=14, image=tiles(85, 170), page=20)
+TILED = Family("gpt-4o", NEWEST, parallel=14, tools=(14, 0.58), image=tiles(85, 170), page=20)
 # The newer framing: one token less around the answer, a channel named on each of the model's texts, and
 # reasoning of the current turn that is read again.
 CHANNELS = Family(
-    "gpt-5", NEWEST, opening=2, answer=2, call=11, result=9, image=tiles(70, 140), page=20, seal=(900, 7)
+    "gpt-5",
+    NEWEST,
+    opening=2,
+    answer=2,
+    call=11,
+    result=9,
+    tools=(8, 0.74),
+    image=tiles(70, 140),
+    page=20,
+    seal=(900, 7),
 )
 CLAUDE = Family(
     "claude",
@@ -90,6 +100,7 @@ CLAUDE = Family(
     system=0,
     call=34,
     result=24,
+    tools=(476, 1.8),  # a system prompt of its own comes with them
     image=by_area,
     page=1590,
     letter=0.37,
@@ -102,14 +113,17 @@ GEMINI = Family(
     message=0,
     call=5,
     result=8,
+    tools=(0, 1.1),
     image=_flat(258),
     page=258,
     letter=0,
     audio=32,
     seal=(0, math.inf),
 )
-NOVA = Family("nova", opening=0, message=1, call=25, result=25, image=_flat(1800), page=2000)
-MISTRAL = Family("mistral", ratio=1.1, opening=0, message=3)
+NOVA = Family("nova", opening=0, message=1, call=25, result=25, tools=(500, 3), image=_flat(1800), page=2000)
+MISTRAL = Family("mistral", ratio=1.1, opening=0, message=3, tools=(8, 1.4))
+GROK = Family("grok", opening=0, call=17, result=16, tools=(122, 1.3), image=_flat(250), seal=(0, 6.2))
+DEEPSEEK = Family("deepseek", opening=1, message=3, call=25, result=20, tools=(188, 1.8))
 OTHER = Family("other")
 
 # The first that is found in a model's name.
@@ -133,10 +147,10 @@ FAMILIES: tuple[tuple[str, Family], ...] = (
     (r"gemini", GEMINI),
     (r"nova-2", NOVA._replace(opening=42, message=3)),
     (r"nova", NOVA),
-    (r"grok-4\.3", Family("grok", opening=186, image=_flat(20), seal=(0, 6.2))),
-    (r"grok", Family("grok", opening=0, call=17, result=16, image=_flat(250), seal=(0, 6.2))),
-    (r"deepseek-v4", Family("deepseek", opening=80, message=3)),
-    (r"deepseek", Family("deepseek", opening=1, message=3, call=25, result=20)),
+    (r"grok-4\.3", GROK._replace(opening=186, call=7, result=6, image=_flat(20))),
+    (r"grok", GROK),
+    (r"deepseek-v4", DEEPSEEK._replace(opening=80, call=7, result=6)),
+    (r"deepseek", DEEPSEEK),
     (r"(mi|magi|mini)stral-small", MISTRAL._replace(opening=12)),
     (r"(mi|magi|mini|code|dev)stral|pixtral", MISTRAL),
     (r"llama", Family("llama", opening=31)),
