@@ -197,6 +197,7 @@ class AsyncStore:
     agent = lift_agent(Store.agent)
     sessions = lift(Store.sessions)
     verify = lift(Store.verify)
+    seal = lift(Store.seal)
     stats = lift(Store.stats)
     export_to = lift(Store.export_to)
     import_from = lift(Store.import_from)

@@ -1,10 +1,10 @@
 """The store people open: sessions, agents, and how to find them."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.events import Event, checked_key, draft, parse_object, to_datetime, to_microseconds
@@ -275,9 +275,17 @@ class Store:
 
         backup(self._backend, os.fspath(path))
 
-    def verify(self) -> list[Finding]:
-        """Read everything again and report what contradicts the law; nothing, for a sound store."""
-        return verify(self._backend)
+    def seal(self) -> dict[str, Any]:
+        """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove
+        that all that was there is there still, unchanged."""
+        from backstory.jobs.seal import seal
+
+        return seal(self._backend)
+
+    def verify(self, *, seal: Mapping[str, Any] | None = None) -> list[Finding]:
+        """Read everything again and report what contradicts the rules, the digests or a `seal`; nothing, for
+        a sound store."""
+        return verify(self._backend, seal)
 
 
 def _microseconds(moment: datetime | None) -> int | None:

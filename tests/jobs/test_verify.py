@@ -218,7 +218,8 @@ def test_events_of_nobody_are_found(damage):
     if damage.url.endswith(".db"):
         damage.run("INSERT INTO events (id, kind, created_at) VALUES (77 << 32 | 1, 'user', 1)")
     else:
-        damage.run("INSERT INTO events SELECT session, created_at, 77, seq, base, kind FROM events LIMIT 1")
+        columns = "session, created_at, seq, base, kind, digest"
+        damage.run(f"INSERT INTO events (agent, {columns}) SELECT 77, {columns} FROM events LIMIT 1")
     [finding] = damage.store.verify()
     assert "1 events belong to agents that do not exist" in finding.problem
 
@@ -260,3 +261,79 @@ def test_an_old_log_with_broken_and_unknown_events_is_restored_around_them(damag
     [line] = [record.getMessage() for record in caplog.records]
     assert damage.main.id in line
     assert "position 2: unknown kind 'telepathy'" in line
+
+
+CHANGES = {
+    "a byte of content": "UPDATE events SET content = '2!' WHERE {main2}",
+    "content that is gone": "UPDATE events SET content = NULL WHERE {main2}",
+    "data": "UPDATE events SET data = '{{\"n\":3}}' WHERE {main2}",
+    "the spelling of data": "UPDATE events SET data = '{{\"n\": 2}}' WHERE {main2}",
+    "a kind": "UPDATE events SET kind = 'assistant' WHERE {main2}",
+    "a time": "UPDATE events SET created_at = created_at + 1 WHERE {main2}",
+    "a key": "UPDATE events SET key = 'k' WHERE {main2}",
+    "a base": "UPDATE events SET base = 4 WHERE {jump}",
+    "a digest": "UPDATE events SET digest = (SELECT e.digest FROM events e WHERE {e_main3}) WHERE {main2}",
+    "the first row removed": "DELETE FROM events WHERE {main1}",
+    "a row in the middle removed": "DELETE FROM events WHERE {main2}",
+    "a fork position": "UPDATE agents SET fork_seq = 4, born_seq = 4 WHERE no = 2",
+    "an agent removed": "DELETE FROM agents WHERE no = 2",
+    "a circle": "UPDATE agents SET parent = 3 WHERE no = 2",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_is_changed_behind_its_back_is_found(damage, change):
+    places = {
+        "main1": damage.event("main", 1),
+        "main2": damage.event("main", 2),
+        "e_main3": "e." + damage.event("main", 3).replace("AND seq", "AND e.seq"),
+        "jump": damage.event("grandchild", 9),
+    }
+    damage.run(CHANGES[change].format(**places))
+    assert damage.store.verify() != []
+
+
+def test_two_rows_exchanged_are_found(damage):
+    for column in ("content", "data"):
+        two, three = damage.event("main", 2), damage.event("main", 3)
+        damage.run(
+            f"UPDATE events SET {column} = (SELECT e.{column} FROM events e WHERE {three}) WHERE {two}"
+        )
+    found = {finding.position for finding in damage.store.verify()}
+    assert 2 in found
+
+
+def test_a_row_that_was_added_is_found(damage):
+    columns = "kind, content, data, created_at, key, base, digest"
+    if damage.url.endswith(".db"):
+        added = f"INSERT INTO events (id, {columns}) SELECT id + 1, {columns} FROM events WHERE "
+    else:
+        copied = f"SELECT session, agent, seq + 1, {columns} FROM events WHERE "
+        added = f"INSERT INTO events (session, agent, seq, {columns}) {copied}"
+    damage.run(added + damage.event("main", 7))
+    assert damage.store.verify() != []
+
+
+def test_with_a_seal_the_newest_rows_cannot_go_unnoticed(damage):
+    seal = damage.store.seal()
+    assert damage.store.verify(seal=seal) == []
+    damage.main.user("later")
+    assert damage.store.verify(seal=seal) == []
+    for seq in (8, 7):
+        damage.run(f"DELETE FROM events WHERE {damage.event('main', seq)}")
+    if not damage.url.endswith(".db"):
+        damage.run("UPDATE agents SET head = 6 WHERE no = 1")
+    [finding] = [f for f in damage.store.verify(seal=seal) if "the seal was made at position 7" in f.problem]
+    assert finding.agent == damage.main.id
+
+
+def test_a_seal_of_another_store_or_a_changed_one_is_refused(damage):
+    seal = damage.store.seal()
+    with backstory.open(":memory:") as other:
+        other.start("main").user("hi")
+        with pytest.raises(backstory.Invalid, match="seal of another store"):
+            other.verify(seal=seal)
+    changed = {**seal, "agents": {damage.main.id: {"head": 1, "digest": "00" * 16}}}
+    for bad in (changed, {}, {"format": "poem"}, {**seal, "version": 2}):
+        with pytest.raises(backstory.Invalid, match="seal"):
+            damage.store.verify(seal=bad)

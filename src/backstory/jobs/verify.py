@@ -5,7 +5,7 @@ person can say which side is right.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backstory.core.chain import START, digest, inner
@@ -13,6 +13,7 @@ from backstory.core.events import Event, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
 from backstory.errors import Corrupt
+from backstory.jobs.seal import broken_seals
 from backstory.storage.protocols import AgentRecord, Backend
 
 PAGE = 10_000  # rows read at a time
@@ -29,9 +30,13 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def verify(backend: Backend) -> list[Finding]:
-    """Everything that is wrong with a store; nothing, for a sound one."""
+def verify(backend: Backend, seal: Mapping[str, Any] | None = None) -> list[Finding]:
+    """Everything that is wrong with a store; nothing, for a sound one. With a seal, also what it proves to be
+    gone or changed."""
     found = []
+    if seal is not None:
+        problems = broken_seals(backend, seal)
+        found += [Finding(id, at, "error", problem, FROM_BACKUP) for id, at, problem in problems]
     try:
         for finding in _findings(backend):
             found.append(finding)

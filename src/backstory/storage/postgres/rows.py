@@ -67,6 +67,7 @@ INSERT_AGENT = """
             AND e.agent = %(parent_pk)s::int AND e.seq = %(fork_seq)s::int) since
     RETURNING no"""
 
+ENTER = "INSERT INTO backstory.directory VALUES (%(id)s::uuid, %(session)s::uuid)"
 RENAME = "UPDATE backstory.agents SET name = %(name)s WHERE session = %(session)s::uuid AND no = %(no)s"
 ABOUT = (
     "SELECT about FROM backstory.agents WHERE session = %(session)s::uuid AND no = %(no)s FOR NO KEY UPDATE"
@@ -228,6 +229,8 @@ class PostgresRows:
 
     def insert(self, new: NewAgent, now: int) -> int:
         """Write an agent without events and return its number."""
+        if new.key is not None:
+            self._db.execute(ENTER, {"id": new.id, "session": new.session})
         [(no,)] = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
         return int(no)
 

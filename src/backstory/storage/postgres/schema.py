@@ -88,6 +88,8 @@ VERSION_2: LiteralString = (
         ADD COLUMN touched bigint NOT NULL DEFAULT 0, ADD COLUMN deleted bigint, ADD COLUMN digest bytea;
     ALTER TABLE backstory.events ADD COLUMN key text, ADD COLUMN digest bytea;
     CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
+    -- Where the agents with a key are. Its primary key decides who made one first, on many servers too.
+    CREATE TABLE backstory.directory (id uuid PRIMARY KEY, session uuid NOT NULL);
     CREATE INDEX agents_touched ON backstory.agents (touched);
     CREATE UNIQUE INDEX event_keys ON backstory.events (session, agent, key) WHERE key IS NOT NULL;
     CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;

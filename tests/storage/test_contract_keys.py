@@ -1,0 +1,371 @@
+"""What every backend does with keys, notes, descriptions and pages."""
+
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import backstory
+from tests.threads import in_threads
+
+# --- keys of agents ---
+
+
+def test_ensure_starts_a_session_once_and_finds_it_again(store):
+    first = store.ensure("user/42", system="Be careful.")
+    again = store.ensure("user/42", system="Something else.")
+    assert again == first == store.keyed("user/42")
+    assert first.key == "user/42"
+    assert [event.content for event in again.events()] == ["Be careful."]
+
+
+def test_a_key_is_any_text_and_the_name_is_what_can_be_one(store):
+    for key in ("a/b@c", " blanks ", "x" * 1_000, "ключ", "\n"):
+        agent = store.ensure(key)
+        assert (store.keyed(key), agent.key) == (agent, key)
+        assert store.agent(agent.id) == agent
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1_001, "a\0b", "\ud800", 3, None])
+def test_what_is_not_a_key_is_refused_and_nothing_is_made(store, key):
+    with pytest.raises(backstory.Invalid):
+        store.ensure(key)
+    assert store.agents() == []
+
+
+def test_the_id_of_a_keyed_agent_is_the_same_in_every_store(store):
+    with backstory.open(":memory:") as other:
+        assert store.ensure("k").id == other.ensure("k").id
+
+
+def test_a_key_that_is_taken_is_refused_and_one_that_is_not_there_is_not_found(store, agent):
+    store.ensure("k")
+    for make in (store.start, agent.fork, agent.spawn):
+        with pytest.raises(backstory.KeyTaken, match="key 'k' already exists"):
+            make("another", key="k")
+    with pytest.raises(backstory.AgentNotFound, match="no agent has the key 'missing'"):
+        store.keyed("missing")
+    assert len(store.agents()) == 2
+
+
+def test_forks_and_sub_agents_have_keys_too(store, agent):
+    agent.user("hi")
+    fork, sub = agent.fork("f", key="fork"), agent.spawn("s", key="sub")
+    assert (store.keyed("fork"), store.keyed("sub")) == (fork, sub)
+    assert (fork.session, fork.fork_seq, sub.spawned) == (agent.session, 1, True)
+
+
+def test_threads_that_ask_for_one_key_get_one_session(store):
+    found = []
+    in_threads(lambda nth: found.append(store.ensure("shared", system="once").id), 8)
+    assert len(found) == 8
+    assert len(set(found)) == len(store.agents()) == store.keyed("shared").head == 1
+
+
+def test_eight_processes_that_ask_for_one_key_make_one_session(durable_url):
+    backstory.open(durable_url).close()
+    code = "import sys, backstory; print(backstory.open(sys.argv[1]).ensure('shared', system='once').id)"
+    started = [
+        subprocess.Popen([sys.executable, "-c", code, durable_url], stdout=subprocess.PIPE, text=True)
+        for _ in range(8)
+    ]
+    ids = {process.communicate()[0] for process in started}
+    assert [process.returncode for process in started] == [0] * 8
+    with backstory.open(durable_url) as store:
+        assert ids == {f"{store.keyed('shared').id}\n"}
+        assert [agent.head for agent in store.agents()] == [1]
+
+
+# --- keys of events ---
+
+
+def test_an_event_is_written_once_under_its_key(store, agent):
+    first = agent.append("user", "hi", {"n": 1}, key="k")
+    assert agent.append("user", "hi", {"n": 1}, key="k") == first
+    assert (agent.head, first.key, agent.find("k"), agent.find("other")) == (1, "k", first, None)
+    assert agent.event(1).key == "k"
+
+
+def test_a_key_that_stands_for_something_else_is_refused(store, agent):
+    agent.append("user", "hi", None, key="k")
+    for other in (("user", "ho", None), ("assistant", "hi", None), ("user", "hi", {"a": 1})):
+        with pytest.raises(backstory.KeyTaken, match="position 1 has the key 'k'"):
+            agent.append(*other, key="k")
+    with pytest.raises(backstory.Invalid, match="the same key"):
+        agent.extend([("user", "a", None, "x"), ("user", "a", None, "x")])
+    assert agent.head == 1
+
+
+def test_of_a_batch_only_what_is_new_is_written_and_all_is_returned(store, agent):
+    agent.extend([("user", "a", None, "1"), ("user", "b", None, "2")])
+    written = agent.extend([("user", "b", None, "2"), ("user", "c", None, "3"), ("user", "d")])
+    assert [(event.seq, event.content) for event in written] == [(2, "b"), (3, "c"), (4, "d")]
+    assert store.verify() == []
+
+
+def test_a_fork_finds_the_keys_it_inherits_and_only_those(store, agent):
+    agent.append("user", "a", None, key="1")
+    fork = agent.fork("f")
+    agent.append("user", "later", None, key="2")
+    assert fork.append("user", "a", None, key="1").seq == 1
+    assert fork.find("2") is None
+    assert fork.append("user", "mine", None, key="2").seq == 2
+    assert [(owner.name, event.content) for owner, event in store.find("2")] == [
+        ("main", "later"),
+        ("f", "mine"),
+    ]
+
+
+def test_a_repeat_under_expected_has_to_have_the_same_key(store, agent):
+    first = agent.append("jump", None, {"target_message_id": 0}, key="mine", expected=0)
+    assert agent.append("jump", None, {"target_message_id": 0}, key="mine", expected=0) == first
+    with pytest.raises(backstory.Conflict):
+        agent.append("jump", None, {"target_message_id": 0}, key="yours", expected=0)
+
+
+def test_an_empty_batch_under_expected_is_checked_too(store, agent):
+    assert agent.extend([], expected=0) == []
+    with pytest.raises(backstory.Conflict):
+        agent.extend([], expected=99)
+
+
+def test_twenty_threads_that_pop_get_twenty_items(store, agent):
+    agent.extend([("user", str(n)) for n in range(20)])
+    popped = []
+
+    def pop(nth):
+        while True:
+            context = agent.context()
+            newest = [event for event in context.messages if event.kind == "user"][-1]
+            target = {"target_message_id": newest.seq - 1}
+            try:
+                agent.append("jump", None, target, key=f"pop {nth}", expected=context.at)
+            except backstory.Conflict:
+                continue
+            popped.append(newest.content)
+            return
+
+    in_threads(pop, 20)
+    assert sorted(popped, key=int) == [str(n) for n in range(20)]
+
+
+# --- notes ---
+
+
+def test_notes_follow_rewinds_and_forks_and_no_model_is_given_them(store, agent):
+    agent.note("state", {"n": 1})
+    agent.user("hi")
+    agent.mark("x")
+    agent.note("state", {"n": 2})
+    agent.note("other")
+    fork = agent.fork("f")
+    agent.rewind("x")
+    assert [note.data for note in agent.notes("state")] == [{"n": 1}]
+    assert [note.content for note in fork.notes()] == ["state", "state", "other"]
+    assert agent.last_note("state").data == {"n": 1}
+    assert (fork.last_note("state").data, fork.last_note("state", at=2).data) == ({"n": 2}, {"n": 1})
+    assert agent.last_note("missing") is None
+    assert [note.data for note in agent.notes("state", live=False)] == [{"n": 1}, {"n": 2}]
+    assert [message.kind for message in agent.conversation()] == ["user"]
+    assert [(owner.name, note.data) for owner, note in store.last_notes("state")] == [
+        ("main", {"n": 1}),
+        ("f", {"n": 2}),
+    ]
+
+
+def test_names_of_notes_that_are_ours_are_refused(agent):
+    with pytest.raises(backstory.Invalid, match="the library's own"):
+        agent.note("backstory.settings", {})
+    assert agent.head == 0
+
+
+# --- beside the log ---
+
+
+def test_what_is_kept_beside_an_agent_changes_key_by_key(store, agent):
+    assert agent.about == {}
+    agent.describe(title="First", tags=["a", "b"], cwd="/x")
+    store.agent("main").describe(title="Second", cwd=None)
+    assert store.agent("main").about == {"title": "Second", "tags": ["a", "b"]}
+    [session] = store.sessions()
+    assert (session.title, session.tags) == ("Second", ("a", "b"))
+    assert agent.describe(title=None, tags=None) == {}
+    assert agent.head == 0
+
+
+@pytest.mark.parametrize(
+    "about",
+    [{"title": ""}, {"title": 3}, {"tags": "a"}, {"tags": [1]}, {"x": {1}}, {"x": "y" * 70_000}],
+    ids=str,
+)
+def test_what_cannot_be_kept_beside_an_agent_is_refused(agent, about):
+    with pytest.raises(backstory.Invalid):
+        agent.describe(**about)
+    assert agent.about == {}
+
+
+# --- pages ---
+
+
+def test_agents_are_listed_page_by_page_in_both_orders(store):
+    agents = [store.ensure(f"user/{n}") for n in range(7)]
+    for n in (3, 0, 6):
+        agents[n].user("hi")
+    born, updated = [], []
+    while page := store.agents(limit=2, after=born[-1] if born else None):
+        born += page
+    while page := store.agents(order="updated", limit=2, after=updated[-1] if updated else None):
+        updated += page
+    assert born == agents
+    assert [agent.key for agent in updated[:3]] == ["user/6", "user/0", "user/3"]
+    assert sorted(agent.id for agent in updated) == sorted(agent.id for agent in agents)
+    assert [session.key for session in store.sessions(order="updated", limit=1)] == ["user/6"]
+
+
+def test_listings_by_key_and_by_time(store):
+    store.ensure("a/1"), store.ensure("a/2"), store.ensure("b/1")
+    now = datetime.now(UTC)
+    assert [agent.key for agent in store.agents(prefix="a/")] == ["a/1", "a/2"]
+    assert len(store.agents(since=now - timedelta(hours=1))) == 3
+    assert store.agents(since=now + timedelta(hours=1)) == store.agents(until=now - timedelta(hours=1)) == []
+    assert len(store.sessions(prefix="b/", until=now + timedelta(hours=1))) == 1
+
+
+@pytest.mark.parametrize(
+    "asked", [{"order": "size"}, {"limit": 0}, {"limit": "3"}, {"since": datetime(2026, 1, 1)}]
+)
+def test_a_page_that_cannot_be_is_refused(store, asked):
+    with pytest.raises(backstory.Invalid):
+        store.agents(**asked)
+
+
+# --- moves ---
+
+
+def test_undo_goes_back_one_move_at_a_time_and_redo_comes_forward(store, agent):
+    agent.user("1")
+    agent.mark("x")
+    contexts = [live(agent)]
+    for step in range(3):
+        agent.user(f"after {step}")
+        before = live(agent)
+        agent.rewind("x") if step % 2 else agent.jump(2)
+        contexts.append(before)
+    states = [live(agent)]
+    for _ in range(3):
+        agent.undo()
+        states.append(live(agent))
+    assert states[1:] == contexts[:0:-1]
+    with pytest.raises(backstory.NotFound, match="nothing to undo"):
+        agent.undo()
+    for wanted in states[2::-1]:
+        agent.redo()
+        assert live(agent) == wanted
+    with pytest.raises(backstory.NotFound, match="nothing to redo"):
+        agent.redo()
+    agent.undo()
+    agent.user("something new")
+    with pytest.raises(backstory.NotFound, match="nothing to redo"):
+        agent.redo()
+    assert store.verify() == []
+
+
+def live(agent):
+    return [event.content for event in agent.context().messages if event.kind == "user"]
+
+
+def test_the_opening_clear_is_not_something_to_undo(agent):
+    agent.extend([("clear",), ("system", "Be careful.")])
+    with pytest.raises(backstory.NotFound, match="nothing to undo"):
+        agent.undo()
+    assert agent.head == 2
+
+
+def test_moves_take_the_head_that_was_seen_and_who_did_it(agent):
+    agent.user("hi")
+    moves = (
+        lambda **more: agent.mark("x", **more),
+        lambda **more: agent.rewind("x", **more),
+        lambda **more: agent.jump(1, **more),
+        agent.undo,
+        agent.redo,
+        agent.clear,
+    )
+    for move in moves:
+        with pytest.raises(backstory.Conflict):
+            move(expected=99)
+        head = agent.head
+        assert move(expected=head, by="ada").data["by"] == "ada"
+        assert agent.head == head + 1
+
+
+def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):
+    agent.system("Be careful.")
+    agent.settings(model="m-1", tools=[{"name": "glob"}])
+    for n in range(3):
+        agent.user(f"question {n}")
+        agent.assistant(f"answer {n}")
+    before = agent.conversation()
+    written = agent.compact("Three questions were asked.", keep=1)
+    assert [event.kind for event in written] == ["clear", "system", "note", "user", "assistant"]
+    assert [message.content for message in agent.conversation()] == [
+        "Be careful.",
+        "Three questions were asked.",
+        "answer 2",
+    ]
+    assert agent.conversation().settings == before.settings
+    assert written[3].data["compacted"]["events"] == 5
+    agent.undo()
+    assert agent.conversation() == before
+    assert store.verify() == []
+
+
+def test_settings_follow_the_context(agent):
+    assert agent.settings(model="a") is not None
+    assert agent.settings(model="a") is None
+    agent.user("hi")
+    agent.mark("x")
+    agent.settings(model="b", params={"temperature": 1})
+    assert agent.conversation().settings.model == "b"
+    assert agent.conversation().request("openai")["temperature"] == 1
+    agent.rewind("x")
+    assert agent.conversation().settings.model == "a"
+    assert agent.conversation().request("openai")["model"] == "a"
+
+
+# --- reading less ---
+
+
+def test_tail_is_the_end_of_the_conversation(agent):
+    for n in range(40):
+        agent.user(f"u{n}")
+        agent.note("n")
+    agent.mark("x")
+    agent.user("dead")
+    agent.rewind("x")
+    agent.user("last")
+    whole = [message.content for message in agent.conversation()]
+    for n in (0, 1, 2, 39, 41, 100):
+        assert [event.content for event in agent.tail(n)] == whole[len(whole) - n if n <= len(whole) else 0 :]
+    assert [event.content for event in agent.tail(2, at=4)] == ["u0", "u1"]
+    with pytest.raises(backstory.Invalid):
+        agent.tail(-1)
+
+
+def test_positions_are_read_in_order_dead_or_alive(agent):
+    agent.extend([("user", str(n)) for n in range(5)])
+    fork = agent.fork("f", at=3)
+    fork.user("own")
+    assert [event.content for event in fork.read([4, 1, 3, 1])] == ["0", "2", "own"]
+    with pytest.raises(backstory.PositionNotFound):
+        fork.read([5])
+
+
+def test_a_digest_names_one_history(store, agent):
+    agent.user("a")
+    fork = agent.fork("f")
+    assert agent.digest() == fork.digest() == agent.digest(1)
+    agent.user("b")
+    fork.user("c")
+    assert len({agent.digest(), fork.digest(), agent.digest(1), agent.digest(0)}) == 4
