@@ -25,6 +25,21 @@ def contexts(events):
     return found
 
 
+def moves(events):
+    """The clears, rewinds and jumps that led to context(n), oldest first, for every position n."""
+    found = {0: []}
+    befores = contexts(events)
+    for event in events:
+        n, target = event.seq, (event.data or {}).get("target_message_id")
+        if event.kind == "clear":
+            found[n] = [event]
+        elif event.kind in ("rewind", "jump") and event in befores[n]:
+            found[n] = [*found[target], event]
+        else:
+            found[n] = found[n - 1]
+    return found
+
+
 def _goes_back(event, before, target):
     if event.kind == "rewind":
         return any(e.seq == target and e.kind == "mark" for e in before)

@@ -87,18 +87,15 @@ class Machine(RuleBasedStateMachine):
     def undo(self, agent):
         lineage = self.lineages[agent.id]
         contexts = plain.contexts(lineage)
-        # The last one that counts: an inert rewind or jump leaves the context as it was.
-        moves = [
-            e.seq
-            for e in lineage
-            if e.kind == "clear" or (e in contexts[e.seq] and e.kind in ("rewind", "jump"))
-        ]
+        led_here = plain.moves(lineage)[len(lineage)]
+        # What an undo wrote is not undone, and before the first event there is nothing to go back to.
+        moves = [e.seq for e in led_here if e.seq > 1 and not (e.data or {}).get("undo")]
         if not moves:
             with pytest.raises(backstory.NotFound, match="nothing to undo"):
                 agent.undo()
             return
         event = agent.undo()
-        assert event.data == {"target_message_id": moves[-1] - 1}
+        assert event.data == {"target_message_id": moves[-1] - 1, "undo": True}
         self.wrote(agent, event)
         assert agent.context().messages == [*contexts[moves[-1] - 1], event]
 

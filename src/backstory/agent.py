@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backstory.core.about import described
 from backstory.core.compaction import compaction
 from backstory.core.events import Draft, Event, draft, parse_object, to_datetime
+from backstory.core.messages import check_says_something
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO, redo_target, undo_target
-from backstory.errors import Conflict, Invalid, InvalidEvent, NotFound
+from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken, NotFound
 from backstory.storage.ids import checked_name, keyed_id, new_id
 from backstory.storage.log import At, Log, check_position, clipped, now
 from backstory.storage.protocols import AgentRecord, NewAgent, Reader, Walk
@@ -131,11 +132,13 @@ class Agent:
         return self._log.write(self._record, _drafts(list(events)), expected)
 
     def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write a system message. `data`: what else is to be kept of it."""
+        """Write a system message. `data`: what else is to be kept of it. Blank text is refused."""
+        check_says_something("system", content, data)
         return self.append("system", content, data)
 
     def user(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write what the person said. `data`: what else is to be kept of it."""
+        """Write what the person said. `data`: what else is to be kept of it. Blank text is refused."""
+        check_says_something("user", content, data)
         return self.append("user", content, data)
 
     def assistant(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
@@ -303,11 +306,16 @@ class Agent:
         return self._child(name, "spawn", key, parent_pk=self._record.pk, born_seq=self.head, spawned=True)
 
     def _child(self, name: str | None, otherwise: str, key: str | None, **birth: Any) -> "Agent":
-        id = new_id() if key is None else keyed_id(key)
-        birth["key"] = key
-        name = f"{otherwise}-{id[-6:]}" if name is None else checked_name(name)
-        record = self._log.backend.create(NewAgent(id, self.session, name, **birth), [], now())
-        return Agent(self._log, record)
+        while True:
+            id = new_id() if key is None else keyed_id(key)
+            given = f"{otherwise}-{id[-6:]}" if name is None else checked_name(name)
+            new = NewAgent(id, self.session, given, key=key, **birth)
+            try:
+                return Agent(self._log, self._log.backend.create(new, [], now()))
+            except NameTaken:
+                if name is not None or key is not None:
+                    raise
+                # Six digits of a random id repeat themselves among thousands of forks: take others.
 
     def rename(self, name: str) -> None:
         """Give the agent another name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.events import Event, checked_key, draft, parse_object, to_datetime, to_microseconds
+from backstory.core.messages import check_says_something
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
@@ -75,6 +76,8 @@ class Store:
     def start(self, name: str = "main", *, system: str | None = None, key: str | None = None) -> Agent:
         """A new session and its root agent, with its system message if one is given. Raises KeyTaken where
         an agent has this key already."""
+        if system is not None:
+            check_says_something("system", system)
         id = new_id() if key is None else keyed_id(key)
         events = [] if system is None else with_bases([draft("system", system)])
         record = self._backend.create(NewAgent(id, id, checked_name(name), key=key), events, now())

@@ -116,6 +116,22 @@ def test_errors_speak_of_commands(story):
     assert "of the batch" not in story("append", "main", "x", "--data", "[1]", code=2).err
 
 
+@pytest.mark.parametrize("url", ["postgrsql://u:hunter2@h/x", "postgresql:/u:hunter2@h/x", "u:hunter2@h/x"])
+def test_the_password_of_a_mistyped_store_is_not_printed(sqlite_shell, url):
+    for command in (("agents",), ("new", "x")):
+        error = sqlite_shell(*command, "--store", url, code=1).err
+        assert "is not a store" in error
+        assert "hunter2" not in error
+
+
+def test_the_opening_of_a_session_is_not_undone(sqlite_shell):
+    sqlite_shell("new", "main")
+    sqlite_shell("append", "main", "--jsonl", stdin='{"kind": "clear"}\n{"kind": "system", "content": "s"}\n')
+    for option in ((), ("--dry-run",)):
+        assert "nothing to undo" in sqlite_shell("undo", "main", *option, code=1).err
+    assert sqlite_shell("context", "main", "--json").json[0]["content"] == "s"
+
+
 def test_one_argument_that_is_no_agent_gets_a_hint(story):
     for command in ("mark", "append"):
         said = story(command, "before cleanup", code=1).err

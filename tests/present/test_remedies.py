@@ -42,6 +42,14 @@ def test_a_remedy_without_an_operation_is_the_same_everywhere():
     assert str(error) == "the session already has an agent named 'try': choose another name"
 
 
+def test_an_operation_without_a_command_is_said_in_the_words_of_the_library():
+    with backstory.open(":memory:") as store, pytest.raises(backstory.AgentNotFound) as caught:
+        store.keyed("work")
+    error = caught.value
+    assert str(error) == in_commands(error) == in_chat(error)
+    assert str(error).endswith(": ensure('work') makes one")
+
+
 def test_an_error_without_a_remedy_is_its_message():
     error = backstory.Invalid("nothing helps")
     assert error.remedy is None
@@ -57,9 +65,11 @@ def test_what_came_from_outside_is_never_taken_for_an_operation(foreign):
         assert f"no mark {foreign!r} on" in text
 
 
-def test_every_operation_is_one_of_the_library_and_has_its_command_in_both_faces():
+def test_every_operation_is_one_of_the_library_and_its_commands_are_there():
     for operation in OPERATIONS:
         assert hasattr(backstory.Store, operation) or hasattr(backstory.Agent, operation)
+    for operation in COMMANDS:
+        assert operation in OPERATIONS
         program, command, *_ = COMMANDS[operation].strip("`").split()
         assert (program, command in SHELL_COMMANDS) == ("backstory", True)
         typed = CHAT[operation]

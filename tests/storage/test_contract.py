@@ -3,6 +3,7 @@
 import pytest
 
 import backstory
+from backstory.storage.ids import new_id
 from tests import plain
 from tests.threads import in_threads
 
@@ -202,6 +203,32 @@ def test_threads_that_go_back_at_once_all_get_back(store, agent):
     in_threads(work, 4)
     assert agent.head == 1 + 4 * 10 * 3
     assert store.verify() == []
+
+
+def test_a_name_that_nobody_chose_never_clashes(agent, monkeypatch):
+    ids = iter([new_id()[:-6] + end for end in ("aaaaaa", "aaaaaa", "bbbbbb")])
+    monkeypatch.setattr("backstory.agent.new_id", lambda: next(ids))
+    assert [agent.fork().name for _ in range(2)] == ["fork-aaaaaa", "fork-bbbbbb"]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_a_message_that_says_nothing_is_refused_where_it_is_written_by_hand(store, agent, text):
+    for write in (agent.user, agent.system, lambda text: store.start("other", system=text)):
+        with pytest.raises(backstory.InvalidEvent, match="message is empty: nothing was written"):
+            write(text)
+    assert (agent.head, len(store.agents())) == (0, 1)
+
+
+def test_an_empty_message_from_elsewhere_is_kept_as_it_was(agent):
+    call = agent.tool_call("look")
+    written = [
+        agent.assistant(""),
+        agent.tool_result(call, ""),
+        agent.user("", data={"native": {"openai": {"content": []}}}),
+        *agent.extend([("user", ""), ("system", "")]),
+    ]
+    assert agent.context().messages == [call, *written]
+    assert [event.content for event in written] == [""] * 5
 
 
 def test_forks_made_at_once_are_all_made(store, agent):

@@ -131,6 +131,11 @@ def test_a_position_that_is_not_in_the_lineage(agent, position):
     assert agent.head == 2
 
 
+def test_an_agent_without_events_says_so(store):
+    with pytest.raises(backstory.PositionNotFound, match=r"'main' has no position 1: it has no events yet$"):
+        store.start("main").explain(1)
+
+
 @pytest.mark.parametrize("position", [True, 1.5, b"1", [1]])
 def test_something_that_is_no_position(agent, position):
     with pytest.raises(backstory.Invalid, match="is not a position"):
@@ -208,6 +213,25 @@ def test_a_mark_that_was_left_behind_is_said_to_be_there(agent):
 def test_a_label_that_is_no_string_is_refused(agent):
     with pytest.raises(backstory.InvalidEvent, match="label must be a string"):
         agent.mark(3)
+
+
+def test_the_opening_of_an_agent_is_not_undone(agent):
+    agent.extend([("clear",), ("system", "Be brief."), ("user", "hi")])
+    for undo in (agent.undo, lambda: agent.preview("undo")):
+        with pytest.raises(backstory.NotFound, match="nothing to undo"):
+            undo()
+    assert [event.kind for event in agent.context().messages] == ["system", "user"]
+    agent.clear()
+    agent.undo()
+    assert [event.kind for event in agent.context().messages] == ["system", "user", "jump"]
+
+
+def test_the_opening_of_a_parent_is_not_undone_in_its_fork(agent):
+    agent.extend([("clear",), ("system", "Be brief.")])
+    child = agent.fork()
+    child.user("hi")
+    with pytest.raises(backstory.NotFound, match="nothing to undo"):
+        child.undo()
 
 
 def test_nothing_to_undo_is_said(agent):

@@ -29,7 +29,7 @@ def database_of(url):
 def test_no_server_at_the_address():
     with pytest.raises(
         backstory.CannotOpen,
-        match=r"(?s)refused.*check the address, that the server is up, and user and password",
+        match=r"(?s)refused.*check the address, the user and the password, and that the server is up",
     ):
         backstory.open(f"postgresql://someone:secret@127.0.0.1:{free_port()}/x?connect_timeout=3")
 
@@ -82,7 +82,7 @@ def as_role(url, role):
 
 def test_a_wrong_password(role, new_database):
     """Whatever the server's rules for local connections are, a user who may not log in is told."""
-    with pytest.raises(backstory.CannotOpen, match=rf"(?s){role}.*check .* user and password"):
+    with pytest.raises(backstory.CannotOpen, match=rf"(?s){role}.*check .* the user and the password"):
         backstory.open(as_role(new_database(), f"{role}:wrong"))
 
 

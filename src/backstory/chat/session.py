@@ -126,10 +126,8 @@ class Chat:
             self.agent.user(CARRIED + carry, data={"carried": True})
 
     def undo(self) -> Preview:
-        """Take back the last clear, rewind or jump, but not the beginning; what leaves, what returns."""
+        """Take back the last clear, rewind or jump; what leaves, what returns."""
         preview = self.agent.preview("undo")
-        if preview.target == 0:
-            raise NotFound("nothing to undo: no clear, rewind or jump since the beginning")
         self.agent.undo()
         return preview
 

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import backstory
+from backstory.storage.address import Database, parse_address
 from backstory.store import Store
 
 VARIABLE = "BACKSTORY_STORE"
@@ -63,8 +64,8 @@ def filled(url: str | None) -> Iterator[Store]:
 
 def file_of(address: str) -> str | None:
     """The path of a store that is a file."""
-    path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
-    return None if "://" in path or path == ":memory:" else path
+    database, place = parse_address(address)
+    return place if database is Database.SQLITE else None
 
 
 def default_store(*, make: bool) -> str:

@@ -21,11 +21,12 @@ class Kind(NamedTuple):
     speaks: bool = False  # is a model given it?
     is_tool: bool = False  # does its data name a tool call?
     needs_content: bool = False
+    by_people: bool = False  # do people write it? Then it should say something
 
 
 KINDS = {
-    "system": Kind(speaks=True, needs_content=True),
-    "user": Kind(speaks=True, needs_content=True),
+    "system": Kind(speaks=True, needs_content=True, by_people=True),
+    "user": Kind(speaks=True, needs_content=True, by_people=True),
     "assistant": Kind(speaks=True, needs_content=True),
     "tool_call": Kind(speaks=True, is_tool=True),
     "tool_result": Kind(speaks=True, is_tool=True, needs_content=True),
@@ -43,3 +44,4 @@ TEXT_KINDS = SPOKEN - TOOL_KINDS
 MOVES = frozenset(name for name, kind in KINDS.items() if kind.base in (Base.MARK, Base.ANYWHERE))
 ALWAYS_SHOWN = frozenset(name for name, kind in KINDS.items() if kind.shows) - MOVES
 NEEDS_CONTENT = frozenset(name for name, kind in KINDS.items() if kind.needs_content)
+SAID_BY_PEOPLE = frozenset(name for name, kind in KINDS.items() if kind.by_people)

@@ -6,7 +6,7 @@ What a message becomes in a provider's format is the business of `backstory.wire
 
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS, TOOL_KINDS
+from backstory.core.kinds import SAID_BY_PEOPLE, SILENT, SPOKEN, TEXT_KINDS, TOOL_KINDS
 from backstory.errors import InvalidEvent
 
 
@@ -152,9 +152,21 @@ def check_message(kind: str, content: str | None, data: Any) -> None:
         )
 
 
+def check_says_something(kind: str, content: Any, data: Any = None) -> None:
+    """Refuse a message of a person's that says nothing: a user or system message whose text is blank,
+    with no data that could say it instead.
+
+    For what is written now: `user()`, `system()`, `start(system=)` and what people type. `append` and
+    `extend` take it, because a history from elsewhere may hold such messages; and every assistant
+    message and tool result may be empty, because models and tools do answer with nothing.
+    """
+    if kind in SAID_BY_PEOPLE and isinstance(content, str) and not content.strip() and not data:
+        raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")
+
+
 def _check_named(kind: str, field: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
         raise InvalidEvent(
-            f"the data of this {kind} event has {value!r} as its {field}",
+            f"the {field} of this {kind} event is {value!r}",
             remedy=f"pass its {field} in data, as a string that is not blank",
         )

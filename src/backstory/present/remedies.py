@@ -8,7 +8,8 @@ from collections.abc import Mapping
 
 from backstory.errors import Error, Operation, Remedy
 
-# {agent} is the agent's id, which names it wherever it is typed; {0} is the first argument.
+# {agent} is the agent's id, which names it wherever it is typed; {0} is the first argument. What has no
+# command of its own is said in the words of the library.
 COMMANDS: Mapping[Operation, str] = {
     "agents": "`backstory agents`",
     "events": "`backstory log`",
@@ -38,7 +39,7 @@ def in_chat(error: Error) -> str:
 
 def _worded(error: Error, operations: Mapping[Operation, str]) -> str:
     remedy = error.remedy
-    if remedy is None or remedy.operation is None:
+    if remedy is None or remedy.operation is None or remedy.operation not in operations:
         return str(error)
     return f"{error.message}: {remedy.worded(_typed(remedy, operations[remedy.operation]))}"
 

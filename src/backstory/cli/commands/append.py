@@ -11,10 +11,9 @@ from backstory.cli import output as screen
 from backstory.cli.input import standard_input
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
-from backstory.core.kinds import KINDS
+from backstory.core.kinds import KINDS, SAID_BY_PEOPLE
+from backstory.core.messages import check_says_something
 from backstory.errors import Invalid, InvalidEvent
-
-SAID_BY_PEOPLE = ("user", "system")  # never empty; a model or a tool may have nothing to say
 
 
 @command(
@@ -52,6 +51,7 @@ def append_command(
             written = agent.extend(list(_json_lines()), expected=expected)
         else:
             event = _event(kind, _content(ref, text, kind), _object(data))
+            check_says_something(*event)
             written = [agent.append(*event, expected=expected)]
         screen.answer_events(agent, written, as_json=as_json)
 
@@ -62,8 +62,6 @@ def _content(ref: str, text: str | None, kind: str) -> str | None:
         text = standard_input(f"the text for {ref}").removesuffix("\n")  # the shell's, not the writer's
         if not text and kind not in SAID_BY_PEOPLE:
             raise Invalid("standard input is empty", remedy='if the text should be empty, give it as ""')
-    if kind in SAID_BY_PEOPLE and not (text or "").strip():
-        raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")
     return text
 
 

@@ -15,6 +15,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from backstory.core.events import Event
 from backstory.core.terms import Query
 from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, StorageError
+from backstory.storage.address import without_password
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.rows import PostgresRows, of, within
@@ -28,7 +29,6 @@ from backstory.storage.postgres.server import (
     conninfo,
     migrate,
     translation,
-    without_password,
 )
 from backstory.storage.protocols import (
     ALL,

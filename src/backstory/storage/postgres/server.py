@@ -5,7 +5,6 @@ Nothing here reads or writes an event.
 
 import select
 from typing import Any, LiteralString
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -83,16 +82,6 @@ def conninfo(url: str) -> str:
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
     return make_conninfo("", **{**known, "options": options})
-
-
-def without_password(url: str) -> str:
-    """The address as it may be shown."""
-    parts = urlsplit(url)
-    user, at, host = parts.netloc.rpartition("@")
-    shown = [(key, value) for key, value in parse_qsl(parts.query) if "password" not in key]
-    return urlunsplit(
-        parts._replace(netloc=user.partition(":")[0] + at + host, query=urlencode(shown, safe="/"))
-    )
 
 
 def migrate(db: Connection, url: str) -> None:

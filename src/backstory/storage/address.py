@@ -1,0 +1,75 @@
+"""Where a store is: how the addresses that people give are read, and how they may be shown.
+
+Pure: nothing is opened here. A password is shown nowhere, not even that of an address with a typing error.
+"""
+
+import os
+import re
+from enum import Enum
+from typing import NamedTuple
+
+from backstory.errors import CannotOpen
+
+
+class Database(Enum):
+    """Which backend an address is for."""
+
+    MEMORY = "memory"
+    SQLITE = "sqlite"
+    POSTGRES = "postgres"
+
+
+class Address(NamedTuple):
+    """A database, and where it is: the path of an SQLite file, or a PostgreSQL URL, password included."""
+
+    database: Database
+    place: str
+
+
+_POSTGRES = ("postgresql://", "postgres://")
+_SQLITE = "sqlite://"
+_MEMORY = ":memory:"
+# What is taken for an attempt at a URL and not for a path: a scheme, user:password@ at the beginning, or
+# the key=value form of libpq. A file with such a name can still be given, as ./name.
+_LIKE_A_URL = re.compile(
+    r"\w[\w+.-]*://|(sqlite|file|postgres(ql)?):|[^/\\]*:[^/\\]*@|(host|dbname|user|password)\s*=",
+    re.IGNORECASE,
+)
+_USER_AND_HOST = re.compile(r"((?:[\w+.-]+:/+|postgres(?:ql)?:)?[^:@/]*)(?::.*)?@(.*)", re.DOTALL)
+_PASSWORD_VALUE = re.compile(r"(\w*password\s*=\s*)('[^']*'|[^&\s]*)", re.IGNORECASE)
+
+
+def parse_address(url: str | os.PathLike[str]) -> Address:
+    """What a path, ":memory:", "sqlite:///path" or "postgresql://…" stands for. Raises CannotOpen."""
+    try:
+        text = os.fspath(url)
+    except TypeError:
+        text = ""
+    if not isinstance(text, str) or not _is_readable(text):
+        raise CannotOpen(f"{url!r:.60} is not a store", remedy="give its address as a string or a path")
+    if text.startswith(_POSTGRES):
+        return Address(Database.POSTGRES, text)
+    path = text.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
+    if path == _MEMORY:
+        return Address(Database.MEMORY, path)
+    if not path or _LIKE_A_URL.match(path):
+        raise CannotOpen(
+            f"{without_password(text)!r} is not a store",
+            remedy="give the path of a file, ':memory:', 'sqlite:///path' or 'postgresql://…'",
+        )
+    return Address(Database.SQLITE, os.path.expanduser(path))
+
+
+def without_password(url: str) -> str:
+    """An address as it may be shown, whether it is a valid one or not."""
+    place, mark, query = url.partition("?")
+    if "@" in query and "@" not in place:  # the question mark is a part of the password
+        place, mark, query = url, "", ""
+    if found := _USER_AND_HOST.fullmatch(place):
+        place = f"{found[1]}@{found[2]}"
+    return _PASSWORD_VALUE.sub(r"\1…", place + mark + query)
+
+
+def _is_readable(text: str) -> bool:
+    """Whether the drivers can read it: no NUL, no half of a surrogate pair."""
+    return "\0" not in text and text.encode(errors="replace").decode() == text

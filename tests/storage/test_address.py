@@ -1,0 +1,67 @@
+"""Where a store is: what an address stands for, and that no password is ever shown."""
+
+import os
+
+import pytest
+
+import backstory
+from backstory.storage.address import Address, Database, parse_address, without_password
+
+OPENED = {
+    ":memory:": Address(Database.MEMORY, ":memory:"),
+    "sqlite:///:memory:": Address(Database.MEMORY, ":memory:"),
+    "history.db": Address(Database.SQLITE, "history.db"),
+    "sqlite:///history.db": Address(Database.SQLITE, "history.db"),
+    "sqlite:////var/history.db": Address(Database.SQLITE, "/var/history.db"),
+    "~/history.db": Address(Database.SQLITE, os.path.expanduser("~/history.db")),
+    "./ann:b@home/history.db": Address(Database.SQLITE, "./ann:b@home/history.db"),
+    "notes@home.db": Address(Database.SQLITE, "notes@home.db"),
+    "postgres://h/x": Address(Database.POSTGRES, "postgres://h/x"),
+    "postgresql://ann:hunter2@h/x": Address(Database.POSTGRES, "postgresql://ann:hunter2@h/x"),
+}
+
+
+@pytest.mark.parametrize("url", OPENED)
+def test_an_address_stands_for_a_database_and_its_place(url):
+    assert parse_address(url) == OPENED[url]
+
+
+MISTYPED = [
+    "postgrsql://ann:hunter2@h/x",
+    "postgresql:ann:hunter2@h/x",
+    "postgresql:/ann:hunter2@h/x",
+    "PostgreSQL://ann:hunter2@h/x",
+    "ann:hunter2@h/x",
+    "mysql://ann:hunter2@h/x",
+    "mysql://ann:hunter2/@h/x",
+    "mysql://ann:@hunter2@h/x",
+    "mysql://ann:?hunter2@h/x",
+    "mysql://h/x?user=ann&password=hunter2",
+    "host=h user=ann password=hunter2",
+    "password = 'hunter2' host=h",
+    "sqlite:///postgresql://ann:hunter2@h/x",
+]
+
+
+@pytest.mark.parametrize("url", MISTYPED)
+def test_the_password_in_an_address_with_a_typing_error_is_not_shown(url):
+    with pytest.raises(backstory.CannotOpen, match=r"is not a store: give the path of a file") as caught:
+        backstory.open(url)
+    assert "hunter2" not in str(caught.value)
+
+
+SHOWN = {
+    "postgresql://ann:hunter2@h:5432/x": "postgresql://ann@h:5432/x",
+    "postgresql://ann@h/x": "postgresql://ann@h/x",
+    "postgresql://:hunter2@/x?host=/run/pg": "postgresql://@/x?host=/run/pg",
+    "postgresql://ann:hunter2@h/x?application_name=me@home": "postgresql://ann@h/x?application_name=me@home",
+    "postgresql://ann:12/34@h/x": "postgresql://ann@h/x",
+    "postgresql://ann:12?34@h/x": "postgresql://ann@h/x",
+    "postgresql://h/x?sslpassword=hunter2&sslmode=require": "postgresql://h/x?sslpassword=…&sslmode=require",
+    "postgresql://h:5432/x": "postgresql://h:5432/x",
+}
+
+
+@pytest.mark.parametrize("url", SHOWN)
+def test_an_address_is_shown_without_its_password(url):
+    assert without_password(url) == SHOWN[url]
