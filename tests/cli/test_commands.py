@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.cli.commands import COMMANDS
+from tests.cli.conftest import Shell
 
 
 def test_agents_lists_the_tree(story):
@@ -107,6 +108,10 @@ def test_marks(story):
     assert [row[:3] for row in story("marks", "main", "--all").rows] == [["5", "two files", "dead"]]
     assert story("marks", "main@7", "--json").json[0]["label"] == "two files"
     assert "two files" in story.on_terminal("marks", "main@7").out
+
+
+def test_in_an_empty_postgresql_database_looking_creates_the_tables(new_url, tmp_path):
+    assert Shell(new_url("postgres"), tmp_path)("agents").out == ""  # as docs/cli.md says
 
 
 def test_on_a_terminal_an_empty_list_says_so(shell):

@@ -110,7 +110,7 @@ def answer_once(
 ) -> int:
     """Ask a question, print the answer, and return the exit code."""
     wanted = wish_of(**options)
-    check_packages("a conversation with this model", "cli", wanted=wanted)
+    check_packages("the chat", "cli", wanted=wanted)
     from backstory.chat.plain import answer
     from backstory.chat.shutdown import Leaving
 

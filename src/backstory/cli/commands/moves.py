@@ -26,7 +26,7 @@ dry_run = click.option("--dry-run", is_flag=True, help="Only show what would cha
 @reference(metavar="REF[@MARK]")
 @dry_run
 def rewind_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """MARK is a label or the position of a mark; by default it is the newest mark. Everything behind the mark
+    """MARK is a label or the position of a mark; by default it is the newest mark. Everything after the mark
     leaves the context; the mark itself stays. Prints the new head."""
     _move("rewind", url, ref, dry_run, as_json, lambda agent, to: agent.rewind(to))
 
