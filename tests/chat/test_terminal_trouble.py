@@ -246,7 +246,7 @@ def test_without_its_terminal_it_ends_wherever_it_is(start, reopened):
     with scripted(Say(calls=(("c1", "bash", '{"command": "true"}'),))) as server:
         terminal = start(server)
         terminal.send("Run it")
-        terminal.wait("allow bash?")
+        terminal.wait("Allow bash?")
         terminal.hang_up()
         assert terminal.ended() == 128 + signal.SIGHUP
         assert reopened().context().messages[-1].content == "interrupted: it was not run"
