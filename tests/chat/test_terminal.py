@@ -75,7 +75,7 @@ def test_a_rate_limit_is_waited_for_and_a_dropped_connection_tried_again(start, 
     with scripted(limited, Say("half an answer", drop_after=2), Say("The whole answer.")) as server:
         terminal = start(server)
         terminal.send("Hello")
-        terminal.wait("limits how fast it is asked; trying again in 0.2 s")
+        terminal.wait("limits the rate of requests (HTTP 429: slow down); trying")
         terminal.answered("The whole answer.")
         assert len(server.bodies) == 3
         assert [e.content for e in reopened().context().messages][1:] == ["Hello", "The whole answer."]

@@ -62,8 +62,8 @@ def _clear(at: "Terminal", _: str) -> None:
 
 def _undo(at: "Terminal", _: str) -> None:
     done = at.write(at.chat.undo)
-    numbers = f"{count(len(done.leaves), 'event')} left, {len(done.returns):,} came back"
-    at.redraw("undone", f"{numbers}; /undo once more does it again")
+    numbers = f"{count(len(done.leaves), 'event')} out of the context, {len(done.returns):,} back in"
+    at.redraw("undone", f"{numbers}; /undo again redoes it")
 
 
 def _jump(at: "Terminal", rest: str) -> None:

@@ -7,12 +7,15 @@
 It reads; it knows commands only as words to complete.
 """
 
+import select
+import sys
 from collections.abc import Callable, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
@@ -65,6 +68,12 @@ class Editor:
         history = InMemoryHistory(list(prompts))
         self._session.history = history
         self._session.default_buffer.history = history
+
+    def has_typeahead(self) -> bool:
+        """Whether lines were typed before the editor opens."""
+        keys = get_typeahead(self._session.input)
+        store_typeahead(self._session.input, keys)
+        return bool(keys or select.select([sys.stdin], [], [], 0)[0])
 
     def read(self, text: str = "") -> str:
         """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""

@@ -22,12 +22,13 @@ from backstory.errors import Error, StorageError
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Happenings
-from backstory.runtime.models import Model
+from backstory.runtime.models import Model, ModelError
 from backstory.store import Store
 
 MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
 SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
+TAKEN_BACK = "there was no answer: the prompt is out of the context"
 UNANSWERED = "no answer was recorded to this: /retry asks again"
 
 T = TypeVar("T")
@@ -159,11 +160,27 @@ class Terminal:
             missed = self._draw_missed(view)
             kept = any(event.kind in ("assistant", "tool_result") for event in missed)
             self._hint = "stopped; what was said is kept" if kept else "stopped; /retry asks again"
+            self._take_back(said)
         except (Error, OSError) as error:
             self._tell_unsaved(error, view)
+            if isinstance(error, ModelError):
+                self._take_back(said)
             raise
         else:
             self._draw_missed(view)
+            self._take_back(said)
+
+    def _take_back(self, prompt: Event | None) -> None:
+        """A prompt that got no answer comes back into the editor, if nothing was typed there meanwhile."""
+        with suppress(Error, OSError):  # then it stays where it is, and the screen says so
+            if prompt is not None and self.chat.take_back(prompt):
+                self._seen = self.chat.agent.head
+                self._refused.append(prompt.content or "")
+                if self._editor.has_typeahead():
+                    self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
+                else:
+                    self.typed = prompt.content or ""
+                    self._hint = f"{TAKEN_BACK}, and in the editor again (/undo puts it back)"
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
         """What was recorded when nobody drew any more."""
