@@ -241,7 +241,8 @@ def damage(url):
     with backstory.open(url) as store:
         backend = store._backend
         with backend._connection() as db:
-            db.execute("UPDATE events SET base = 1 WHERE seq = 2")
+            events = "backstory.events" if "postgresql" in url else "events"
+            db.execute(f"UPDATE {events} SET base = 1 WHERE seq = 2")
 
 
 def test_stats(story):
