@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN, TEXT_KINDS
-from backstory.wire import FORMATS, dump, load
+from backstory.core.messages import Message
+from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
 from backstory.wire.conversation import Conversation, conversation_of
-from backstory.wire.quick import openai_messages
+from backstory.wire.plain import plain_json
 from tests.wire.laws import laws, pieces, strings
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations
@@ -94,22 +95,24 @@ def test_dumping_twice_gives_the_same_bytes(operations, damage, model):
 
 @laws
 @given(legal_histories())
-def test_the_quick_way_for_legal_histories_says_what_the_long_way_says(history):
-    for kind, _, data in history:
-        if kind == "tool_result":
-            data["error"] = False  # an error is reported, which is the long way's business
-    quick = openai_messages([Event.of(seq, *event) for seq, event in enumerate(history, 1)])
-    assert quick is not None
-    assert {"messages": quick} == dump(history, "openai").body
+def test_the_short_way_for_legal_histories_says_what_the_long_way_says(history):
+    events = [Event.of(seq, *event) for seq, event in enumerate(history, 1)]
+    messages = [Message(event.kind, event.content, event.data, seq=event.seq) for event in events]
+    for format in FORMATS:
+        assert plain_json(events, _FORMATS[format]) is not None
+        assert dump(events, format) == dump(messages, format)
+        assert to_bytes(events, format) == to_bytes(messages, format)
 
 
 @laws
 @histories
-def test_the_quick_way_gives_up_or_says_what_the_long_way_says(operations, damage, model):
+def test_the_short_way_gives_up_or_says_what_the_long_way_says(operations, damage, model):
     events = [event for event in context_of(operations, damage) if event.kind in SPOKEN]
-    quick = openai_messages(events)
-    if quick is not None:
-        assert dump(list(conversation_of(events)), "openai", model=model) == ({"messages": quick}, [])
+    for format in FORMATS:
+        if plain_json(events, _FORMATS[format]) is not None:
+            long = list(conversation_of(events))
+            assert dump(events, format, model=model) == dump(long, format, model=model)
+            assert to_bytes(events, format, model=model) == to_bytes(long, format, model=model)
 
 
 @laws

@@ -11,7 +11,6 @@ STYLES = {
     "tool_call": "magenta",
     "tool_result": "blue",
     "mark": "bold",
-    "note": "yellow",
     "clear": "red",
     "rewind": "red",
     "jump": "red",

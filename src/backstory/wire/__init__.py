@@ -1,7 +1,8 @@
 """The wire: a conversation in a provider's request format, and back.
 
-    dump(messages, "anthropic")   -> Dump(body, repairs)
-    load(body, "openai")          -> [(kind, content, data), …], ready for agent.extend
+    dump(messages, "anthropic")      -> Dump(body, repairs)
+    load(body, "openai")             -> [(kind, content, data), …], ready for agent.extend
+    load_answer(response, "gemini")  -> the same for what the provider answered
 
 Whatever was cut, rewound, forked, cleared, imported or interrupted, what comes out of `dump` is
 accepted, says only what happened and loses no text. Pure: no I/O, no clock, no randomness.
@@ -12,23 +13,29 @@ from typing import Any, NamedTuple
 
 from backstory.core.gc_pause import collector_at_rest
 from backstory.errors import Invalid
+from backstory.wire.cache import AUTO, marked, thinned
+from backstory.wire.encoder import encoded, parse
 from backstory.wire.format import Format
 from backstory.wire.formats.anthropic import ANTHROPIC
 from backstory.wire.formats.bedrock import BEDROCK
 from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
-from backstory.wire.loader import events_of
-from backstory.wire.repair import repaired
+from backstory.wire.loader import Loaded, answer_events, events_of
+from backstory.wire.native import Target
+from backstory.wire.plain import plain_json
+from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
+from backstory.wire.streams import as_plain
 from backstory.wire.turns import Repair
+from backstory.wire.writer import body_of
 
 _FORMATS: Mapping[str, Format] = {
     format.name: format for format in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
 }
 FORMATS = tuple(_FORMATS)
 
-__all__ = ["FORMATS", "Dump", "Repair", "dump", "load"]
+__all__ = ["FORMATS", "Dump", "Repair", "dump", "load", "load_answer", "to_bytes"]
 
 
 class Dump(NamedTuple):
@@ -45,6 +52,9 @@ def dump(
     model: str | None = None,
     pending: bool = False,
     stored: bool = False,
+    pause: bool = False,
+    system_inside: bool = False,
+    cache: str | None = None,
 ) -> Dump:
     """The body that says what the messages say. Messages are events, `Message`s or
     (kind, content, data).
@@ -53,20 +63,59 @@ def dump(
     `pending`: the caller is about to run the open calls of the last step, so they stay open.
     `stored`: the service keeps what it was sent (OpenAI Responses with `store: true`), so its items may
     be named by their ids, which are left out otherwise.
+    `pause`: the model has the last word and goes on from there (prefill, Anthropic's `pause_turn`).
+    `system_inside`: the model takes system messages between others (some of Anthropic's do).
+    `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
-    target = _format(format)
+    target = _target(format, cache, model=model, stored=stored)
     messages = messages if isinstance(messages, Sequence) else list(messages)
     with collector_at_rest():
-        body = target.quick(messages)
-        if body is not None:
-            return Dump(body, [])
-        mended = repaired(messages, target, _FORMATS, model=model, pending=pending, stored=stored)
-        return Dump(target.body(mended.system, mended.turns), mended.repairs)
+        plain = plain_json(messages, target.format, pause=pause)
+        if plain is None:
+            return _long_way(messages, target, Options(pending, pause, system_inside), cache)
+        body: dict[str, Any] = parse(plain.json)
+        return Dump(marked(body, format, model) if cache == AUTO else body, plain.repairs)
 
 
-def load(
-    body: Mapping[str, Any], format: str, *, model: str | None = None
-) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+def to_bytes(
+    messages: Iterable[Readable],
+    format: str,
+    *,
+    model: str | None = None,
+    pending: bool = False,
+    stored: bool = False,
+    pause: bool = False,
+    system_inside: bool = False,
+    cache: str | None = None,
+) -> bytes:
+    """The body of `dump` as JSON. Blobs are base64 in it, and are never decoded on the way."""
+    target = _target(format, cache, model=model, stored=stored, packed=True)
+    messages = messages if isinstance(messages, Sequence) else list(messages)
+    with collector_at_rest():
+        plain = plain_json(messages, target.format, pause=pause) if cache is None else None
+        if plain is not None:
+            return plain.json
+        return encoded(_long_way(messages, target, Options(pending, pause, system_inside), cache).body)
+
+
+def _target(name: str, cache: str | None, **fields: Any) -> Target:
+    if cache not in (None, AUTO):
+        raise Invalid(f"no way {cache!r} to use a prompt cache: use {AUTO!r} or None")
+    return Target(_format(name), _FORMATS, lambda rule, at, why: None, **fields)
+
+
+def _long_way(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
+    format = target.format
+    mended = repaired(messages, target, options)
+    body, repairs = body_of(mended, format), mended.repairs
+    if mended.is_native:
+        for change in (format.finished, thinned(format.name)):
+            body, whys = change(body)
+            repairs.extend(Repair("native", None, why) for why in whys)
+    return Dump(marked(body, format.name, target.model) if cache == AUTO else body, repairs)
+
+
+def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> list[Loaded]:
     """The events that a request's body comes to, as (kind, content, data).
 
     What an event cannot say by itself rides in `data["native"]`, tagged with the format and the
@@ -77,6 +126,22 @@ def load(
         raise Invalid(f"a body of the format {format} is an object, not {type(body).__name__}")
     tag = model if model is not None else body.get("model")
     return list(events_of(source, body, tag if isinstance(tag, str) else None))
+
+
+def load_answer(response: Any, format: str, *, model: str | None = None) -> list[Loaded]:
+    """The events that a provider's answer comes to, as (kind, content, data), ready to append.
+
+    The answer is a dict, an object of the provider's SDK, or the events of a stream in a list.
+    Sealed content (signatures, encrypted reasoning) rides in `data["native"]`, tagged with the model that
+    the answer names (else `model`); model and usage are in the data of the first event.
+    """
+    source = _format(format)
+    whole = as_plain(response)
+    if isinstance(whole, list):
+        whole = source.assembled(whole)
+    if not isinstance(whole, Mapping):
+        raise Invalid(f"an answer of the format {format} is an object, not {type(response).__name__}")
+    return answer_events(source, whole, model)
 
 
 def _format(name: str) -> Format:

@@ -41,6 +41,13 @@ def name_in(value: dict[str, Any], key: str, path: str) -> str:
     return found
 
 
+def id_in(value: dict[str, Any], key: str, path: str) -> str:
+    """A call's id. Providers have answered with empty ones, and with null, and taken them back."""
+    if key not in value:
+        raise wrong(f"{path}.{key}", "missing, expected a string")
+    return "" if value[key] is None else expect(value[key], str, f"{path}.{key}")
+
+
 def items(value: dict[str, Any], key: str, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """The objects of an array in a field, each with its path."""
     inside = f"{path}.{key}" if path else key

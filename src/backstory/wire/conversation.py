@@ -14,8 +14,7 @@ from backstory.core.kinds import KINDS, SPOKEN
 from backstory.core.messages import Message, canonical
 from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
-from backstory.wire import Dump, Repair, dump
-from backstory.wire.encoder import encoded
+from backstory.wire import Dump, Repair, dump, to_bytes
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -91,7 +90,7 @@ class Conversation(Sequence[Message]):
 
     def to_bytes(self, format: str, **options: Any) -> bytes:
         """The request's body as JSON."""
-        return encoded(self.dump(format, **options).body)
+        return to_bytes(self._sources, format, **options)
 
     def repairs(self, format: str, **options: Any) -> list[Repair]:
         """What the body says otherwise than the log: which rule, at which event, and why."""

@@ -14,6 +14,8 @@ try:
 except ImportError:  # pragma: no cover - it makes this quick, not possible
     orjson = None  # type: ignore[assignment]
 
+__all__ = ["compact", "encoded", "orjson", "parse", "to_json"]
+
 # Compact and deterministic; a NaN in here would be a bug of ours.
 to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 

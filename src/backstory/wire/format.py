@@ -1,6 +1,7 @@
 """What a wire format is to the rest: a record of what its service accepts, its writers and its readers.
 
-Writers and readers are a pair: whatever `write_…` makes, `read` takes apart again.
+Writers and readers are a pair: whatever the writers make, `read` takes apart again. A *form* is the
+provider's own shape of one message, result or answer; a *block* is one of the parts in it.
 """
 
 import json
@@ -9,9 +10,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from backstory.wire.rows import clean, refused
-from backstory.wire.turns import Answer, Asked, Call, Part, Say, Step, Turn, Unit
+from backstory.wire.turns import Call, Media, Part, Unit
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+Form = Any
+Block = Any
+
+
+class Answered(NamedTuple):
+    """A provider's answer taken apart: its form, and what else is worth keeping of it."""
+
+    form: Form
+    model: str | None
+    usage: dict[str, int] | None
+
+
+def _concatenated(forms: list[Form]) -> Form | None:
+    if not all(isinstance(form, list) for form in forms):
+        return forms[0] if len(forms) == 1 else None
+    return forms[0] if len(forms) == 1 else [block for form in forms for block in form]
 
 
 class Format(NamedTuple):
@@ -23,75 +40,88 @@ class Format(NamedTuple):
     alternates: bool  # user and model take turns, and the user has the first and the last word
     system_on_top: bool  # leading system text has a place of its own
     system_in_place: bool  # system text may stand between other messages
-    calls_come_last: bool  # nothing may follow a call in the model's message
-    image_types: frozenset[str]
-    image_urls: bool
-    result_images: bool  # a tool result may hold images
     result_errors: bool  # a tool result can say that it is an error
-    units: Callable[[Mapping[str, Any]], Iterator[Unit]]  # a body's pieces, in the log's order
-    read: Callable[[str, Any, str], list[Part]]  # the parts of a unit's own form: role, form, path
-    write_say: Callable[[Say], Any]
-    write_step: Callable[[Step], Any]
-    write_answer: Callable[[Asked, Answer], Any]
-    body: Callable[[list[Say], list[Turn]], dict[str, Any]]
-    # The body of a history that needs no repair, if that is quickly seen; else None.
-    quick: Callable[[Sequence[Any]], dict[str, Any] | None] = lambda messages: None
+    # Reading: a body's pieces in the log's order; the parts of a form (role, form, path); an answer, and
+    # a stream's events as one.
+    units: Callable[[Mapping[str, Any]], Iterator[Unit]]
+    read: Callable[[str, Form, str], list[Part]]
+    answered: Callable[[Mapping[str, Any]], Answered]
+    assembled: Callable[[list[Mapping[str, Any]]], Mapping[str, Any]]
+    # Writing: what was said (role, text or blocks, speaker), a block of words, a block of media (also: is
+    # it in a result? words where it goes as words, None where it cannot go), a call (id, name, arguments,
+    # arguments as text), an answer (texts, calls, speaker), a result (id, name, text or blocks, error, kind).
+    said: Callable[[str, str | list[Block], str | None], Form]
+    words: Callable[[str], Block]
+    media: Callable[[Media, bool], Block | str | None]
+    call: Callable[[str, str, dict[str, Any], str | None], Block]
+    step: Callable[[Sequence[str], list[Block], str | None], Form]
+    result: Callable[[str, str, str | list[Block], bool, str], Form]
+    # The body: system forms on top, the roles and forms of the others in order, names of the tools called.
+    body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
+    top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
+    names_people: bool = False  # a message can say who of several people speaks
+    media_behind_results: bool = False  # what a result shows goes behind the results of its step
+    # The forms of the events of one answer as one; None where they cannot be joined.
+    joined: Callable[[list[Form]], Form | None] = _concatenated
+    # A form without what the service refused in a recording, and a report of each change (form, stored?).
+    mended: Callable[[Form, bool], tuple[Form, list[str]]] = lambda form, stored: (form, [])
+    # Whether a recording says that the service refuses a form of these parts (role, parts).
+    refuses: Callable[[str, list[Part]], bool] = lambda role, parts: False
+    # A result's form for the same call under another id.
+    renamed: Callable[[Form, str], Form] = lambda form, key: form
+    # The kinds of calls for which `result` can write an output.
+    kinds: frozenset[str] = frozenset({""})
+    # A body made of forms that we did not make, without what the service refuses in a whole request.
+    finished: Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]] = lambda body: (body, [])
     # A form that JSON cannot hold (bytes) is kept in the log in another: packed.
-    pack: Callable[[Any], Any] = lambda form: form
-    unpack: Callable[[Any], Any] = lambda form: form
-    # The same form without the ids of things that the service was told not to store.
-    unstored: Callable[[Any], Any] = lambda form: form
+    pack: Callable[[Form], Form] = lambda form: form
+    unpack: Callable[[Form], Form] = lambda form: form
 
 
-def arguments_of(raw: Any) -> tuple[dict[str, Any], bool]:
-    """A call's arguments as the object that every service accepts, and whether that says just the same."""
+class Arguments(NamedTuple):
+    """A call's arguments as every service accepts them."""
+
+    value: dict[str, Any]
+    text: str | None  # the very text, where it was text and says just this
+    same: bool  # do they say what was given?
+
+
+def arguments_of(raw: Any) -> Arguments:
+    """A call's arguments as an object, and as the text they were given as."""
     if isinstance(raw, dict):
-        return raw, True
+        return Arguments(raw, None, True)
     if raw is None or (isinstance(raw, str) and not raw.strip()):
-        return {}, True
+        return Arguments({}, None, True)
     if not isinstance(raw, str):
-        return {"_value": raw}, False
+        return Arguments({"_value": raw}, None, False)
     try:
         given = json.loads(raw, parse_constant=refused)
     except (ValueError, RecursionError):
-        return {"_invalid_json": raw}, False
+        return Arguments({"_invalid_json": raw}, None, False)
     value = clean(given)
-    return (value, value == given) if isinstance(value, dict) else ({"_value": value}, False)
+    if not isinstance(value, dict):
+        return Arguments({"_value": value}, None, False)
+    return Arguments(value, raw if value == given else None, value == given)
 
 
-def call_of(id: str, name: str, arguments: str) -> Call:
-    """A call whose arguments are text on the wire. What is no JSON object stays at hand as it came."""
-    mended, same = arguments_of(arguments)
-    return Call(id, name, mended, None if same and arguments.strip() else arguments)
+def call_of(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
+    """A call whose arguments are text on the wire."""
+    value, _, same = arguments_of(arguments)
+    return Call(id, name, value, arguments, same, kind)
 
 
-def forms(turns: Iterable[Turn], format: Format) -> Iterator[tuple[str, Any]]:
-    """The user's and the model's forms in their order, each with its role."""
-    for turn in turns:
-        if isinstance(turn, Say):
-            yield "user", format.write_say(turn) if turn.wire is None else turn.wire
-            continue
-        yield "model", format.write_step(turn) if turn.wire is None else turn.wire
-        for call in turn.order or turn.calls:
-            answer = call.answer
-            if answer is not None:
-                yield "user", format.write_answer(call, answer) if answer.wire is None else answer.wire
-
-
-def merged(turns: Iterable[Turn], format: Format, as_blocks: Callable[[Any], Any]) -> list[tuple[str, Any]]:
+def merged(
+    roles: list[str], forms: list[Form], as_blocks: Callable[[Form], list[Block]]
+) -> Iterator[tuple[str, Form]]:
     """Rule 9, the first half: neighbours of one role are one message, results first because they
-    come first. Returns roles and contents."""
-    runs: list[tuple[str, list[Any]]] = []
-    for role, form in forms(turns, format):
-        if runs and runs[-1][0] == role:
-            runs[-1][1].append(form)
-        else:
-            runs.append((role, [form]))
-    return [(role, joined(wires, as_blocks)) for role, wires in runs]
-
-
-def joined(wires: list[Any], as_blocks: Callable[[Any], Any]) -> Any:
-    """The content of one message made of several forms; a single form stays as it is."""
-    if len(wires) == 1:
-        return wires[0]
-    return [block for wire in wires for block in as_blocks(wire)]
+    come first. A single form stays as it is."""
+    run: list[Form] = []
+    last = ""
+    for role, form in zip(roles, forms, strict=True):
+        if role != last and run:
+            yield last, run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)]
+            run = []
+        run.append(form)
+        last = role
+    if run:
+        yield last, run[0] if len(run) == 1 else [block for one in run for block in as_blocks(one)]

@@ -1,4 +1,4 @@
-"""From a provider's body to events: the way in, the same for all formats.
+"""From a provider's body or answer to events: the way in, the same for all formats.
 
 A format takes its body apart into units. Here each unit becomes the events that say the same, and if
 those would not be written as the very same form again, the form rides along as native content.
@@ -8,26 +8,98 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstory.wire.format import Format
-from backstory.wire.turns import Answer, Asked, Call, Part, Result, Say, Step, Unit, text_of
+from backstory.wire.repair import BEHIND_AN_ANSWER, FIRST
+from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
 
 Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
-    units = list(format.units(body))
+    units = _placed(list(Ids().named(format.units(body))), format)
     shuffled = _shuffled(units)
     before: Unit | None = None
     for index, unit in enumerate(units):
         match unit.role:
             case "step":
-                is_apart = before is not None and before.role == "step" and not _calls(before.parts)
-                yield from _step(format, unit, model, is_apart=is_apart)
+                yield from _step(format, unit, model, is_apart=_is_apart(before, unit, format))
             case "result":
                 yield _result(format, unit, model, is_shuffled=index in shuffled)
             case _:
                 yield _said(format, unit, model)
         before = unit
+
+
+def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
+    """The events of a provider's answer; its model and usage ride on the first."""
+    form, its_model, usage = format.answered(response)
+    form = format.pack(form)
+    parts = format.read("step", form, "response")
+    [unit] = Ids().named([Unit("step", form, parts, "response")])
+    about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
+    about |= {} if usage is None else {"usage": usage}
+    (kind, text, data), *rest = _step(format, unit, its_model or model, is_apart=False)
+    return [(kind, text, {**(data or {}), **about} or None), *rest]
+
+
+def _placed(units: list[Unit], format: Format) -> list[Unit]:
+    """The units, marked where only this request shows that they may stand where they stand."""
+    if not format.alternates:
+        return units
+    found: list[Unit] = []
+    for unit in units:
+        before = next((earlier.role for earlier in reversed(found) if earlier.role != "system"), None)
+        if unit.role == "step" and before in (None, "step"):
+            unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
+        found.append(unit)
+    return found
+
+
+def _is_apart(before: Unit | None, unit: Unit, format: Format) -> bool:
+    """Whether an answer directly behind another has to be kept from being read as its continuation."""
+    if before is None or before.role != "step" or _calls(before.parts):
+        return False
+    return not format.alternates or bool(answer_text(unit.parts))
+
+
+class Ids:
+    """Gives ids to calls that have none, and to results those of the calls they answer: in a step,
+    the oldest call of that name that is still open."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._open: list[tuple[str, str]] = []
+
+    def named(self, units: Any) -> Iterator[Unit]:
+        """The units with ids in all their calls and results."""
+        for unit in units:
+            if unit.role == "step":
+                calls = [part for part in unit.parts if isinstance(part, Call)]
+                if calls:
+                    self._open = []
+                yield unit._replace(parts=list(map(self._called, unit.parts))) if calls else unit
+            elif unit.role == "result":
+                yield unit._replace(parts=list(map(self._answered, unit.parts)))
+            else:
+                yield unit
+
+    def _called(self, part: Part) -> Part:
+        if not isinstance(part, Call):
+            return part
+        self._count += 1
+        id = part.id if part.id and not part.id.isspace() else f"call_{self._count}"
+        self._open.append((part.name, id))
+        return part._replace(id=id)
+
+    def _answered(self, part: Part) -> Part:
+        """A result with the id of its call; one that answers nothing keeps its name as its id."""
+        assert isinstance(part, Result)
+        has_id = bool(part.id) and not str(part.id).isspace()
+        for index, (name, id) in enumerate(self._open):
+            if (part.id == id) if has_id else part.name in (None, name):
+                del self._open[index]
+                return part._replace(id=id)
+        return part if has_id else part._replace(id=part.name or "unknown")
 
 
 def _shuffled(units: list[Unit]) -> set[int]:
@@ -49,15 +121,21 @@ def _shuffled(units: list[Unit]) -> set[int]:
 def _said(format: Format, unit: Unit, model: str | None) -> Loaded:
     text = text_of(unit.parts)
     native = None
-    plain = format.write_say(Say(unit.role, text, None))
-    if unit.wire is not None and (_is_item(format, unit) or plain != unit.wire):
-        native = {"native": _native(format, unit.wire, model)}
+    if unit.wire is not None and not _is_plain(format, unit, text):
+        native = {"native": _native(format, unit, model)}
     return unit.role, text, native
 
 
-def _is_item(format: Format, unit: Unit) -> bool:
-    """System text has two places in some formats; what was not on top is not to end up there."""
-    return unit.role == "system" and format.system_on_top and format.system_in_place
+def _is_plain(format: Format, unit: Unit, text: str) -> bool:
+    """Whether the event alone is written as the very same form: it says something, and stands where that
+    kind of event goes. System text has two places in some formats; what was not on top stays there."""
+    if unit.role == "system" and (format.system_on_top and (format.system_in_place or _is_inside(unit))):
+        return False
+    return not is_blank(text) and unit.after is None and format.said(unit.role, text, None) == unit.wire
+
+
+def _is_inside(unit: Unit) -> bool:
+    return not unit.path.startswith("system")
 
 
 def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool) -> Loaded:
@@ -67,42 +145,45 @@ def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool)
     data: dict[str, Any] = {"id": result.id}
     if result.error:
         data["error"] = True
-    call = Asked(None if format.ids is None else result.id, result.name or "", {}, None)
-    answer = Answer(text, bool(result.error), None)
-    if is_shuffled or format.write_answer(call, answer) != unit.wire:
-        data["native"] = _native(format, unit.wire, model)
+    id = "" if format.ids is None else str(result.id)
+    plain = format.result(id, result.name or "", text, bool(result.error), "")
+    if is_shuffled or unit.after is not None or is_blank(text) or plain != unit.wire:
+        data["native"] = _native(format, unit, model)
     return "tool_result", text, data
 
 
 def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> Iterator[Loaded]:
-    text, calls = text_of(unit.parts), _calls(unit.parts)
+    text, calls = answer_text(unit.parts), _calls(unit.parts)
     native = None
-    if is_apart or _default_step(format, text, calls) != unit.wire:
-        native = {"native": _native(format, unit.wire, model)}
+    is_plain = not is_apart and unit.after is None and all(_is_legal(format, call) for call in calls)
+    if not is_plain or _default_step(format, text, calls) != unit.wire:
+        native = {"native": _native(format, unit, model)}
     if text or is_apart or not calls:
         yield "assistant", text, native
         native = None
     for call in calls:
-        data = {
-            "id": call.id,
-            "name": call.name,
-            "arguments": call.arguments if call.raw is None else call.raw,
-        }
+        data = {"id": call.id, "name": call.name, "arguments": call.arguments if call.sound else call.text}
         yield "tool_call", None, data | (native or {})
         native = None
 
 
+def _is_legal(format: Format, call: Call) -> bool:
+    """Whether a call could be ours. A server that took another id or name once takes it again."""
+    ids = format.ids
+    return (ids is None or ids.fullmatch(call.id or "") is not None) and bool(
+        format.names.fullmatch(call.name)
+    )
+
+
 def _default_step(format: Format, text: str, calls: list[Call]) -> Any:
-    step = Step(None)
-    step.texts = [text] if text else []
-    step.calls = [Asked(call.id, call.name, call.arguments, None) for call in calls]
-    return format.write_step(step)
+    written = [format.call(call.id or "", call.name, call.arguments, None) for call in calls]
+    return format.step([text] if text else [], written, None)
 
 
 def _calls(parts: list[Part]) -> list[Call]:
     return [part for part in parts if isinstance(part, Call)]
 
 
-def _native(format: Format, wire: Any, model: str | None) -> dict[str, Any]:
+def _native(format: Format, unit: Unit, model: str | None) -> dict[str, Any]:
     tag = {"provider": format.name} | ({} if model is None else {"model": model})
-    return tag | {"wire": format.pack(wire)}
+    return tag | {"wire": format.pack(unit.wire)} | ({} if unit.after is None else {"after": unit.after})

@@ -1,39 +1,41 @@
-"""Provider-native content: what rides in `data["native"]`, and when it may be sent again.
+"""Provider-native content: what rides in `data["native"]`, and when it is sent again.
 
     {"provider": "anthropic", "model": "…", "wire": <the provider's own form of the message>}
 
-What a person, the system or a tool said goes back to its own provider as it was. A model's
-answer goes back only to the same provider and the same model, and only if the step is untouched:
-its form still says exactly what the events say. Elsewhere images are translated, and
-what nobody else understands is left out and reported.
+What came from a provider goes back to the same provider as it was, unless a recording says that it is
+refused. An answer goes back to the model that gave it, and only if the step is untouched: its form still
+says what the events say. Elsewhere media are translated, and what nobody else understands is left out
+and reported.
 """
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
-from backstory.wire.format import Format
-from backstory.wire.images import is_sound, to_bytes
+from backstory.wire.format import Form, Format
+from backstory.wire.media import is_base64
+from backstory.wire.models import is_same_model
 from backstory.wire.rows import Tell
 from backstory.wire.turns import (
     BETWEEN,
     Answer,
     Asked,
     Call,
-    Image,
+    Media,
     Other,
     Part,
     Result,
     Say,
+    Speaker,
     Step,
     Text,
+    answer_text,
     is_blank,
     text_of,
 )
 
-UNSHOWN_IMAGE = "(an image that cannot be shown here)"
 UNSHOWN = "(output that cannot be shown here)"
+_AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
 
 
 class Native(NamedTuple):
@@ -41,7 +43,8 @@ class Native(NamedTuple):
 
     provider: str
     model: str | None
-    wire: Any
+    wire: Form
+    after: Any = None  # what it stood behind when the provider accepted it, where that counts
 
 
 def native_of(data: Mapping[str, Any] | None) -> Native | None:
@@ -49,17 +52,25 @@ def native_of(data: Mapping[str, Any] | None) -> Native | None:
     native = data.get("native") if data else None
     if not isinstance(native, dict) or native.get("wire") is None:
         return None
-    return Native(str(native.get("provider")), native.get("model"), native["wire"])
+    return Native(str(native.get("provider")), native.get("model"), native["wire"], native.get("after"))
 
 
 class Target(NamedTuple):
     """Where a dump goes."""
 
     format: Format
-    model: str | None
-    stored: bool  # does the service keep what it was sent?
     formats: Mapping[str, Format]
     tell: Tell
+    model: str | None = None
+    stored: bool = False  # does the service keep what it was sent?
+    packed: bool = False  # are blobs wanted as base64?
+
+    def is_home_of(self, native: Native) -> bool:
+        """Whether something came from this very provider and model."""
+        return native.provider == self.format.name and is_same_model(native.model, self.model)
+
+
+# --- what was said ---
 
 
 def settle_say(say: Say, native: Native, target: Target) -> None:
@@ -67,15 +78,43 @@ def settle_say(say: Say, native: Native, target: Target) -> None:
     parts = _parts(say.role, native, target, say.at)
     if parts is None:
         return
-    if not _says(parts, say.text):
+    if not _is_same(text_of(parts), say.text):
         target.tell("native", say.at, "its native content no longer says what the message says: left out")
         return
-    if native.provider == target.format.name and _may_return(parts, target.format):
-        say.wire = _form(native, target)
+    say.is_own = target.is_home_of(native)
+    if native.provider == target.format.name and _goes_back(say.role, parts, target.format):
+        say.wire = _form(native.wire, target, say.at)
         return
-    kept = _translated(parts, target, say.at, images=say.role == "user")
-    if any(isinstance(part, Image) for part in kept):
-        say.parts = kept
+    kept = _translated(parts, target, say.at, in_result=False)
+    speaker = next((part.name for part in parts if isinstance(part, Speaker)), None)
+    if speaker is not None:
+        say.name = _named(speaker, kept, target, say.at)
+    say.content, say.text = _content(kept, say.text, target)
+    if not kept and is_blank(say.text):
+        say.text = _unshown(parts)
+
+
+def _named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
+    """The speaker's name for its field, or put in front of the text where there is none."""
+    if target.format.names_people:
+        return speaker
+    first = next((index for index, part in enumerate(kept) if isinstance(part, str)), None)
+    if first is None:
+        kept.insert(0, f"{speaker}:")
+    else:
+        kept[first] = f"{speaker}: {kept[first]}"
+    why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
+    target.tell("native", at, why)
+    return None
+
+
+def _unshown(parts: list[Part]) -> str:
+    """What to say where there was nothing but media that the format cannot carry."""
+    kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Media))
+    return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+
+
+# --- results ---
 
 
 def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -> None:
@@ -83,88 +122,170 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     match _parts("result", native, target, answer.at):
         case None:
             return
-        case [Result(parts=parts) as result] if _says(parts, answer.text):
-            same = _answers(result, call, answer)
+        case [Result(parts=parts) as result] if _is_same(text_of(parts), answer.text):
+            pass
         case _:
             target.tell(
                 "native", answer.at, "its native content no longer says what the result says: left out"
             )
             return
-    mine = native.provider == target.format.name
-    if mine and same and any(parts) and _may_return(parts, target.format):
-        answer.wire = _form(native, target)
+    is_mine = native.provider == target.format.name and _answers(result, call, answer, target.format)
+    if is_mine and _goes_back("result", parts, target.format):
+        form = _form(native.wire, target, answer.at)
+        answer.wire = form if (result.id or "") == call.id else target.format.renamed(form, call.id)
         return
     # A failed result is text and nothing else, where anything else is possible at all.
-    kept = _translated(parts, target, answer.at, images=target.format.result_images and not answer.error)
-    if any(isinstance(part, Image) for part in kept):
-        answer.parts = kept
-    elif is_blank(answer.text) and any(not isinstance(part, Text) for part in parts):
-        answer.text = UNSHOWN_IMAGE if any(isinstance(part, Image) for part in parts) else UNSHOWN
+    kept = _translated(parts, target, answer.at, in_result=True, words_only=answer.error or bool(call.kind))
+    content, answer.text = _content(kept, answer.text, target)
+    if target.format.media_behind_results:
+        answer.extra = content and [block for block in content if block != target.format.words(answer.text)]
+    else:
+        answer.content = content
+    if not kept and is_blank(answer.text) and parts:
+        answer.text = _unshown(parts) or UNSHOWN
 
 
-def _answers(result: Result, call: Asked, answer: Answer) -> bool:
+def _answers(result: Result, call: Asked, answer: Answer, format: Format) -> bool:
     """Whether a result's form fits its call as that goes out: id, name, kind of tool, and the error flag."""
     return (
-        (result.id or "") == call.id
+        ((result.id or "") == call.id or bool(call.id))
         and result.name in (None, call.name)
         and result.error in (None, answer.error)
-        and result.custom == call.custom
+        and (result.kind == call.kind or result.kind == _written_kind(call.kind, format))
     )
 
 
-def settle_step(step: Step, natives: list[Native], target: Target) -> None:
-    """The same for a model's answer: the whole step as it was, or none of what is not text or calls."""
-    at, tell = step.at, target.tell
-    here = [native.provider == target.format.name and native.model == target.model for native in natives]
-    if all(here):
-        whole = _joined(natives)
-        parts = _parts("step", whole, target, at)
-        if parts is None:
-            return
-        if _is_untouched(step, parts) and _may_return(parts, target.format):
-            _replay(step, whole, parts, target)
-            return
+def _written_kind(kind: str, format: Format) -> str:
+    """Of which kind the results are that the format writes for a kind of calls."""
+    [result] = format.read("result", format.result("id", "name", "text", False, kind), "")
+    return result.kind if isinstance(result, Result) else kind
+
+
+# --- answers of a model ---
+
+
+def settle_step(step: Step, target: Target, taken: set[str]) -> None:
+    """The same for a model's answer: the whole step as it was, or none of what is not text or calls.
+    `taken`: the ids of earlier calls."""
+    natives = [piece.native for piece in step.pieces or () if piece.native is not None]
+    is_own = all(map(target.is_home_of, natives))
+    is_same = False
+    if is_own:
+        for form in _whole_forms(step, natives, target.format):
+            parts = _parts("step", natives[0]._replace(wire=form), target, step.at)
+            if parts is None:
+                return
+            is_same = _is_untouched(step, parts, target.format, taken)
+            if is_same and _goes_back("step", parts, target.format) and _is_answerable(parts, step, target):
+                _replay(step, form, parts, target)
+                return
+    why = "it belongs to another provider or model"
+    if is_own:
+        why = "the service would refuse it" if is_same else "the step is not as it was"
     for native in natives:
-        others = [_name(part) for part in _parts("step", native, target, at) or () if _is_extra(part)]
-        if others:
-            why = "the step is not as it was" if all(here) else "it belongs to another provider or model"
-            tell("native", at, f"{', '.join(dict.fromkeys(others))} of this answer left out: {why}")
+        _take_rest(step, _parts("step", native, target, step.at) or [], why, target)
 
 
-def _replay(step: Step, native: Native, parts: list[Part], target: Target) -> None:
-    form = _form(native, target)
-    if len(form) < len(native.wire):
-        lost = "what only the service's store could have read is left out"
-        target.tell("native", step.at, f"{lost}: reasoning that is not sealed, or an item that needs its id")
-    if form:
-        step.wire = form
-        _take_calls(step, parts)
+def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form]:
+    """What the answer looked like: the forms of its events together (often the first has it all), or these
+    and those that the other events would be given."""
+    whole = format.joined([native.wire for native in natives])
+    pieces = step.pieces or ()
+    ours = [piece.call for piece in pieces if piece.native is None and piece.call is not None]
+    if len(natives) == len(pieces) or not all(_is_legal(call, format) for call in ours):
+        return [] if whole is None else [whole]
+    forms: list[Form] = []
+    texts: list[str] = []
+    calls: list[Any] = []
+    for piece in (*pieces, None):
+        if (piece is None or piece.native is not None) and (texts or calls):
+            forms.append(format.step(texts, calls, None))
+            texts, calls = [], []
+        if piece is None or piece.native is not None:
+            forms.append(piece.native.wire) if piece else None
+        elif piece.call is not None:
+            calls.append(
+                format.call(piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text)
+            )
+        elif piece.text and not is_blank(piece.text):
+            texts.append(piece.text)
+    return [form for form in (whole, format.joined(forms)) if form is not None]
 
 
-def _is_extra(part: Part) -> bool:
-    return not isinstance(part, Text | Call)
+def _is_legal(call: Asked, format: Format) -> bool:
+    """Whether a call can go out with the id and the name that it has in the log."""
+    is_named = format.names.fullmatch(call.name) is not None
+    return is_named and (format.ids is None or format.ids.fullmatch(call.key or "") is not None)
 
 
-def _name(part: Part) -> str:
-    return part.what if isinstance(part, Other) else type(part).__name__.lower()
+def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]) -> bool:
+    calls = [part for part in parts if isinstance(part, Call)]
+    ids = [part.id for part in calls if part.id]
+    return (
+        _is_same(answer_text(parts), "".join(step.texts))
+        and len(calls) == len(step.calls)
+        and (format.ids is None or (len(set(ids)) == len(ids) and taken.isdisjoint(ids)))
+        and all(
+            (not part.id or part.id == call.key)
+            and (part.name, part.arguments) == (call.name, call.arguments)
+            for part, call in zip(calls, step.calls, strict=True)
+        )
+    )
 
 
-def _joined(natives: list[Native]) -> Native:
-    """Several events' forms as one; forms that are no lists cannot be joined, the first one speaks."""
-    if len(natives) == 1 or not all(isinstance(native.wire, list) for native in natives):
-        return natives[0]
-    return natives[0]._replace(wire=[block for native in natives for block in native.wire])
+def _is_answerable(parts: list[Part], step: Step, target: Target) -> bool:
+    """Whether each call has a result in the form that its kind wants, or can be given one."""
+    calls = (part for part in parts if isinstance(part, Call))
+    return all(
+        part.kind in target.format.kinds
+        or call.answer is None
+        or (call.answer.native is not None and call.answer.native.provider == target.format.name)
+        for part, call in zip(calls, step.calls, strict=True)
+    )
 
 
-def _form(native: Native, target: Target) -> Any:
-    form = target.format.unpack(native.wire)
-    return form if target.stored else target.format.unstored(form)
+def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
+    """Send an answer as it was. Its calls have the ids of the form, where those are optional, and its kind
+    of tool, so that results fit them."""
+    step.wire = _form(form, target, step.at) or None
+    calls = (part for part in parts if isinstance(part, Call))
+    for part, call in zip(calls, step.calls, strict=True):
+        call.id = part.id or ("" if part.id is not None or target.format.ids is None else call.id)
+        call.kind = part.kind
+
+
+def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
+    """What a form that is not sent is still good for: arguments as the model wrote them, and its name."""
+    others = [_what(part) for part in parts if not isinstance(part, Text | Call | Speaker)]
+    if others:
+        names = ", ".join(dict.fromkeys(others))
+        target.tell("native", step.at, f"{names} of this answer left out: {why}")
+    written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
+    for call in step.calls:
+        same = written.get((call.name, call.key))
+        if same is not None and same.arguments == call.arguments:
+            call.text = call.text or (same.text if same.text and same.text.strip() else None)
+    for part in parts:
+        if isinstance(part, Speaker) and step.texts:
+            kept: list[Any] = [step.texts[0]]
+            step.name = _named(part.name, kept, target, step.at)
+            step.texts[0] = kept[0]
+
+
+# --- forms and parts ---
+
+
+def _form(wire: Form, target: Target, at: int | None) -> Form:
+    form, whys = target.format.mended(wire, target.stored)
+    for why in whys:
+        target.tell("native", at, why)
+    return form if target.packed else target.format.unpack(form)
 
 
 def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Part] | None:
     provider = target.formats.get(native.provider)
     if provider is None:
-        target.tell("native", at, f"native content of {native.provider!r}, a format nobody knows: left out")
+        target.tell("native", at, f"native content of {native.provider!r}, an unknown format: left out")
         return None
     try:
         parts = provider.read(role, native.wire, "native.wire")
@@ -172,72 +293,74 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
         target.tell("native", at, f"its native content is not of its format, so it is left out: {error}")
         return None
     if role != "step" and any(isinstance(part, Call) for part in parts):
-        target.tell("native", at, f"native content with a call in it is none of a {role}: left out")
+        target.tell("native", at, f"native content with a call in it is not that of a {role}: left out")
         return None
     return parts
 
 
-def _says(parts: list[Part], text: str) -> bool:
-    return text_of(parts) == ("" if is_blank(text) else text)
+def _is_same(said: str, text: str) -> bool:
+    return said == text or (is_blank(said) and is_blank(text))
 
 
-def _is_untouched(step: Step, parts: list[Part]) -> bool:
-    calls = [part for part in parts if isinstance(part, Call)]
+def _goes_back(role: str, parts: list[Part], format: Format) -> bool:
+    """Whether a form can be sent as it was: nothing in it is broken, and no recording shows it refused."""
     return (
-        _says(parts, BETWEEN.join(text for text in step.texts if not is_blank(text)))
-        and len(calls) == len(step.calls)
-        and all(
-            part.id in (None, call.id or call.key)
-            and (part.name, part.arguments) == (call.name, call.arguments)
-            for part, call in zip(calls, step.calls, strict=True)
-        )
+        (bool(parts) or role == "result") and all(map(_is_whole, parts)) and not format.refuses(role, parts)
     )
 
 
-def _take_calls(step: Step, parts: list[Part]) -> None:
-    """Calls that go out in their own form have its ids, where those are optional, and its kind of tool,
-    so that results fit them."""
-    calls = (part for part in parts if isinstance(part, Call))
-    for part, call in zip(calls, step.calls, strict=True):
-        call.id = part.id or call.id
-        call.custom = part.custom
-
-
-def _may_return(parts: list[Part], format: Format) -> bool:
-    """Whether the service took this once and would again: nothing blank, nothing half, nothing that
-    belongs into another message, and nothing behind a call where calls come last."""
-    called = False
-    for part, following in pairwise((*parts, None)):
-        if called and format.calls_come_last and not isinstance(part, Call):
+def _is_whole(part: Part) -> bool:
+    match part:
+        case Media(data=str(data)):
+            return is_base64(data)
+        case Other(complete=complete):
+            return complete
+        case Result():
             return False
-        if isinstance(part, Other) and part.leads and not isinstance(following, Text | Call):
-            return False
-        match part:
-            case Text(text) if is_blank(text):
-                return False
-            case Image(data=str(data)) if not to_bytes(data):
-                return False
-            case Other(complete=False) | Result() | Call(raw=str()):
-                return False
-            case Call():
-                called = True
-    return bool(parts)
+        # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887).
+        case Call(sound=sound):
+            return sound
+    return True
 
 
-def _translated(parts: list[Part], target: Target, at: int | None, *, images: bool) -> list[Text | Image]:
-    """The words and the images that the format can carry; the rest is reported."""
-    kept: list[Text | Image] = []
-    lost = []
+def _what(part: Part) -> str:
+    match part:
+        case Other(what=what):
+            return what
+        case Media(kind=kind):
+            return kind
+    return type(part).__name__.lower()
+
+
+def _translated(
+    parts: list[Part], target: Target, at: int | None, *, in_result: bool, words_only: bool = False
+) -> list[Any]:
+    """Words as text and media as blocks, as far as the format can carry them; the rest is reported."""
+    kept: list[Any] = []
+    lost, broken = [], []
     for part in parts:
         if isinstance(part, Text):
-            kept.extend([] if is_blank(part.text) else [part])
-        elif isinstance(part, Image):
-            sound = images and is_sound(part, target.format.image_types, target.format.image_urls)
-            kept.extend([part] if sound else [])
-            lost.extend([] if sound else ["image"])
-        else:
-            lost.append(_name(part))
-    if lost:
-        name = target.format.name
-        target.tell("native", at, f"{', '.join(dict.fromkeys(lost))} left out: {name} has no such thing here")
+            kept.extend([] if is_blank(part.text) else [part.text])
+        elif isinstance(part, Media):
+            if part.data is not None and not is_base64(part.data):
+                broken.append(part.kind)
+                continue
+            block = target.format.media(part, in_result)
+            if block is None or (words_only and not isinstance(block, str)):
+                lost.append(part.kind)
+            else:
+                kept.append(block)
+        elif not isinstance(part, Speaker):
+            (lost if not isinstance(part, Other) or part.complete else broken).append(_what(part))
+    for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
+        if names:
+            target.tell("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
     return kept
+
+
+def _content(kept: list[Any], text: str, target: Target) -> tuple[list[Any] | None, str]:
+    """Blocks where there is media; else just the text."""
+    if all(isinstance(part, str) for part in kept):
+        return None, BETWEEN.join(kept) or text
+    blocks = [target.format.words(part) if isinstance(part, str) else part for part in kept]
+    return (blocks if target.packed else target.format.unpack(blocks)), text

@@ -6,7 +6,7 @@ parts and units out of one.
 
 from typing import Any, NamedTuple
 
-# What the texts of one message are joined with where a format, or an event, has room for one text.
+# What the texts of one message are joined with where a format, or an event, has one field for them.
 BETWEEN = "\n\n"
 
 
@@ -16,12 +16,16 @@ class Text(NamedTuple):
     text: str
 
 
-class Image(NamedTuple):
-    """A picture: base64 data of a media type, or a URL."""
+class Media(NamedTuple):
+    """A picture, a document, a sound or a film: base64 data of a media type, a URL, or a document's words."""
 
-    media_type: str | None
-    data: str | None
-    url: str | None
+    kind: str  # image, document, audio, video
+    type: str | None  # the media type
+    data: str | None = None
+    url: str | None = None
+    text: str | None = None
+    name: str | None = None  # of the file, or a title
+    detail: str | None = None  # how closely OpenAI's models look at an image
 
 
 class Call(NamedTuple):
@@ -30,8 +34,9 @@ class Call(NamedTuple):
     id: str | None
     name: str
     arguments: dict[str, Any]
-    raw: str | None = None  # the arguments as they came, where they were no JSON object
-    custom: bool = False  # a call of a custom tool, where those have results of their own kind
+    text: str | None = None  # the arguments as they came, where the format carries text
+    sound: bool = True  # were they a JSON object?
+    kind: str = ""  # whose results have a form of their own: a custom tool, a shell; "" is a function
 
 
 class Result(NamedTuple):
@@ -41,18 +46,23 @@ class Result(NamedTuple):
     parts: "list[Part]"
     error: bool | None
     name: str | None = None  # the tool's, where the format goes by it
-    custom: bool = False  # that of a custom tool's call
+    kind: str = ""  # that of the call it answers
+
+
+class Speaker(NamedTuple):
+    """Who of several people said it."""
+
+    name: str
 
 
 class Other(NamedTuple):
-    """Something only its own provider understands: reasoning, a document, a server's tool."""
+    """Something only its own provider understands: reasoning, a server's tool, a file in its store."""
 
     what: str
-    complete: bool = True  # could the provider take it back? Not thinking without its signature
-    leads: bool = False  # text or a call has to follow at once
+    complete: bool = True  # would the provider take it back? Not thinking without its signature
 
 
-Part = Text | Image | Call | Result | Other
+Part = Text | Media | Call | Result | Speaker | Other
 
 
 class Unit(NamedTuple):
@@ -62,61 +72,80 @@ class Unit(NamedTuple):
     wire: Any  # the provider's own form of it
     parts: list[Part]
     path: str
+    after: Any = None  # what it stood behind, where only this request's acceptance makes that legal
 
 
 class Say:
     """What a person or the system said."""
 
-    __slots__ = ("at", "parts", "role", "text", "wire")
+    __slots__ = ("after", "at", "content", "is_own", "name", "role", "text", "wire")
 
     def __init__(self, role: str, text: str, at: int | None) -> None:
         self.role = role
         self.text = text
         self.at = at
-        self.parts: list[Text | Image] | None = None  # None: just the text
-        self.wire: Any = None  # the provider's own form, where it may be replayed
+        self.name: str | None = None  # the speaker's, where the format has a place for it
+        self.content: list[Any] | None = None  # written blocks; None: just the text
+        self.wire: Any = None  # the provider's own form, where it goes back
+        self.after: Any = None
+        self.is_own = False  # was it said to this very provider and model?
 
 
 class Answer:
     """What a tool call came to."""
 
-    __slots__ = ("at", "error", "native", "parts", "text", "wire")
+    __slots__ = ("after", "at", "content", "error", "extra", "native", "text", "wire")
 
     def __init__(self, text: str, error: bool, at: int | None, native: Any = None) -> None:
         self.text = text
         self.error = error
         self.at = at
         self.native = native
-        self.parts: list[Text | Image] | None = None
+        self.content: list[Any] | None = None
+        self.extra: list[Any] | None = None  # blocks that go behind the results
         self.wire: Any = None
+        self.after: Any = None
 
 
 class Asked:
     """A tool call that the model made, and its answer."""
 
-    __slots__ = ("answer", "arguments", "at", "custom", "id", "key", "name")
+    __slots__ = ("answer", "arguments", "at", "id", "key", "kind", "name", "text")
 
-    def __init__(self, key: str | None, name: str, arguments: dict[str, Any], at: int | None) -> None:
+    def __init__(
+        self, key: str | None, name: str, arguments: dict[str, Any], at: int | None, text: str | None = None
+    ) -> None:
         self.key = key  # the id in the log
         self.id = key or ""  # the id on the wire
         self.name = name
         self.arguments = arguments
+        self.text = text  # the arguments as the model wrote them, for formats that carry text
         self.at = at
-        self.custom = False  # does it go out as a custom tool's call?
+        self.kind = ""  # what it goes out as; "" is a function's call
         self.answer: Answer | None = None
+
+
+class Piece(NamedTuple):
+    """What one event adds to a step: words or a call, and perhaps its provider's own form."""
+
+    text: str | None
+    call: Asked | None
+    native: Any
 
 
 class Step:
     """One model answer: its text, then its calls."""
 
-    __slots__ = ("at", "calls", "natives", "order", "texts", "wire")
+    __slots__ = ("after", "at", "calls", "name", "order", "pieces", "texts", "wire")
 
     def __init__(self, at: int | None) -> None:
         self.at = at
         self.texts: list[str] = []
         self.calls: list[Asked] = []
+        self.name: str | None = None
         self.order: list[Asked] | None = None  # the order of the results; None: that of the calls
-        self.natives: list[Any] | None = None
+        self.pieces: list[Piece] | None = None  # only where one of them has a form of its own
+        self.after: Any = None
         self.wire: Any = None
 
 
@@ -132,8 +161,14 @@ class Repair(NamedTuple):
 
 
 def text_of(parts: list[Part]) -> str:
-    """The words among the parts, as one text."""
+    """The words among the parts of a message, as one text."""
     return BETWEEN.join(part.text for part in parts if isinstance(part, Text) and not is_blank(part.text))
+
+
+def answer_text(parts: list[Part]) -> str:
+    """The words of one answer. Streams and citations cut them anywhere, so nothing goes between them."""
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    return "" if is_blank(text) else text
 
 
 def is_blank(text: str) -> bool:

@@ -5,60 +5,89 @@ the model's. A unit's own form is a content: a text or a list of blocks.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, name_in, objects, one_of
-from backstory.wire.format import PLAIN_NAME, Format, joined, merged
-from backstory.wire.images import COMMON_TYPES
-from backstory.wire.turns import Answer, Asked, Call, Image, Other, Part, Result, Say, Step, Text, Turn, Unit
+from backstory.wire.body import field, items, name_in, objects, one_of
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
+from backstory.wire.formats.blocks import cited, is_said, is_without_words, renamed_block, without_empty_text
+from backstory.wire.media import IMAGES, PDF, media, standard, type_of, web_url, words_of
+from backstory.wire.streams import anthropic_message
+from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
-WIRE_ROLES = {"user": "user", "model": "assistant"}
-
-
-def write_say(say: Say) -> list[dict[str, Any]]:
-    """The blocks of a system or user text."""
-    parts = [Text(say.text)] if say.parts is None else say.parts
-    return [_write_part(part) for part in parts]
+WIRE_ROLES = {"user": "user", "model": "assistant", "system": "system"}
+NAME = "anthropic"
 
 
-def _write_part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    if part.url is not None:
-        return {"type": "image", "source": {"type": "url", "url": part.url}}
-    source = {"type": "base64", "media_type": part.media_type, "data": part.data}
-    return {"type": "image", "source": source}
+def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
+    """The blocks of a system or user message."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
-def write_step(step: Step) -> list[dict[str, Any]]:
-    """Texts, then calls: anything behind a tool_use block is refused."""
-    texts: list[dict[str, Any]] = [{"type": "text", "text": text} for text in step.texts]
-    return texts + [
-        {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments} for call in step.calls
-    ]
+def words(text: str) -> dict[str, Any]:
+    """A block of words."""
+    return {"type": "text", "text": text}
 
 
-def write_answer(call: Asked, answer: Answer) -> list[dict[str, Any]]:
+def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
+    """An image or a document; there are no others."""
+    url = web_url(found)
+    if found.kind == "image":
+        source = _source(found, url) if found.url is not None or found.type in IMAGES else None
+        return source and {"type": "image", "source": source}
+    if found.kind != "document":
+        return None
+    title = {"title": found.name} if found.name else {}
+    text = words_of(found)
+    if text is not None:
+        source = {"type": "text", "media_type": "text/plain", "data": text}
+    else:
+        source = _source(found, url) if type_of(found) in (PDF, None) else None
+    return source and {"type": "document", "source": source} | title
+
+
+def _source(found: Media, url: str | None) -> dict[str, Any] | None:
+    if url is not None:
+        return {"type": "url", "url": url}
+    if found.data is None:
+        return None
+    return {"type": "base64", "media_type": found.type, "data": standard(found)}
+
+
+def call(id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
+    """A tool_use block."""
+    return {"type": "tool_use", "id": id, "name": name, "input": arguments}
+
+
+def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
+    """Texts, then calls. Anything behind a tool_use block is refused: "tool_use ids were found without
+    tool_result blocks immediately after" (recorded by opencode, haiku-4.5, 2026-05-05)."""
+    return [*({"type": "text", "text": text} for text in texts), *calls]
+
+
+def result(id: str, _name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
     """A tool_result block."""
-    content: Any = answer.text if answer.parts is None else [_write_part(part) for part in answer.parts]
-    block = {"type": "tool_result", "tool_use_id": call.id, "content": content}
-    return [block | {"is_error": True} if answer.error else block]
+    block = {"type": "tool_result", "tool_use_id": id, "content": content}
+    return [block | {"is_error": True} if error else block]
 
 
-def as_blocks(form: Any) -> list[Any]:
+def as_blocks(form: Form) -> list[Any]:
     """A content as a list of blocks."""
     return [{"type": "text", "text": form}] if isinstance(form, str) else form
 
 
-def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
+def body(system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
     """The request's system text and messages."""
-    on_top = [write_say(say) if say.wire is None else say.wire for say in system]
     messages = [
-        {"role": WIRE_ROLES[role], "content": content}
-        for role, content in merged(turns, ANTHROPIC, as_blocks)
+        {"role": WIRE_ROLES[role], "content": content} for role, content in merged(roles, forms, as_blocks)
     ]
-    return ({"system": joined(on_top, as_blocks)} if on_top else {}) | {"messages": messages}
+    if not system:
+        return {"messages": messages}
+    top = system[0] if len(system) == 1 else [block for form in system for block in as_blocks(form)]
+    return {"system": top, "messages": messages}
+
+
+# --- reading ---
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
@@ -89,71 +118,149 @@ def _user_units(content: Any, path: str) -> Iterator[Unit]:
     rest = []
     for where, block in objects(content, path):
         if block.get("type") == "tool_result":
-            yield Unit("result", [block], [_read_block(block, where)], where)
+            yield Unit("result", [block], _read_block(block, where), where)
         else:
             rest.append(block)
     if rest:
         yield Unit("user", rest, read("user", rest, path), path)
 
 
-def read(_role: str, form: Any, path: str) -> list[Part]:
+def read(_role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content."""
     if isinstance(form, str):
         return [Text(form)]
-    return [_read_block(block, where) for where, block in objects(form, path)]
+    return [part for where, block in objects(form, path) for part in _read_block(block, where)]
 
 
-def _read_block(block: dict[str, Any], path: str) -> Part:
+def _read_block(block: dict[str, Any], path: str) -> list[Part]:
     match field(block, "type", str, path):
         case "text":
-            return Text(field(block, "text", str, path))
-        case "image":
-            return _read_image(field(block, "source", dict, path), f"{path}.source")
+            return cited(field(block, "text", str, path), block)
+        case "image" | "document" as kind:
+            return [_read_source(kind, block)]
+        case "search_result":
+            return [_read_search(block)]
         case "tool_use":
             arguments = field(block, "input", dict, path)
-            return Call(name_in(block, "id", path), name_in(block, "name", path), arguments)
+            return [Call(name_in(block, "id", path), name_in(block, "name", path), arguments)]
         case "tool_result":
             parts = read("result", block.get("content") or [], f"{path}.content")
-            return Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)
+            return [Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)]
         case "thinking":
-            return Other("thinking", complete=_is_text(block.get("signature")))
+            return [Other("thinking", complete=is_said(block.get("signature")))]
         case "redacted_thinking":
-            return Other("redacted_thinking", complete=_is_text(block.get("data")))
+            return [Other("redacted_thinking", complete=is_said(block.get("data")))]
         case other:
-            return Other(other)
+            return [Other(other, complete=other not in FOREIGN)]
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value)
+# Blocks that only other formats have: here they are somebody's mistake, and refused.
+FOREIGN = frozenset(
+    {
+        "image_url",
+        "input_text",
+        "output_text",
+        "input_image",
+        "input_file",
+        "input_audio",
+        "file",
+        "reasoning",
+    }
+)
 
 
-def _read_image(source: dict[str, Any], path: str) -> Part:
-    match field(source, "type", str, path):
-        case "base64":
-            data = expect(source.get("data"), str, f"{path}.data")
-            return Image(field(source, "media_type", str, path), data, None)
-        case "url":
-            return Image(None, None, field(source, "url", str, path))
-        case other:
-            return Other(f"image by {other}")
+def _read_source(kind: str, block: dict[str, Any]) -> Part:
+    title = block.get("title")
+    name = title if isinstance(title, str) else None
+    match block.get("source"):
+        case {"type": "base64", "data": str(data), "media_type": str(type_)}:
+            return Media(kind, type_, data, name=name)
+        case {"type": "url", "url": str(url)}:
+            return Media(kind, PDF if kind == "document" else None, url=url, name=name)
+        case {"type": "text", "data": str(text)}:
+            return Media(kind, "text/plain", text=text, name=name)
+        case {"type": "content", "content": content}:
+            return Media(kind, "text/plain", text=_texts(content), name=name)
+        case {"type": "base64" | "url" | "text"}:
+            return Other(kind, complete=False)
+        case {"type": str(type_)}:
+            return Other(f"{kind} by {type_}")
+        case _:
+            return Other(kind, complete=False)
+
+
+def _read_search(block: dict[str, Any]) -> Part:
+    title = block.get("title")
+    return media(
+        "text/plain", text=_texts(block.get("content")), name=title if isinstance(title, str) else None
+    )
+
+
+def _texts(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = (block.get("text") for block in blocks if isinstance(block, dict))
+    return "\n\n".join(text for text in texts if isinstance(text, str))
+
+
+def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
+    """Without empty text: "text content blocks must be non-empty" (claude-code#59812). Blank text beside
+    something else is taken: [" ", "real"] was accepted (LibreChat agents PR#124)."""
+    return without_empty_text(form, lambda block: block.get("type") == "text" and block.get("text") == "")
+
+
+def refuses(role: str, parts: list[Part]) -> bool:
+    """Nothing but blank text: "text content blocks must contain non-whitespace text"
+    (home-assistant#175637). And anything behind a call, see `step`."""
+    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
+
+
+def has_more_behind_a_call(parts: list[Part]) -> bool:
+    """Whether something other than calls follows a call."""
+    kinds = [isinstance(part, Call) for part in parts]
+    return True in kinds and not all(kinds[kinds.index(True) :])
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """An answer's content, model and usage."""
+    usage = response.get("usage")
+    return Answered(field(dict(response), "content", list, "response"), response.get("model"), counts(usage))
+
+
+def counts(usage: Any) -> dict[str, int] | None:
+    """Tokens as they are kept: all that was read, of it what came from the cache or was put there."""
+    if not isinstance(usage, dict):
+        return None
+    cached = usage.get("cache_read_input_tokens") or 0
+    kept = usage.get("cache_creation_input_tokens") or 0
+    found = {
+        "input": (usage.get("input_tokens") or 0) + cached + kept,
+        "output": usage.get("output_tokens") or 0,
+    }
+    return found | {name: count for name, count in (("cached", cached), ("cache_written", kept)) if count}
 
 
 ANTHROPIC = Format(
-    name="anthropic",
+    name=NAME,
     ids=re.compile(r"[A-Za-z0-9_-]{1,64}"),
     names=PLAIN_NAME,
     alternates=True,
     system_on_top=True,
     system_in_place=False,
-    calls_come_last=True,
-    image_types=COMMON_TYPES,
-    image_urls=True,
-    result_images=True,
     result_errors=True,
     units=units,
     read=read,
-    write_say=write_say,
-    write_step=write_step,
-    write_answer=write_answer,
+    answered=answered,
+    assembled=anthropic_message,
+    said=said,
+    words=words,
+    media=write_media,
+    call=call,
+    step=step,
+    result=result,
     body=body,
+    mended=mended,
+    refuses=refuses,
+    renamed=lambda form, key: renamed_block(form, "tool_use_id", key),
 )

@@ -1,66 +1,109 @@
 """Amazon Bedrock Converse: `{"system"?, "messages": [...], "toolConfig"?}`, as botocore takes it.
 
-Blobs are bytes here, since that is what the SDK wants; in the log and in JSON they are base64.
-Once a tool block exists the service wants to see tools, so the names in the history become stubs.
+Blobs are base64 here, in the log and in JSON; `unpack` makes them bytes, since that is what the SDK
+wants. Once a tool block exists the service wants to see tools, so the names in the history become stubs.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Format, merged
-from backstory.wire.formats.anthropic import system_units
-from backstory.wire.images import COMMON_TYPES, to_base64, to_bytes
-from backstory.wire.turns import Answer, Asked, Call, Image, Other, Part, Result, Say, Step, Text, Turn, Unit
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
+from backstory.wire.formats.anthropic import has_more_behind_a_call, system_units
+from backstory.wire.formats.blocks import is_without_words, without_empty_text
+from backstory.wire.media import (
+    IMAGES,
+    SUFFIXES,
+    plain_name,
+    standard,
+    to_base64,
+    to_bytes,
+    type_of_suffix,
+    words_of,
+)
+from backstory.wire.streams import bedrock_response
+from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, is_blank
 
+BESIDE_DOCUMENT = "(a document)"
 WIRE_ROLES = {"user": "user", "model": "assistant"}
 BLOBS = ("bytes", "redactedContent")
 DOCUMENTS = ("input", "json")  # these hold what a tool was given and gave: a "bytes" in there is a word
+# What the service takes, by its own name for it: botocore's model of Converse.
+FORMATS = {
+    "image": frozenset({"png", "jpeg", "gif", "webp"}),
+    "document": frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"}),
+    "video": frozenset({"mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"}),
+    "audio": frozenset({"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "m4a"}),
+}
 
 
-def write_say(say: Say) -> list[dict[str, Any]]:
-    """The blocks of a system or user text."""
-    parts = [Text(say.text)] if say.parts is None else say.parts
-    return [_write_part(part) for part in parts]
+def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
+    """The blocks of a system or user message."""
+    return [{"text": content}] if isinstance(content, str) else content
 
 
-def _write_part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"text": part.text}
-    format = (part.media_type or "").removeprefix("image/")
-    return {"image": {"format": format, "source": {"bytes": to_bytes(part.data)}}}
+def words(text: str) -> dict[str, Any]:
+    """A block of words."""
+    return {"text": text}
 
 
-def write_step(step: Step) -> list[dict[str, Any]]:
+def write_media(found: Media, in_result: bool) -> dict[str, Any] | None:
+    """A block of media by its data: the service fetches nothing. A tool's result holds no sound."""
+    format = _format(found)
+    if format is None or (found.data is None and found.text is None) or (in_result and found.kind == "audio"):
+        return None
+    block: dict[str, Any] = {"format": format, "source": {"bytes": standard(found)}}
+    if found.kind == "document":
+        block["name"] = plain_name(found.name)
+    return {found.kind: block}
+
+
+def _format(found: Media) -> str | None:
+    """The service's word for a media type; whatever is text is at least plain text."""
+    if found.kind == "image":
+        return (found.type or "").removeprefix("image/") if found.type in IMAGES else None
+    suffix = SUFFIXES.get(found.type or "", "")
+    if suffix in FORMATS[found.kind]:
+        return suffix
+    return "txt" if words_of(found) is not None else None
+
+
+def call(id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
+    """A toolUse block."""
+    return {"toolUse": {"toolUseId": id, "name": name, "input": arguments}}
+
+
+def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
     """Texts, then calls: anything behind a toolUse block is refused."""
-    texts: list[dict[str, Any]] = [{"text": text} for text in step.texts]
-    return texts + [
-        {"toolUse": {"toolUseId": call.id, "name": call.name, "input": call.arguments}} for call in step.calls
-    ]
+    return [*({"text": text} for text in texts), *calls]
 
 
-def write_answer(call: Asked, answer: Answer) -> list[dict[str, Any]]:
+def result(id: str, _name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
     """A toolResult block."""
-    parts = [Text(answer.text)] if answer.parts is None else answer.parts
-    result: dict[str, Any] = {"toolUseId": call.id, "content": [_write_part(part) for part in parts]}
-    return [{"toolResult": result | {"status": "error"} if answer.error else result}]
+    blocks = [{"text": content}] if isinstance(content, str) else content
+    found: dict[str, Any] = {"toolUseId": id, "content": blocks}
+    return [{"toolResult": found | {"status": "error"} if error else found}]
 
 
-def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
+def body(system: list[Form], roles: list[str], forms: list[Form], names: Iterable[str]) -> dict[str, Any]:
     """The request's system text, messages, and stubs for the tools in them."""
-    on_top = [block for say in system for block in (write_say(say) if say.wire is None else say.wire)]
     messages = [
-        {"role": WIRE_ROLES[role], "content": content} for role, content in merged(turns, BEDROCK, list)
+        {"role": WIRE_ROLES[role], "content": content} for role, content in merged(roles, forms, list)
     ]
-    names = dict.fromkeys(call.name for turn in turns if isinstance(turn, Step) for call in turn.calls)
-    tools = {"toolConfig": {"tools": [_stub(name) for name in names]}} if names else {}
-    return ({"system": on_top} if on_top else {}) | {"messages": messages} | tools
+    stubs = [_stub(name) for name in names]
+    # "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+    tools = {"toolConfig": {"tools": stubs}} if stubs else {}
+    top = {"system": [block for form in system for block in form]} if system else {}
+    return top | {"messages": messages} | tools
 
 
 def _stub(name: str) -> dict[str, Any]:
     return {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}}
+
+
+# --- reading ---
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
@@ -81,37 +124,43 @@ def _user_units(content: list[Any], path: str) -> Iterator[Unit]:
     rest = []
     for where, block in objects(content, path):
         if "toolResult" in block:
-            yield Unit("result", [block], [_read_block(block, where)], where)
+            yield Unit("result", [block], read("result", [block], path), where)
         else:
             rest.append(block)
     if rest:
         yield Unit("user", rest, read("user", rest, path), path)
 
 
-def read(_role: str, form: Any, path: str) -> list[Part]:
+def read(role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content."""
-    return [_read_block(block, where) for where, block in objects(form, path)]
+    return [part for where, block in objects(form, path) for part in _read_block(role, block, where)]
 
 
-def _read_block(block: dict[str, Any], path: str) -> Part:
+def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
     if len(block) != 1:
         raise wrong(path, f"expected an object with one key, found {len(block)}")
     [(key, value)] = block.items()
     match key:
         case "text":
-            return Text(expect(value, str, f"{path}.text"))
+            return [Text(expect(value, str, f"{path}.text"))]
         case "json":
-            return Text(_as_text(value, path))
-        case "image":
-            return _read_image(expect(value, dict, f"{path}.image"), f"{path}.image")
+            return [Text(_as_text(value, path))]
+        case "image" | "document" | "video" | "audio":
+            return [_read_media(key, value)]
+        case "searchResult" | "guardContent" | "citationsContent":
+            return _read_inside(key, value)
         case "toolUse":
-            return _read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")
+            return [_read_call(expect(value, dict, f"{path}.toolUse"), f"{path}.toolUse")]
         case "toolResult":
-            return _read_result(expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")
+            return [_read_result(role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")]
         case "reasoningContent":
-            return Other(key, complete=_is_signed(value))
+            return [Other(key, complete=_is_signed(value))]
         case _:
-            return Other(key)
+            return [Other(key, complete=key not in FOREIGN)]
+
+
+# Keys of other formats' blocks: here they are somebody's mistake, and refused.
+FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
 
 
 def _is_signed(reasoning: Any) -> bool:
@@ -124,6 +173,23 @@ def _is_signed(reasoning: Any) -> bool:
             return False
 
 
+def _read_inside(key: str, value: Any) -> list[Part]:
+    """Words that are wrapped: guarded by a guardrail, cited from a document, found by a search."""
+    match value:
+        case {"text": {"text": str(text)}} if key == "guardContent":
+            return [Text(text)]
+        case {"content": list(content)}:
+            found = (part.get("text") for part in content if isinstance(part, dict))
+            texts = [text for text in found if isinstance(text, str)]
+            if key == "searchResult":
+                title = value.get("title")
+                name = title if isinstance(title, str) else None
+                return [Media("document", "text/plain", text="\n\n".join(texts), name=name)]
+            return [*map(Text, texts), Other("citations")]
+        case _:
+            return [Other(key)]
+
+
 def _as_text(value: Any, path: str) -> str:
     try:
         return compact(value)
@@ -131,49 +197,141 @@ def _as_text(value: Any, path: str) -> str:
         raise wrong(f"{path}.json", f"this is not JSON: {error}") from error
 
 
-def _read_call(use: dict[str, Any], path: str) -> Call:
+def _read_call(use: dict[str, Any], path: str) -> Part:
     arguments = field(use, "input", dict, path)
-    return Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments)
+    found = Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments)
+    # A tool that the service ran itself (Nova): its result stands in the same answer.
+    return Other(f"{found.name} run by the service") if use.get("type") == "server_tool_use" else found
 
 
-def _read_result(result: dict[str, Any], path: str) -> Result:
-    parts = read("result", field(result, "content", list, path), f"{path}.content")
-    return Result(name_in(result, "toolUseId", path), parts, result.get("status") == "error")
+def _read_result(role: str, found: dict[str, Any], path: str) -> Part:
+    parts = read("result", field(found, "content", list, path), f"{path}.content")
+    if role == "step":
+        return Other("the result of a tool run by the service")
+    return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
 
 
-def _read_image(image: dict[str, Any], path: str) -> Part:
-    source = field(image, "source", dict, path)
-    format = field(image, "format", str, path)
-    data = source.get("bytes")
-    if data is None:
-        return Other("image by location")
-    if isinstance(data, bytes | bytearray):
-        data = to_base64(bytes(data))
-    return Image(f"image/{format}", expect(data, str, f"{path}.source.bytes"), None)
+def _read_media(kind: str, value: Any) -> Part:
+    match value:
+        case {"format": str(format), "source": {"bytes": str() | bytes() | bytearray() as data}} if (
+            format.rpartition("/")[2] in FORMATS[kind]
+        ):
+            return _blob(kind, format, data, value.get("name"))
+        case {"source": {"text": str(text)}}:
+            return Media(kind, "text/plain", text=text, name=value.get("name"))
+        case {"source": dict(source)} if source and "bytes" not in source:
+            return Other(f"{kind} by {next(iter(source))}")
+        case _:
+            return Other(kind, complete=False)
 
 
-def pack(form: Any) -> Any:
+def _blob(kind: str, format: str, data: Any, name: Any) -> Media:
+    bare = format.rpartition("/")[2]  # "video/mp4" was accepted, too
+    type_ = type_of_suffix(bare) or f"{kind}/{bare}"
+    if not type_.startswith(f"{kind}/") and kind != "document":
+        type_ = f"{kind}/{bare}"
+    text = data if isinstance(data, str) else to_base64(bytes(data))
+    return Media(kind, type_, text, name=name if isinstance(name, str) else None)
+
+
+def pack(form: Form) -> Form:
     """The form with its blobs as base64, for the log."""
-    return _with_blobs(form, bytes, to_base64)
+    return _with_blobs(form, (bytes, bytearray), lambda data: to_base64(bytes(data)))
 
 
-def unpack(form: Any) -> Any:
+def unpack(form: Form) -> Form:
     """The form with its blobs as bytes, for the SDK."""
-    return _with_blobs(form, str, lambda text: to_bytes(text) or b"")
+    return _with_blobs(form, (str,), lambda text: to_bytes(text) or b"")
 
 
-def _with_blobs(form: Any, type_: type, change: Any) -> Any:
+def _with_blobs(form: Any, types: tuple[type, ...], change: Any) -> Any:
     if isinstance(form, list):
-        return [_with_blobs(item, type_, change) for item in form]
+        return [_with_blobs(item, types, change) for item in form]
     if not isinstance(form, dict):
         return form
-    return {key: _with_blob(key, value, type_, change) for key, value in form.items()}
+    return {key: _with_blob(key, value, types, change) for key, value in form.items()}
 
 
-def _with_blob(key: str, value: Any, type_: type, change: Any) -> Any:
+def _with_blob(key: str, value: Any, types: tuple[type, ...], change: Any) -> Any:
     if key in DOCUMENTS:
         return value
-    return change(value) if key in BLOBS and isinstance(value, type_) else _with_blobs(value, type_, change)
+    return change(value) if key in BLOBS and isinstance(value, types) else _with_blobs(value, types, change)
+
+
+def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
+    """Without empty text: "The text field in the ContentBlock object … is blank" (agentcore PR#185).
+    A line break beside a document was accepted."""
+    return without_empty_text(form, lambda block: block.get("text") == "")
+
+
+def refuses(role: str, parts: list[Part]) -> bool:
+    """Nothing but blank text (hermes-agent PR#63983), and anything behind a call."""
+    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
+
+
+def finished(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Documents have names of their own, and words beside them: "Messages can't contain duplicate document
+    names" (bifrost#7003), "A text block must be included when using documents" (litellm PR#36499)."""
+    taken: set[str] = set()
+    whys: list[str] = []
+    messages = [
+        message | {"content": _finished(message["content"], taken, whys)} for message in body["messages"]
+    ]
+    return (body | {"messages": messages} if whys else body), list(dict.fromkeys(whys))
+
+
+def _finished(content: list[Any], taken: set[str], whys: list[str]) -> list[Any]:
+    found = [_renamed_document(block, taken, whys) for block in content]
+    has_words = any(isinstance(block.get("text"), str) and not is_blank(block["text"]) for block in found)
+    if any("document" in block for block in found) and not has_words:
+        whys.append(f"a document needs words beside it: they are {BESIDE_DOCUMENT!r}")
+        found.append({"text": BESIDE_DOCUMENT})
+    return found
+
+
+def _renamed_document(block: dict[str, Any], taken: set[str], whys: list[str]) -> dict[str, Any]:
+    if "toolResult" in block:
+        inside = block["toolResult"]
+        content = [_renamed_document(part, taken, whys) for part in inside.get("content") or ()]
+        return block if content == inside.get("content") else {"toolResult": inside | {"content": content}}
+    document = block.get("document")
+    if not isinstance(document, dict):
+        return block
+    name = str(document.get("name"))
+    number = 1
+    while (unique := name if number == 1 else f"{name} {number}").lower() in taken:
+        number += 1
+    taken.add(unique.lower())
+    if unique == name:
+        return block
+    whys.append(f"a document's name comes again: it is {unique!r}")
+    return {"document": document | {"name": unique}}
+
+
+def renamed(form: Form, id: str) -> Form:
+    """A result for the same call under another id."""
+    [block] = form
+    return [{"toolResult": block["toolResult"] | {"toolUseId": id}}]
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """An answer's content and usage. The service does not say which model it was."""
+    output = field(dict(response), "output", dict, "response")
+    content = field(
+        field(output, "message", dict, "response.output"), "content", list, "response.output.message"
+    )
+    return Answered(content, None, _counts(response.get("usage")))
+
+
+def _counts(usage: Any) -> dict[str, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    cached, kept = usage.get("cacheReadInputTokens") or 0, usage.get("cacheWriteInputTokens") or 0
+    found = {
+        "input": (usage.get("inputTokens") or 0) + cached + kept,
+        "output": usage.get("outputTokens") or 0,
+    }
+    return found | {name: count for name, count in (("cached", cached), ("cache_written", kept)) if count}
 
 
 BEDROCK = Format(
@@ -183,17 +341,22 @@ BEDROCK = Format(
     alternates=True,
     system_on_top=True,
     system_in_place=False,
-    calls_come_last=True,
-    image_types=COMMON_TYPES,
-    image_urls=False,
-    result_images=True,
     result_errors=True,
     units=units,
     read=read,
-    write_say=write_say,
-    write_step=write_step,
-    write_answer=write_answer,
+    answered=answered,
+    assembled=bedrock_response,
+    said=said,
+    words=words,
+    media=write_media,
+    call=call,
+    step=step,
+    result=result,
     body=body,
+    mended=mended,
+    refuses=refuses,
+    renamed=renamed,
+    finished=finished,
     pack=pack,
     unpack=unpack,
 )

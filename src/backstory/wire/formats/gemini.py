@@ -2,162 +2,183 @@
 
 Calls need no ids: a result is known by its name and its place. The first call of each step
 carries a thought signature, and where none is known the one that tells the service not to look.
+Google reads every field in two spellings, `functionCall` and `function_call`, and so does this.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
+from backstory.wire.body import expect, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import Format, merged
-from backstory.wire.images import type_of
-from backstory.wire.turns import Answer, Asked, Call, Image, Other, Part, Result, Say, Step, Text, Turn, Unit
+from backstory.wire.format import Answered, Form, Format, merged
+from backstory.wire.media import PDF, is_text_type, media, standard, type_of, web_url
+from backstory.wire.streams import gemini_response
+from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
 NO_SIGNATURE = "skip_thought_signature_validator"
 # What was uploaded to Gemini's own file store: the address means nothing to anybody else.
-OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/")
-SDK_SPELLING = "this is an SDK's spelling, REST writes it without underscores"
+OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/|gs://")
+IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
 
-def write_say(say: Say) -> list[dict[str, Any]]:
-    """The parts of a system or user text."""
-    parts = [Text(say.text)] if say.parts is None else say.parts
-    return [_write_part(part) for part in parts]
+def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
+    """The parts of a system or user message."""
+    return [{"text": content}] if isinstance(content, str) else content
 
 
-def _write_part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"text": part.text}
-    if part.url is None:
-        return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    media_type = type_of(part)
-    return {"fileData": {"fileUri": part.url} | ({"mimeType": media_type} if media_type else {})}
+def words(text: str) -> dict[str, Any]:
+    """A part of words."""
+    return {"text": text}
 
 
-def write_step(step: Step) -> list[dict[str, Any]]:
-    """Texts, then calls, the first of them signed."""
-    parts: list[dict[str, Any]] = [{"text": text} for text in step.texts]
-    for index, call in enumerate(step.calls):
-        part: dict[str, Any] = {"functionCall": {"name": call.name, "args": call.arguments}}
-        parts.append(part if index else part | {"thoughtSignature": NO_SIGNATURE})
+def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
+    """Images, PDFs, text, sounds and films, by their data or a URL."""
+    type_ = type_of(found)
+    url = web_url(found)
+    if url is not None:
+        return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
+    taken = found.type in IMAGES if found.kind == "image" else found.kind != "document"
+    taken = taken or found.type == PDF or is_text_type(found.type)
+    if not taken or (found.data is None and found.text is None):
+        return None
+    return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
+
+
+def call(_id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
+    """A functionCall part."""
+    return {"functionCall": {"name": name, "args": arguments}}
+
+
+def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
+    """Texts, then calls, the first of them signed: "Function call is missing a thought_signature"
+    (dify#29187), and this one is for histories of other models (strands PR#1298)."""
+    parts = [{"text": text} for text in texts]
+    if calls:
+        parts.append(calls[0] | {"thoughtSignature": NO_SIGNATURE})
+        parts.extend(calls[1:])
     return parts
 
 
-def write_answer(call: Asked, answer: Answer) -> list[dict[str, Any]]:
+def result(id: str, name: str, content: Any, error: bool, _kind: str) -> list[dict[str, Any]]:
     """A response. `output` and `error` are the keys that the service knows."""
-    response = {"error" if answer.error else "output": answer.text}
-    named = {"id": call.id} if call.id else {}  # a call that went out with an id wants it back
-    return [{"functionResponse": named | {"name": call.name, "response": response}}]
+    named = {"id": id} if id else {}  # a call that went out with an id wants it back
+    return [
+        {"functionResponse": named | {"name": name, "response": {"error" if error else "output": content}}}
+    ]
 
 
-def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
+def body(system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
     """The request's system instruction and contents."""
-    on_top = [part for say in system for part in (write_say(say) if say.wire is None else say.wire)]
-    contents = [{"role": role, "parts": parts} for role, parts in merged(turns, GEMINI, list)]
-    return ({"systemInstruction": {"parts": on_top}} if on_top else {}) | {"contents": contents}
+    contents = [{"role": role, "parts": parts} for role, parts in merged(roles, forms, list)]
+    if not system:
+        return {"contents": contents}
+    return {"systemInstruction": {"parts": [part for form in system for part in form]}, "contents": contents}
+
+
+# --- reading ---
+
+
+def spelled(value: Mapping[str, Any], name: str) -> Any:
+    """A field in either of its two spellings."""
+    found = value.get(name)
+    return found if found is not None else value.get(_SNAKE[name])
+
+
+_SNAKE = {
+    name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
+    for name in (
+        *("systemInstruction", "functionCall", "functionResponse", "thoughtSignature"),
+        *("inlineData", "fileData", "mimeType", "fileUri", "modelVersion", "usageMetadata"),
+        *("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"),
+    )
+}
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     """System parts one by one, then the contents, each user content as its responses and the rest."""
-    if "system_instruction" in body:
-        raise wrong("system_instruction", SDK_SPELLING)
-    if body.get("systemInstruction") is not None:
-        instruction = expect(body["systemInstruction"], dict, "systemInstruction")
+    system = spelled(body, "systemInstruction")
+    if system is not None:
+        instruction = expect(system, dict, "systemInstruction")
         for path, part in items(instruction, "parts", "systemInstruction"):
-            yield Unit("system", [part], [_read_part(part, path)], path)
-    names = Naming()
+            yield Unit("system", [part], _read_part(part, path), path)
     for path, content in items(dict(body), "contents"):
-        role = one_of(content.get("role", "user"), ("user", "model", "function"), f"{path}.role")
-        parts = field(content, "parts", list, path)
+        role = one_of(content.get("role") or "user", ("user", "model", "function"), f"{path}.role")
+        if "parts" not in content:
+            raise wrong(f"{path}.parts", "missing, expected an array")
+        parts = expect(content["parts"], list, f"{path}.parts")
         inside = f"{path}.parts"
         if role == "model":
-            yield Unit("step", parts, names.called(read("step", parts, inside)), inside)
+            yield Unit("step", parts, read("step", parts, inside), inside)
         else:
-            yield from _user_units(parts, inside, names)
+            yield from _user_units(parts, inside)
 
 
-def _user_units(parts: list[Any], path: str, names: "Naming") -> Iterator[Unit]:
+def _user_units(parts: list[Any], path: str) -> Iterator[Unit]:
     rest = []
     for where, part in objects(parts, path):
-        if "functionResponse" in part:
-            answer = expect(part["functionResponse"], dict, f"{where}.functionResponse")
-            yield Unit("result", [part], [names.answered(_read_response(answer, where))], where)
+        answer = spelled(part, "functionResponse")
+        if answer is not None:
+            found = _read_response(expect(answer, dict, f"{where}.functionResponse"), where)
+            yield Unit("result", [part], [found], where)
         else:
             rest.append(part)
     if rest:
         yield Unit("user", rest, read("user", rest, path), path)
 
 
-class Naming:
-    """Gives ids to calls that have none, and to results those of the calls they answer: in a step,
-    the oldest call of that name that is still open."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._open: list[tuple[str, str]] = []
-
-    def called(self, parts: list[Part]) -> list[Part]:
-        """The parts of a step, its calls with ids."""
-        self._open = []
-        return [self._named(part) if isinstance(part, Call) else part for part in parts]
-
-    def _named(self, call: Call) -> Call:
-        self._count += 1
-        call = call if call.id else call._replace(id=f"call_{self._count}")
-        self._open.append((call.name, call.id or ""))
-        return call
-
-    def answered(self, result: Result) -> Result:
-        """A result with the id of its call; one that answers nothing keeps its name as its id."""
-        for index, (name, id) in enumerate(self._open):
-            if (result.id == id) if result.id else (result.name == name):
-                del self._open[index]
-                return result._replace(id=id)
-        return result if result.id else result._replace(id=result.name)
-
-
-def read(_role: str, form: Any, path: str) -> list[Part]:
+def read(_role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content's parts."""
-    return [_read_part(part, where) for where, part in objects(form, path)]
+    return [found for where, part in objects(form, path) for found in _read_part(part, where)]
 
 
-def _read_part(part: dict[str, Any], path: str) -> Part:
-    for key in part:
-        if "_" in key:
-            raise wrong(f"{path}.{key}", SDK_SPELLING)
-    if "functionCall" in part:
-        call = expect(part["functionCall"], dict, f"{path}.functionCall")
-        arguments = expect(call.get("args") or {}, dict, f"{path}.functionCall.args")
-        id = _id(call, f"{path}.functionCall")
-        return Call(id, name_in(call, "name", f"{path}.functionCall"), arguments)
-    if "functionResponse" in part:
-        return _read_response(expect(part["functionResponse"], dict, f"{path}.functionResponse"), path)
-    if part.get("thought") or (part.get("text") == "" and "thoughtSignature" in part):
-        return Other("thought")
-    if "text" in part:
-        return Text(field(part, "text", str, path))
-    if "inlineData" in part or "fileData" in part:
-        return _read_image(part, path)
+def _read_part(part: dict[str, Any], path: str) -> list[Part]:
+    call = spelled(part, "functionCall")
+    answer = spelled(part, "functionResponse")
+    sealed: list[Part] = [Other("thoughtSignature")] if spelled(part, "thoughtSignature") else []
+    if call is not None:
+        return [_read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"), *sealed]
+    if answer is not None:
+        return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path)]
+    if part.get("thought"):
+        return [Other("thought")]
+    if part.get("text") is not None:
+        return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
+    if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
+        return [_read_media(part)]
     if not part:
         raise wrong(path, "a part without data")
-    return Other(next(iter(part)))
+    what = next(iter(part))
+    return [Other(what, complete=what not in FOREIGN)]
+
+
+# Keys of other formats' blocks: here they are somebody's mistake, and refused.
+FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
+
+
+def _read_call(call: dict[str, Any], path: str) -> Call:
+    arguments = expect(call.get("args") or {}, dict, f"{path}.args")
+    return Call(_id(call, path), name_in(call, "name", path), arguments)
 
 
 def _id(value: dict[str, Any], path: str) -> str | None:
-    return expect(value["id"], str, f"{path}.id") if value.get("id") is not None else None
+    return expect(value["id"], str, f"{path}.id") or None if value.get("id") is not None else None
 
 
 def _read_response(answer: dict[str, Any], path: str) -> Result:
     inside = f"{path}.functionResponse"
     id, name = _id(answer, inside), name_in(answer, "name", inside)
-    match field(answer, "response", dict, inside):
+    shown = answer.get("parts")
+    more: list[Part] = [_read_media(part) for part in shown if isinstance(part, dict)] if shown else []
+    match expect(answer.get("response") or {}, dict, f"{inside}.response"):
         case {"error": str(text), **rest} if not rest:
-            return Result(id, [Text(text)], True, name)
+            return Result(id, [Text(text), *more], True, name)
         case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
-            return Result(id, [Text(text)], False, name)
+            return Result(id, [Text(text), *more], False, name)
+        case response if not response:
+            return Result(id, more, False, name)
         case response:
-            return Result(id, [Text(_as_text(response, inside))], False, name)
+            return Result(id, [Text(_as_text(response, inside)), *more], False, name)
 
 
 def _as_text(response: dict[str, Any], path: str) -> str:
@@ -167,17 +188,54 @@ def _as_text(response: dict[str, Any], path: str) -> str:
         raise wrong(f"{path}.response", f"this is not JSON: {error}") from error
 
 
-def _read_image(part: dict[str, Any], path: str) -> Part:
-    if "inlineData" in part:
-        blob = expect(part["inlineData"], dict, f"{path}.inlineData")
-        media_type = field(blob, "mimeType", str, f"{path}.inlineData")
-        data = field(blob, "data", str, f"{path}.inlineData")
-        return Image(media_type, data, None) if media_type.startswith("image/") else Other(media_type)
-    file = expect(part["fileData"], dict, f"{path}.fileData")
-    image = Image(file.get("mimeType"), None, field(file, "fileUri", str, f"{path}.fileData"))
-    if OWN_FILE.match(image.url or ""):
-        return Other("a file in Gemini's store")
-    return image if str(type_of(image)).startswith("image/") else Other("fileData")
+def _read_media(part: dict[str, Any]) -> Part:
+    blob, file = spelled(part, "inlineData"), spelled(part, "fileData")
+    if isinstance(blob, dict):
+        type_, data = spelled(blob, "mimeType"), blob.get("data")
+        if isinstance(type_, str) and isinstance(data, str):
+            return media(type_, data=data)
+    elif isinstance(file, dict):
+        type_, url = spelled(file, "mimeType"), spelled(file, "fileUri")
+        if isinstance(url, str) and isinstance(type_, str | None):
+            if OWN_FILE.match(url):
+                return Other("a file in Gemini's store")
+            known = type_of(media(type_, url=url))
+            return media(known, url=url) if known else Other("fileData")
+    elif blob is None and file is None:
+        return Other(next(iter(part), "part"))
+    return Other("inlineData" if blob is not None else "fileData", complete=False)
+
+
+def renamed(form: Form, id: str) -> Form:
+    """A response to the same call under another id."""
+    [part] = form
+    key = "functionResponse" if part.get("functionResponse") is not None else "function_response"
+    return [part | {key: part[key] | {"id": id}}]
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """The first candidate's parts, and the model and usage."""
+    candidates = response.get("candidates") or [{}]
+    first = expect(expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]")
+    content = expect(first.get("content") or {}, dict, "response.candidates[0].content")
+    parts = expect(content.get("parts") or [], list, "response.candidates[0].content.parts")
+    model = spelled(response, "modelVersion")
+    found = [part for part in parts if part]  # a stream may end with a part that has nothing in it
+    return Answered(
+        found, model if isinstance(model, str) else None, _counts(spelled(response, "usageMetadata"))
+    )
+
+
+def _counts(usage: Any) -> dict[str, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    thought = spelled(usage, "thoughtsTokenCount") or 0
+    cached = spelled(usage, "cachedContentTokenCount") or 0
+    found = {
+        "input": spelled(usage, "promptTokenCount") or 0,
+        "output": (spelled(usage, "candidatesTokenCount") or 0) + thought,
+    }
+    return found | ({"cached": cached} if cached else {})
 
 
 GEMINI = Format(
@@ -187,15 +245,18 @@ GEMINI = Format(
     alternates=True,
     system_on_top=True,
     system_in_place=False,
-    calls_come_last=False,
-    image_types=frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"}),
-    image_urls=True,
-    result_images=False,
     result_errors=True,
     units=units,
     read=read,
-    write_say=write_say,
-    write_step=write_step,
-    write_answer=write_answer,
+    answered=answered,
+    assembled=gemini_response,
+    said=said,
+    words=words,
+    media=write_media,
+    call=call,
+    step=step,
+    result=result,
     body=body,
+    media_behind_results=True,
+    renamed=renamed,
 )

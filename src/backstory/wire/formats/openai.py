@@ -1,87 +1,124 @@
 """OpenAI Chat Completions: `{"messages": [...]}`.
 
 One message for a step, with all its calls; one tool message for each result. Roles are free, so a
-unit's own form is simply its message.
+unit's own form is simply its message. Many servers speak this language with words of their own
+(`reasoning_content`, `prefix`): a message goes back to its server as it was.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
+from backstory.wire.body import expect, field, id_in, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Format, call_of
-from backstory.wire.images import COMMON_TYPES, from_url, to_url
-from backstory.wire.quick import openai_messages
-from backstory.wire.turns import (
-    BETWEEN,
-    Answer,
-    Asked,
-    Call,
-    Image,
-    Other,
-    Part,
-    Result,
-    Say,
-    Step,
-    Text,
-    Turn,
-    Unit,
-)
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of
+from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, from_url, type_of_suffix, web_url
+from backstory.wire.streams import openai_completion
+from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
 
-ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step", "tool": "result"}
+ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "step",
+    "tool": "result",
+    "function": "result",
+}
+LEGACY = "function"  # calls and results as they were before tools: one at a time, known by their names
+SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+READ = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"})
+CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
+# Parts that only other formats have: here they are somebody's mistake, and refused.
+FOREIGN = frozenset({"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"})
 
 
-def write_say(say: Say) -> dict[str, Any]:
+def said(role: str, content: Any, name: str | None) -> dict[str, Any]:
     """A system or user message."""
-    content: Any = say.text if say.parts is None else [_write_part(part) for part in say.parts]
-    return {"role": say.role, "content": content}
+    if name is None:
+        return {"role": role, "content": content}
+    return {"role": role, "name": name, "content": content}
 
 
-def _write_part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "text", "text": part.text}
-    return {"type": "image_url", "image_url": {"url": to_url(part)}}
+def words(text: str) -> dict[str, Any]:
+    """A part of words."""
+    return {"type": "text", "text": text}
 
 
-def write_step(step: Step) -> dict[str, Any]:
-    """The assistant's message. Without text the content is null, which is legal only beside calls;
-    an empty list of calls is refused, so there is none."""
-    message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(step.texts) or None}
-    if step.calls:
-        message["tool_calls"] = [_write_call(call) for call in step.calls]
+def write_media(found: Media, in_result: bool) -> dict[str, Any] | str | None:
+    """Images, PDFs and two kinds of sound; text documents go as words. A tool message holds only words."""
+    text = as_words(found)
+    if text is not None or in_result:
+        return text
+    if found.kind == "image":
+        return _write_image(found)
+    if found.data is None:
+        return None
+    if found.kind == "document" and found.type == PDF:
+        return {"type": "file", "file": {"filename": file_name(found), "file_data": data_url(found)}}
+    if found.kind == "audio" and found.type in SOUNDS:
+        return {"type": "input_audio", "input_audio": {"data": found.data, "format": SOUNDS[found.type]}}
+    return None
+
+
+def _write_image(found: Media) -> dict[str, Any] | None:
+    url = web_url(found) or (data_url(found) if found.data and found.type in IMAGES else None)
+    detail = {"detail": found.detail} if found.detail else {}
+    return {"type": "image_url", "image_url": {"url": url} | detail} if url else None
+
+
+def call(id: str, name: str, arguments: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """A tool call. "arguments as object: 400 Input should be a valid string" (deer-flow#4445)."""
+    given = compact(arguments) if text is None else text
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": given}}
+
+
+def step(texts: Sequence[str], calls: list[Any], name: str | None) -> dict[str, Any]:
+    """The assistant's message. Without text the content is null, which is legal only beside calls
+    (llama_index PR#17921); an empty list of calls is refused (openai-node PR#1341), so there is none."""
+    message: dict[str, Any] = {"role": "assistant", "content": BETWEEN.join(texts) or None}
+    if name is not None:
+        message["name"] = name
+    if calls:
+        message["tool_calls"] = calls
     return message
 
 
-def _write_call(call: Asked) -> dict[str, Any]:
-    function = {"name": call.name, "arguments": compact(call.arguments)}
-    return {"id": call.id, "type": "function", "function": function}
-
-
-def write_answer(call: Asked, answer: Answer) -> dict[str, Any]:
+def result(id: str, name: str, content: Any, _error: bool, kind: str) -> dict[str, Any]:
     """A tool message. There is no flag for an error: the text has to say it."""
-    return {"role": "tool", "tool_call_id": call.id, "content": answer.text}
+    if kind == LEGACY:
+        return {"role": "function", "name": name, "content": content}
+    return {"role": "tool", "tool_call_id": id, "content": content}
 
 
-def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
+def body(system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
     """The request's messages."""
-    messages: list[Any] = []
-    for turn in (*system, *turns):
-        if isinstance(turn, Say):
-            messages.append(write_say(turn) if turn.wire is None else turn.wire)
-            continue
-        messages.append(write_step(turn) if turn.wire is None else turn.wire)
-        for call in turn.order or turn.calls:
-            answer = call.answer
-            if answer is not None:
-                messages.append(write_answer(call, answer) if answer.wire is None else answer.wire)
-    return {"messages": messages}
+    return {"messages": system + forms if system else forms}
 
 
-def quick(messages: Sequence[Any]) -> dict[str, Any] | None:
-    """The body, if it is quickly made."""
-    found = openai_messages(messages)
-    return None if found is None else {"messages": found}
+def joined(forms: list[Form]) -> Form | None:
+    """Messages of one answer as one: words from one of them, calls from all, and what else they have."""
+    if len(forms) == 1:
+        return forms[0]
+    whole: dict[str, Any] = {}
+    calls: list[Any] = []
+    for form in forms:
+        if not isinstance(form, dict):
+            return None
+        if is_worded(whole) and is_worded(form):
+            return None
+        content = form.get("content") if not is_worded(whole) else whole.get("content")
+        calls.extend(form.get("tool_calls") or ())
+        whole = {**form, **whole, "content": content}
+    return whole | {"tool_calls": calls} if calls else whole
+
+
+def is_worded(message: dict[str, Any]) -> bool:
+    """Whether an assistant's message has words."""
+    content = message.get("content")
+    return not is_blank(content) if isinstance(content, str) else bool(content)
+
+
+# --- reading ---
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
@@ -91,29 +128,52 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
         yield Unit(role, message, read(role, message, path), path)
 
 
-def read(role: str, message: Any, path: str) -> list[Part]:
+def read(role: str, message: Form, path: str) -> list[Part]:
     """The parts of a message."""
     message = expect(message, dict, path)
     if ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")] != role:
-        raise wrong(f"{path}.role", f"this is no {role} message")
+        raise wrong(f"{path}.role", f"this is not a {role} message")
+    if role == "step":
+        return [*_speaker(message), *_read_answer(message, path)]
     content = message.get("content")
-    if role != "step":
-        if content is None:
-            raise wrong(f"{path}.content", "expected a string or an array of parts, found null")
-        parts = _read_content(content, f"{path}.content")
-        return [Result(name_in(message, "tool_call_id", path), parts, None)] if role == "result" else parts
-    parts = [] if content is None else _read_content(content, f"{path}.content")
+    is_legacy = message["role"] == "function"
+    if content is None and not is_legacy:
+        raise wrong(f"{path}.content", "expected a string or an array of parts, found null")
+    parts = _read_content(content, f"{path}.content")
+    if is_legacy:
+        return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
+    if role == "result":
+        return [Result(id_in(message, "tool_call_id", path), parts, None)]
+    return [*_speaker(message), *parts, *_more(message)]
+
+
+def _speaker(message: dict[str, Any]) -> list[Part]:
+    name = message.get("name")
+    return [Speaker(name)] if isinstance(name, str) and name else []
+
+
+def _more(message: dict[str, Any]) -> list[Part]:
+    return [Other(key) for key, value in message.items() if value and key not in READ]
+
+
+def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
+    parts = _read_content(message.get("content"), f"{path}.content")
     if isinstance(message.get("refusal"), str):
         parts.append(Text(message["refusal"]))
-    for key in ("reasoning_content", "reasoning", "audio", "function_call"):
-        if message.get(key):
-            parts.append(Other(key))
+    parts.extend(_more(message))
+    if message.get("function_call") is not None:
+        function = expect(message["function_call"], dict, f"{path}.function_call")
+        parts.append(_read_function(None, function, f"{path}.function_call", LEGACY))
     if message.get("tool_calls") is not None:
-        parts.extend(_read_call(call, where) for where, call in items(message, "tool_calls", path))
+        for where, call in items(message, "tool_calls", path):
+            parts.append(_read_call(call, where))
+            parts.extend(Other(key) for key, value in call.items() if value and key not in CALL_KEYS)
     return parts
 
 
 def _read_content(content: Any, path: str) -> list[Part]:
+    if content is None:
+        return []
     if isinstance(content, str):
         return [Text(content)]
     return [_read_part(part, where) for where, part in objects(content, path)]
@@ -121,44 +181,132 @@ def _read_content(content: Any, path: str) -> list[Part]:
 
 def _read_part(part: dict[str, Any], path: str) -> Part:
     match field(part, "type", str, path):
-        case "text":
-            return Text(field(part, "text", str, path))
-        case "refusal":
-            return Text(field(part, "refusal", str, path))
-        case "image_url":
-            image = field(part, "image_url", dict, path)
-            return from_url(field(image, "url", str, f"{path}.image_url"))
+        case "text" | "refusal" as type_:
+            return Text(field(part, type_, str, path))
+        case "image_url" | "video_url" | "file_url" | "document_url" as type_:
+            return _read_link(type_, part.get(type_))
+        case "file":
+            return _read_file(part.get("file"))
+        case "input_audio":
+            return _read_sound(part.get("input_audio"))
         case other:
-            return Other(other)
+            return Other(other, complete=other not in FOREIGN)
+
+
+def _read_link(type_: str, link: Any) -> Part:
+    """A link to media: an object with its URL, or, with Mistral, the URL alone."""
+    kind = {"image_url": "image", "video_url": "video"}.get(type_, "document")
+    match link:
+        case str(url) | {"url": str(url)}:
+            return from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
+        case _:
+            return Other(type_, complete=False)
+
+
+def detail_of(image: dict[str, Any]) -> str | None:
+    """How closely to look at an image, where that was said."""
+    detail = image.get("detail")
+    return detail if isinstance(detail, str) and detail != "auto" else None
+
+
+def _read_file(file: Any) -> Part:
+    match file:
+        case {"file_data": str(data)}:
+            name = file.get("filename")
+            found = from_url(data, "document", name=name if isinstance(name, str) else None)
+            return found if found.data is not None else _bare(found, data)
+        case {"file_id": str()}:
+            return Other("a file in the service's store")
+        case dict():
+            return Other("file")
+        case _:
+            return Other("file", complete=False)
+
+
+def _bare(found: Media, data: str) -> Media:
+    """Data that came without its type: the name says it."""
+    type_ = type_of_suffix((found.name or "").rpartition(".")[2])
+    return found._replace(type=type_ or PDF, data=data, url=None)
+
+
+def _read_sound(sound: Any) -> Part:
+    match sound:
+        case {"data": str(data), "format": str(format)}:
+            return Media("audio", type_of_suffix(format) or f"audio/{format}", data)
+        case _:
+            return Other("input_audio", complete=False)
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
-    id = name_in(call, "id", path)
+    id = id_in(call, "id", path)
     if call.get("type") == "custom":
         custom, inside = field(call, "custom", dict, path), f"{path}.custom"
         return Call(id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)})
-    function, inside = field(call, "function", dict, path), f"{path}.function"
-    arguments = field(function, "arguments", str, inside)
-    return call_of(id, name_in(function, "name", inside), arguments)
+    return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")
+
+
+def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
+    arguments = field(function, "arguments", str, path)
+    return call_of(id, name_in(function, "name", path), arguments, kind)
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """The first choice's message, as the next request takes it, and the model and usage."""
+    choices = field(dict(response), "choices", list, "response")
+    first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
+    message = field(first, "message", dict, "response.choices[0]")
+    form = {key: value for key, value in message.items() if value is not None and _is_kept(key)}
+    if isinstance(form.get("audio"), dict):
+        form["audio"] = {"id": form["audio"].get("id")}  # the data is in the service's store
+    model = response.get("model")
+    return Answered(
+        {"role": "assistant", "content": None} | form,
+        model if isinstance(model, str) else None,
+        counts(response.get("usage")),
+    )
+
+
+def _is_kept(key: str) -> bool:
+    """Servers add fields to their answers that they refuse in requests; what they want back is known."""
+    return key in READ or key == "audio" or "reasoning" in key or "thinking" in key
+
+
+def counts(usage: Any) -> dict[str, int] | None:
+    """Tokens as they are kept."""
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("prompt_tokens_details")
+    cached = (details.get("cached_tokens") if isinstance(details, dict) else None) or 0
+    found = {"input": usage.get("prompt_tokens") or 0, "output": usage.get("completion_tokens") or 0}
+    return found | ({"cached": cached} if cached else {})
+
+
+def renamed(form: Form, id: str) -> Form:
+    """A result for the same call under another id."""
+    return form | {"tool_call_id": id} if form.get("role") == "tool" else form
 
 
 OPENAI = Format(
     name="openai",
-    ids=re.compile(r".{1,40}", re.DOTALL),
+    ids=re.compile(r".{1,40}", re.DOTALL),  # "string too long. Expected … maximum length 40" (vercel/ai#5171)
     names=PLAIN_NAME,
     alternates=False,
     system_on_top=False,
     system_in_place=True,
-    calls_come_last=False,
-    image_types=COMMON_TYPES,
-    image_urls=True,
-    result_images=False,
     result_errors=False,
     units=units,
     read=read,
-    write_say=write_say,
-    write_step=write_step,
-    write_answer=write_answer,
+    answered=answered,
+    assembled=openai_completion,
+    said=said,
+    words=words,
+    media=write_media,
+    call=call,
+    step=step,
+    result=result,
     body=body,
-    quick=quick,
+    names_people=True,
+    joined=joined,
+    renamed=renamed,
+    kinds=frozenset({"", LEGACY}),
 )

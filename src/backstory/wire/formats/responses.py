@@ -1,92 +1,97 @@
 """OpenAI Responses: `{"input": [...], "instructions"?}`, a flat list of items.
 
-Pairing is by call_id; reasoning belongs to the item behind it. Nothing here names items by their
-ids unless they came with them: the ids of items that were not stored are refused.
+Pairing is by call_id; reasoning belongs to the item behind it. What an item is, its `type` says;
+only messages may come without one. A form is a list of items.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
+from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Format, call_of
-from backstory.wire.images import COMMON_TYPES, from_url, to_url
-from backstory.wire.turns import (
-    BETWEEN,
-    Answer,
-    Asked,
-    Call,
-    Image,
-    Other,
-    Part,
-    Result,
-    Say,
-    Step,
-    Text,
-    Turn,
-    Unit,
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format
+from backstory.wire.formats.items import (
+    CALLS,
+    CUSTOM,
+    KINDS,
+    OUTPUTS,
+    answered_id,
+    is_output,
+    output,
+    read_item,
 )
+from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
+from backstory.wire.streams import responses_response
+from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Text, Unit
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
-# Items that say all there is to say without their ids. Others are, outside of the store, nothing.
-FREE = frozenset({"message", "reasoning", "compaction", *CALLS, *OUTPUTS})
+# Items that say all there is to say without their ids.
+FREE = frozenset({"message", "reasoning", "compaction", "function_call", "custom_tool_call", *OUTPUTS})
+# What a request continues that is in the service's store, and the field that names it.
+CONTINUED = ("previous_response_id", "conversation")
 
 
-def write_say(say: Say) -> list[dict[str, Any]]:
+def said(role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
     """A system or user message."""
-    content: Any = say.text if say.parts is None else [_write_part(part) for part in say.parts]
-    return [{"role": say.role, "content": content}]
+    return [{"role": role, "content": content}]
 
 
-def _write_part(part: Text | Image) -> dict[str, Any]:
-    if isinstance(part, Text):
-        return {"type": "input_text", "text": part.text}
-    return {"type": "input_image", "image_url": to_url(part), "detail": "auto"}
+def words(text: str) -> dict[str, Any]:
+    """A part of words."""
+    return {"type": "input_text", "text": text}
 
 
-def write_step(step: Step) -> list[dict[str, Any]]:
+def write_media(found: Media, _in_result: bool) -> dict[str, Any] | str | None:
+    """Images and PDFs; text documents go as words."""
+    text = as_words(found)
+    if text is not None:
+        return text
+    url = web_url(found)
+    if found.kind == "image":
+        url = url or (data_url(found) if found.data and found.type in IMAGES else None)
+        return {"type": "input_image", "image_url": url, "detail": found.detail or "auto"} if url else None
+    if found.kind != "document":
+        return None
+    if url is not None:
+        return {"type": "input_file", "file_url": url}
+    if found.type != PDF or not found.data:
+        return None
+    return {"type": "input_file", "filename": file_name(found), "file_data": data_url(found)}
+
+
+def call(id: str, name: str, arguments: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """A function_call item."""
+    given = compact(arguments) if text is None else text
+    return {"type": "function_call", "call_id": id, "name": name, "arguments": given}
+
+
+def step(texts: Sequence[str], calls: list[Any], _name: str | None) -> list[dict[str, Any]]:
     """The model's message, if it said something, and its calls."""
-    said = [{"role": "assistant", "content": BETWEEN.join(step.texts)}] if step.texts else []
-    return said + [_write_call(call) for call in step.calls]
+    return [{"role": "assistant", "content": BETWEEN.join(texts)}, *calls] if texts else calls
 
 
-def _write_call(call: Asked) -> dict[str, Any]:
-    arguments = compact(call.arguments)
-    return {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": arguments}
+def result(id: str, _name: str, content: Any, error: bool, kind: str) -> list[dict[str, Any]]:
+    """A call's output. A function's has no flag for an error: the text has to say it."""
+    return [output(id, content, error, kind)]
 
 
-def write_answer(call: Asked, answer: Answer) -> list[dict[str, Any]]:
-    """A call's output. There is no flag for an error: the text has to say it."""
-    output: Any = answer.text if answer.parts is None else [_write_part(part) for part in answer.parts]
-    return [{"type": OUTPUTS[call.custom], "call_id": call.id, "output": output}]
-
-
-def body(system: list[Say], turns: list[Turn]) -> dict[str, Any]:
+def body(system: list[Form], _roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
     """The request's instructions and input. A system message that was an input item stays one."""
-    instructions = [say.text for say in system if say.wire is None]
-    placed = [say for say in system if say.wire is not None]
-    found: list[Any] = []
-    for turn in (*placed, *turns):
-        if isinstance(turn, Say):
-            found.extend(write_say(turn) if turn.wire is None else as_items(turn.wire))
-            continue
-        found.extend(write_step(turn) if turn.wire is None else turn.wire)
-        for call in turn.order or turn.calls:
-            answer = call.answer
-            if answer is not None:
-                found.extend(write_answer(call, answer) if answer.wire is None else answer.wire)
-    only = turns[0].wire if len(turns) == 1 and not placed else None
-    return {"input": only if isinstance(only, str) else found} | (
-        {"instructions": BETWEEN.join(instructions)} if instructions else {}
-    )
+    instructions = [form for form in system if isinstance(form, str)]
+    placed = [item for form in system if not isinstance(form, str) for item in form]
+    top = {"instructions": BETWEEN.join(instructions)} if instructions else {}
+    if len(forms) == 1 and not placed and isinstance(forms[0], str):
+        return {"input": forms[0]} | top
+    return {"input": placed + [item for form in forms for item in as_items(form)]} | top
 
 
-def as_items(form: Any) -> list[Any]:
+def as_items(form: Form) -> list[Any]:
     """A form as a list of items; an input may be a bare text."""
     return [{"role": "user", "content": form}] if isinstance(form, str) else form
+
+
+# --- reading ---
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
@@ -94,19 +99,30 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     if body.get("instructions") is not None:
         text = expect(body["instructions"], str, "instructions")
         yield Unit("system", None, [Text(text)], "instructions")
-    if _is_text(body):
+    continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
+    is_first = True
+    for unit in _units(body):
+        # What came before is in the service's store: there are the calls that these results answer.
+        is_part = is_first or unit.role == "result"
+        yield unit._replace(after=continued) if continued and is_part else unit
+        is_first = False
+
+
+def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
+    if isinstance(body.get("input"), str):
         yield Unit("user", body["input"], [Text(body["input"])], "input")
         return
-    step = Run()
+    answered = {answered_id(item) for _, item in items(dict(body), "input") if is_output(item)}
+    step = Run(answered)
     for path, item in items(dict(body), "input"):
         role = _role(item, path)
         if step.found and (role != "step" or step.is_over_before(item)):
             yield step.unit()
-            step = Run()
+            step = Run(answered)
         if role == "step":
             step.add(path, item)
         else:
-            yield Unit(role, [item], _read_item(item, path), path)
+            yield Unit(role, [item], read_item(item, path), path)
     if step.found:
         yield step.unit()
 
@@ -114,8 +130,9 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
 class Run:
     """Items of the model in a row."""
 
-    def __init__(self) -> None:
+    def __init__(self, answered: set[Any]) -> None:
         self.found: list[tuple[str, dict[str, Any]]] = []
+        self._answered = answered
         self._spoke = False
         self._called = False
 
@@ -127,111 +144,171 @@ class Run:
 
     def is_over_before(self, item: dict[str, Any]) -> bool:
         """Reasoning or a message behind a message that made no call: the model was asked again."""
-        return self._spoke and not self._called and ("role" in item or item["type"] == "reasoning")
+        return self._spoke and not self._called and ("role" in item or item.get("type") == "reasoning")
 
     def unit(self) -> Unit:
         """The step that they are."""
-        parts = [part for path, item in self.found for part in _read_item(item, path)]
-        return Unit("step", [item for _, item in self.found], parts, self.found[0][0])
+        parts = [part for path, item in self.found for part in read_item(item, path)]
+        return Unit("step", [item for _, item in self.found], list(map(self._read, parts)), self.found[0][0])
 
-
-def _is_text(body: Mapping[str, Any]) -> bool:
-    return isinstance(body.get("input"), str)
+    def _read(self, part: Part) -> Part:
+        """A call of a built-in tool without an output was run by the service."""
+        if not isinstance(part, Call) or part.kind in ("", CUSTOM) or part.id in self._answered:
+            return part
+        return Other(part.kind)
 
 
 def _role(item: dict[str, Any], path: str) -> str:
-    if "role" in item:
+    type_ = item.get("type")
+    if type_ == "additional_tools":
+        return "system"
+    if type_ == "mcp_approval_response":
+        return "user"
+    if type_ in (None, "message") and "role" in item:
         return ROLES[one_of(item["role"], tuple(ROLES), f"{path}.role")]
-    return "result" if field(item, "type", str, path) in OUTPUTS else "step"
+    if type_ is None and "id" in item:
+        return "step"  # an item_reference, whose type may be left out
+    field(item, "type", str, path)
+    return "result" if is_output(item) else "step"
 
 
-def read(role: str, form: Any, path: str) -> list[Part]:
+def read(role: str, form: Form, path: str) -> list[Part]:
     """The parts of a unit's items."""
     if isinstance(form, str) and role == "user":
         return [Text(form)]
     parts: list[Part] = []
     for where, item in objects(form, path):
         if _role(item, where) != role:
-            raise wrong(where, f"this is no {role} item")
-        parts.extend(_read_item(item, where))
+            raise wrong(where, f"this is not a {role} item")
+        parts.extend(read_item(item, where))
     return parts
 
 
-def _read_item(item: dict[str, Any], path: str) -> list[Part]:
-    if "role" in item:
-        return _read_content(item.get("content"), f"{path}.content")
-    match field(item, "type", str, path):
-        case "function_call":
-            arguments = field(item, "arguments", str, path)
-            return [call_of(name_in(item, "call_id", path), name_in(item, "name", path), arguments)]
-        case "custom_tool_call":
-            given = {"input": field(item, "input", str, path)}
-            return [Call(name_in(item, "call_id", path), name_in(item, "name", path), given, custom=True)]
-        case "function_call_output" | "custom_tool_call_output" as type_:
-            parts = _read_content(item.get("output"), f"{path}.output")
-            return [Result(name_in(item, "call_id", path), parts, None, custom=type_ == OUTPUTS[True])]
-        case "reasoning":
-            # It comes back only if the service can read it again: sealed in the item, or stored.
-            complete = isinstance(item.get("summary"), list) and (_is_sealed(item) or "id" in item)
-            return [Other("reasoning", complete=complete, leads=True)]
-        case other:
-            return [Other(other)]
+# --- what recordings say about forms ---
 
 
-def _read_content(content: Any, path: str) -> list[Part]:
-    if isinstance(content, str):
-        return [Text(content)]
-    if content is None:
-        raise wrong(path, "expected a string or an array of parts, found null")
-    return [_read_part(part, where) for where, part in objects(content, path)]
+def refuses(role: str, parts: list[Part]) -> bool:
+    """Reasoning with nothing behind it: "Item 'rs_…' of type 'reasoning' was provided without its required
+    following item" (vercel/ai#7099). Anything of the same answer may follow it."""
+    return role == "step" and bool(parts) and isinstance(parts[-1], Other) and parts[-1].what == "reasoning"
 
 
-def _read_part(part: dict[str, Any], path: str) -> Part:
-    match field(part, "type", str, path):
-        case "input_text" | "output_text" | "text":
-            return Text(field(part, "text", str, path))
-        case "refusal":
-            return Text(field(part, "refusal", str, path))
-        case "input_image" if isinstance(part.get("image_url"), str):
-            return from_url(part["image_url"])
-        case other:
-            return Other(other)
-
-
-def _is_sealed(item: dict[str, Any]) -> bool:
-    return isinstance(item.get("encrypted_content"), str) and bool(item["encrypted_content"])
-
-
-def unstored(form: Any) -> Any:
-    """The items without their ids, and without those that only the store could have read."""
+def mended(form: Form, stored: bool) -> tuple[Form, list[str]]:
+    """The items without what the service was seen to refuse."""
     if not isinstance(form, list):
-        return form
-    return [{key: value for key, value in item.items() if key != "id"} for item in form if _is_free(item)]
+        return form, []
+    found, why = _bound(form) if stored else _unstored(form)
+    return _in_order(found), why
+
+
+def _bound(form: list[Any]) -> tuple[list[Any], list[str]]:
+    """A reasoning item with an id in front of a message without one was refused: the service looks for
+    the message it knows. Sealed reasoning goes without its id; what is not sealed cannot go."""
+    found: list[Any] = []
+    lost = []
+    for index, item in enumerate(form):
+        following = form[index + 1] if index + 1 < len(form) else {}
+        if is_bare_reasoning(item) and "role" in following and "id" not in following:
+            if not is_sealed(item):
+                lost.append("reasoning that the service would not find is left out")
+                continue
+            item = {key: value for key, value in item.items() if key != "id"}
+        found.append(item)
+    return found, lost
+
+
+def is_bare_reasoning(item: dict[str, Any]) -> bool:
+    """Reasoning that is known by its id: other servers put its text into the item, where it counts."""
+    return item.get("type") == "reasoning" and "id" in item and not item.get("content")
+
+
+def _unstored(form: list[Any]) -> tuple[list[Any], list[str]]:
+    """The items without their ids: "Item with id 'rs_…' not found. Items are not persisted when `store` is
+    set to false" (vercel/ai#7543). What is nothing without the store goes; what the service ran itself was
+    accepted with its id."""
+    kept = [item for item in form if _is_whole(item)]
+    bare = [
+        {key: value for key, value in item.items() if key != "id"} if _is_free(item) else item
+        for item in kept
+    ]
+    if len(kept) == len(form):
+        return bare, []
+    lost = "what only the service's store could have read is left out"
+    return bare, [f"{lost}: reasoning that is not sealed, or an item that needs its id"]
 
 
 def _is_free(item: dict[str, Any]) -> bool:
+    return item.get("type") in FREE or ("role" in item and "type" not in item)
+
+
+def _is_whole(item: dict[str, Any]) -> bool:
+    """Whether an item says all there is to say, outside of the store."""
     if item.get("type") == "reasoning":
-        return _is_sealed(item)
-    return "role" in item or item.get("type") in FREE or "id" not in item
+        return is_sealed(item) or bool(item.get("content"))
+    return item.get("type") not in (None, "item_reference") or "role" in item
+
+
+def is_sealed(item: dict[str, Any]) -> bool:
+    """Whether reasoning is in the item itself, for the service alone to read."""
+    return isinstance(item.get("encrypted_content"), str) and bool(item["encrypted_content"])
+
+
+def _in_order(form: list[Any]) -> list[Any]:
+    """A message between two calls was refused by DeepSeek: "No tool output found for tool call call-a". It
+    goes before the calls, unless there is reasoning, whose place counts."""
+    calls = [index for index, item in enumerate(form) if item.get("type") in ("function_call", CUSTOM)]
+    if len(calls) < 2 or any(item.get("type") == "reasoning" or "id" in item for item in form):
+        return form
+    first, last = calls[0], calls[-1]
+    between = form[first:last]
+    messages = [item for item in between if "role" in item]
+    return [*form[:first], *messages, *(item for item in between if "role" not in item), *form[last:]]
+
+
+def renamed(form: Form, id: str) -> Form:
+    """An output for the same call under another id."""
+    [item] = form
+    return [item | {"call_id": id}]
+
+
+def answered(response: Mapping[str, Any]) -> Answered:
+    """An answer's items, model and usage."""
+    model = response.get("model")
+    form = field(dict(response), "output", list, "response")
+    return Answered(form, model if isinstance(model, str) else None, _counts(response.get("usage")))
+
+
+def _counts(usage: Any) -> dict[str, int] | None:
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get("input_tokens_details")
+    cached = (details.get("cached_tokens") if isinstance(details, dict) else None) or 0
+    found = {"input": usage.get("input_tokens") or 0, "output": usage.get("output_tokens") or 0}
+    return found | ({"cached": cached} if cached else {})
 
 
 RESPONSES = Format(
     name="openai-responses",
-    ids=re.compile(r".{1,64}", re.DOTALL),
+    ids=re.compile(r".{1,64}", re.DOTALL),  # "string too long. Expected … maximum length 64" (fastllm#45)
     names=PLAIN_NAME,
     alternates=False,
     system_on_top=True,
     system_in_place=True,
-    calls_come_last=False,
-    image_types=COMMON_TYPES,
-    image_urls=True,
-    result_images=True,
     result_errors=False,
     units=units,
     read=read,
-    write_say=write_say,
-    write_step=write_step,
-    write_answer=write_answer,
+    answered=answered,
+    assembled=responses_response,
+    said=said,
+    words=words,
+    media=write_media,
+    call=call,
+    step=step,
+    result=result,
     body=body,
-    unstored=unstored,
+    top=str,
+    mended=mended,
+    refuses=refuses,
+    renamed=renamed,
+    kinds=KINDS,
 )

@@ -1,11 +1,11 @@
-"""The quick way to OpenAI's messages: it gives up on all that is unusual, and else agrees with the long."""
+"""The short way: it gives up on all that is unusual, and else agrees with the long way, in every format."""
 
 import pytest
 
 from backstory.core.events import Event
 from backstory.core.messages import Message
-from backstory.wire import dump
-from backstory.wire.quick import openai_messages
+from backstory.wire import _FORMATS, FORMATS, dump, to_bytes
+from backstory.wire.plain import plain_json
 
 USER = ("user", "u", None)
 CALL = ("tool_call", None, {"id": "1", "name": "f", "arguments": {}})
@@ -57,7 +57,12 @@ UNUSUAL = {
     "an id that is a number": [USER, call(id=1), ("tool_result", "x", {"id": 1})],
     "an illegal name": [USER, call(name="a.b"), RESULT],
     "a name that is a number": [USER, call(name=5), RESULT],
-    "arguments that are text": [USER, call(arguments="{}"), RESULT],
+    "arguments that are text but not an object": [USER, call(arguments="[1]"), RESULT],
+    "arguments that are text with a long number": [
+        USER,
+        call(arguments='{"n": 123456789012345678901}'),
+        RESULT,
+    ],
     "arguments that are a list": [USER, call(arguments=[1]), RESULT],
     "no arguments": [USER, ("tool_call", None, {"id": "1", "name": "f"}), RESULT],
     "more than a call": [USER, call(native={}), RESULT],
@@ -72,39 +77,86 @@ UNUSUAL = {
         ("tool_call", None, '{"id":"1","name":"f","arguments":{"n":1e999}}'),
         RESULT,
     ],
-    "a result that is an error": [USER, CALL, ("tool_result", "x", {"id": "1", "error": True})],
+    "a result that says it was interrupted": [
+        USER,
+        CALL,
+        ("tool_result", "interrupted: no result was recorded", {"id": "1", "error": True}),
+    ],
+    "an error that is a word": [USER, CALL, ("tool_result", "x", {"id": "1", "error": "yes"})],
 }
+
+
+# Only where the user has the first and the last word, and system text one place.
+UNUSUAL_IN_TURNS = {
+    "the model begins": [("assistant", "a", None), USER],
+    "a call begins": [CALL, RESULT],
+    "two answers in a row": [USER, ("assistant", "a", None), ("assistant", "b", None), USER],
+    "system text inside": [USER, ("system", "s", None), USER],
+    "system text alone": [("system", "s", None)],
+}
+
+
+def is_given_up(history, format):
+    return plain_json(events(history), _FORMATS[format]) is None
 
 
 @pytest.mark.parametrize("history", UNUSUAL.values(), ids=UNUSUAL)
 def test_it_gives_up(history):
-    assert openai_messages(events(history)) is None
+    assert is_given_up(history, "openai")
+
+
+@pytest.mark.parametrize("format", ["anthropic", "gemini", "bedrock"])
+@pytest.mark.parametrize("history", UNUSUAL_IN_TURNS.values(), ids=UNUSUAL_IN_TURNS)
+def test_it_gives_up_where_turns_are_not_taken(history, format):
+    assert is_given_up(history, format)
 
 
 USUAL = {
     "a conversation": [("system", "s", None), USER, ("assistant", "a", None), USER],
     "text of all kinds of letters": [("user", "Größe 🎈", None)],
-    "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None)],
+    "the model's last word": [USER, ("assistant", "a", None)],
+    "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None), USER],
     "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": False})],
-    "steps in a row": [CALL, RESULT, call(id="2"), ("tool_result", "x", {"id": "2"})],
-    "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
+    "steps in a row": [USER, CALL, RESULT, call(id="2"), ("tool_result", "x", {"id": "2"})],
+    "results and words in one turn": [USER, CALL, RESULT, USER, ("user", "v", None)],
     "data of another writer": [
         USER,
         ("tool_call", None, '{"name": "f", "arguments": {"n": 1e22}, "id": "1"}'),
         RESULT,
     ],
-    "an id that JSON has to escape": [USER, call(id='"\\'), ("tool_result", "x", {"id": '"\\', "name": "f"})],
+    "arguments that are text": [USER, call(arguments='{"n": 1.0, "m":  2}'), RESULT],
     "many small arguments": [USER, call(arguments={str(n): [n] for n in range(40)}), RESULT],
+    "an answer with its usage": [USER, ("assistant", "a", {"model": "m", "usage": {"input": 5}}), USER],
+    "a call with its usage": [USER, call(model="m", usage={"input": 5}), RESULT],
+    "a result with the whole of it": [USER, CALL, ("tool_result", "x", {"id": "1", "whole": "xxx"})],
+    "a result that is an error": [USER, CALL, ("tool_result", "x", {"id": "1", "error": True})],
 }
 
 
+@pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("history", USUAL.values(), ids=USUAL)
-def test_it_says_what_the_long_way_says(history):
-    found = openai_messages(events(history))
-    long = [Message(event.kind, event.content, event.data) for event in events(history)]
-    assert dump(long, "openai") == ({"messages": found}, [])
+def test_it_says_what_the_long_way_says(history, format):
+    found = events(history)
+    assert not is_given_up(history, format)
+    long = [Message(event.kind, event.content, event.data, seq=event.seq) for event in found]
+    assert dump(found, format) == dump(long, format)
+    assert to_bytes(found, format) == to_bytes(long, format)
 
 
-def test_it_leaves_messages_that_are_no_events_to_the_long_way():
-    assert openai_messages([Message("user", "u")]) is None
-    assert openai_messages([*events([USER]), Message("user", "u")]) is None
+USUAL_WITHOUT_TURNS = {
+    "two answers in a row": [("assistant", "a", None), ("assistant", "b", None), CALL, RESULT],
+    "system text inside": [USER, ("system", "s", None), ("assistant", "a", None)],
+    "an id that JSON has to escape": [USER, call(id='"\\'), ("tool_result", "x", {"id": '"\\', "name": "f"})],
+}
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
+@pytest.mark.parametrize("history", USUAL_WITHOUT_TURNS.values(), ids=USUAL_WITHOUT_TURNS)
+def test_and_so_it_does_where_roles_are_free(history, format):
+    test_it_says_what_the_long_way_says(history, format)
+
+
+def test_it_leaves_messages_that_are_not_events_to_the_long_way():
+    format = _FORMATS["openai"]
+    assert plain_json([Message("user", "u")], format) is None
+    assert plain_json([*events([USER]), Message("user", "u")], format) is None

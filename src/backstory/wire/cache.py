@@ -1,0 +1,161 @@
+"""Breakpoints of the prompt cache, for Anthropic and Bedrock: what is read again costs a tenth.
+
+A breakpoint says "keep everything up to here". They stand on the system text (tools come before it, so they
+are kept too), on the last message, and on the message where the request before this one ended, so that what
+that one kept is found again. Other formats cache by themselves.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+AUTO = "auto"
+MOST = 4  # "A maximum of 4 blocks with cache_control may be provided"
+MARK = {"type": "ephemeral"}
+POINT = {"cachePoint": {"type": "default"}}
+# Blocks that take a mark. Thinking refuses it, and so does text with nothing in it.
+MARKED = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
+
+Body = dict[str, Any]
+Change = Callable[[Body], tuple[Body, list[str]]]
+
+
+def marked(body: Body, format: str, model: str | None) -> Body:
+    """The body with breakpoints of ours instead of those that came with loaded history."""
+    if format == "anthropic":
+        return _anthropic(body)
+    return _bedrock(body, model) if format == "bedrock" else body
+
+
+def thinned(format: str) -> Change:
+    """Leave out all but the last four breakpoints: histories that were loaded bring theirs along."""
+    return (
+        _thin if format == "anthropic" else _thin_points if format == "bedrock" else lambda body: (body, [])
+    )
+
+
+def _ends(messages: list[Body]) -> list[int]:
+    """The messages to mark: the user's last one, and the user's one before the model's last answer."""
+    mine = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    return mine[-2:]
+
+
+def _anthropic(body: Body) -> Body:
+    clean = _map_blocks(
+        body, lambda block: {key: value for key, value in block.items() if key != "cache_control"}
+    )
+    messages = list(clean["messages"])
+    for index in _ends(messages):
+        messages[index] = messages[index] | {"content": _with_mark(messages[index]["content"])}
+    found = clean | {"messages": messages}
+    return found | {"system": _with_mark(found["system"])} if found.get("system") else found
+
+
+def _with_mark(content: Any) -> Any:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    for index in reversed(range(len(blocks))):
+        block = blocks[index]
+        if block.get("type") in MARKED and block.get("text") != "":
+            blocks[index] = block | {"cache_control": MARK}
+            return blocks
+    return content
+
+
+def _map_blocks(body: Body, change: Callable[[Body], Body]) -> Body:
+    """The body with each block that has a mark changed; what has none is not copied."""
+    system = body.get("system")
+    found = body | {"messages": [_map_message(message, change) for message in body["messages"]]}
+    return found | {"system": _map_content(system, change)} if isinstance(system, list) else found
+
+
+def _map_message(message: Body, change: Callable[[Body], Body]) -> Body:
+    content = _map_content(message["content"], change)
+    return message if content is message["content"] else message | {"content": content}
+
+
+def _map_content(content: Any, change: Callable[[Body], Body]) -> Any:
+    if not isinstance(content, list) or not any(_marks([content])):
+        return content
+    found = []
+    for block in content:
+        if isinstance(block, dict) and "cache_control" in block:
+            block = change(block)
+        if isinstance(block, dict) and isinstance(block.get("content"), list):
+            block = block | {"content": _map_content(block["content"], change)}
+        found.append(block)
+    return found
+
+
+def _marks(contents: Any) -> Iterator[Body]:
+    """The blocks that have a mark, in their order; those in results come before the result itself."""
+    for content in contents:
+        for block in content if isinstance(content, list) else ():
+            if isinstance(block, dict):
+                if block.get("type") == "tool_result":
+                    yield from _marks([block.get("content")])
+                if block.get("cache_control"):
+                    yield block
+
+
+def _thin(body: Body) -> tuple[Body, list[str]]:
+    contents = [body.get("system"), *(message["content"] for message in body["messages"])]
+    surplus = list(map(id, _marks(contents)))[:-MOST]
+    if not surplus:
+        return body, []
+    bare = set(surplus)
+
+    def change(block: Body) -> Body:
+        if id(block) not in bare:
+            return block
+        return {key: value for key, value in block.items() if key != "cache_control"}
+
+    return _map_blocks(body, change), [f"{len(surplus)} cache breakpoints left out: there may be {MOST}"]
+
+
+# --- Bedrock: a breakpoint is a block of its own ---
+
+
+def _bedrock(body: Body, model: str | None) -> Body:
+    messages = [_without_points(message) for message in body["messages"]]
+    for index in _ends(messages):
+        messages[index] = messages[index] | {"content": [*messages[index]["content"], POINT]}
+    found = body | {"messages": messages}
+    system = [block for block in body.get("system") or () if "cachePoint" not in block]
+    if system:
+        return found | {"system": [*system, POINT]}
+    tools = (body.get("toolConfig") or {}).get("tools")
+    # Nova keeps system text and messages only: AWS, "Prompt caching for faster model inference".
+    if tools and "nova" not in (model or ""):
+        return found | {"toolConfig": {"tools": [*tools, POINT]}}
+    return found
+
+
+def _without_points(message: Body) -> Body:
+    content = message["content"]
+    if not any("cachePoint" in block for block in content):
+        return message
+    return message | {"content": [block for block in content if "cachePoint" not in block]}
+
+
+def _thin_points(body: Body) -> tuple[Body, list[str]]:
+    places = [
+        (place, index)
+        for place, content in enumerate([body.get("system") or [], *(m["content"] for m in body["messages"])])
+        for index, block in enumerate(content)
+        if "cachePoint" in block
+    ]
+    surplus = set(places[:-MOST])
+    if not surplus:
+        return body, []
+
+    def kept(place: int, content: list[Any]) -> list[Any]:
+        return [block for index, block in enumerate(content) if (place, index) not in surplus]
+
+    found = body | {
+        "messages": [
+            message | {"content": kept(place, message["content"])}
+            for place, message in enumerate(body["messages"], 1)
+        ]
+    }
+    if "system" in body:
+        found["system"] = kept(0, body["system"])
+    return found, [f"{len(surplus)} cache breakpoints left out: there may be {MOST}"]

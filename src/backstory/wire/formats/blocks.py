@@ -1,0 +1,34 @@
+"""What the formats whose messages are lists of blocks have in common."""
+
+from collections.abc import Callable
+from typing import Any
+
+from backstory.wire.turns import Other, Part, Text, is_blank
+
+
+def is_said(value: Any) -> bool:
+    """Whether a field holds a text with something in it."""
+    return isinstance(value, str) and bool(value)
+
+
+def cited(text: str, block: dict[str, Any]) -> list[Part]:
+    """Words, and the sources they name, which no other format can show."""
+    return [Text(text), Other("citations")] if block.get("citations") else [Text(text)]
+
+
+def without_empty_text(form: Any, is_empty: Callable[[dict[str, Any]], bool]) -> tuple[Any, list[str]]:
+    """A list of blocks without its empty texts, and what to say about that."""
+    if not isinstance(form, list) or not any(map(is_empty, form)):
+        return form, []
+    return [block for block in form if not is_empty(block)], ["empty text in it is left out"]
+
+
+def is_without_words(parts: list[Part]) -> bool:
+    """Whether there is nothing but blank text."""
+    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+
+
+def renamed_block(form: Any, key: str, id: str) -> Any:
+    """A result's one block with another id of its call."""
+    [block] = form
+    return [block | {key: id}]

@@ -1,0 +1,192 @@
+"""The items of OpenAI's Responses, one by one: what they say, and the outputs that calls get.
+
+Besides functions there are tools of OpenAI's own that the caller runs (a shell, patches, a computer). Their
+calls and outputs are calls and results like others, in a form of their own.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from backstory.wire.body import field, id_in, name_in, objects, wrong
+from backstory.wire.encoder import compact
+from backstory.wire.format import call_of
+from backstory.wire.formats.openai import detail_of
+from backstory.wire.media import PDF, from_url, type_of_suffix
+from backstory.wire.turns import Call, Media, Other, Part, Result, Text, is_blank
+
+CUSTOM = "custom_tool_call"
+FUNCTION_OUTPUT = "function_call_output"
+# Calls that the caller answers, and what their outputs are called.
+CALLS = {
+    "function_call": FUNCTION_OUTPUT,
+    CUSTOM: "custom_tool_call_output",
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+    "tool_search_call": "tool_search_output",
+}
+OUTPUTS = frozenset(CALLS.values())
+_CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
+# Fields of a call that are not what the tool was given.
+_FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
+# Parts that only other formats have: here they are somebody's mistake, and refused.
+FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
+
+
+def read_item(item: dict[str, Any], path: str) -> list[Part]:
+    """The parts of an item."""
+    type_ = item.get("type")
+    if "role" in item and type_ in (None, "message"):
+        return _read_content(item.get("content"), f"{path}.content")
+    match type_:
+        case "function_call":
+            arguments = field(item, "arguments", str, path)
+            return [call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)]
+        case "custom_tool_call":
+            given = {"input": field(item, "input", str, path)}
+            return [Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)]
+        case "reasoning":
+            return [Other("reasoning", complete=isinstance(item.get("summary"), list))]
+        case None:
+            return [Other("item_reference")]
+    if type_ in CALLS and isinstance(item.get("call_id"), str):
+        given = {key: value for key, value in item.items() if key not in _FRAME}
+        return [Call(item["call_id"], type_.removesuffix("_call"), given, kind=type_)]
+    if is_output(item):
+        kind = _CALL_OF[type_]
+        return [Result(answered_id(item) or "", _read_output(item, f"{path}.output"), None, kind=kind)]
+    return [Other(type_)]
+
+
+def answered_id(item: dict[str, Any]) -> Any:
+    """The id of the call that an item is the output of."""
+    return item.get("id" if item.get("type") == "local_shell_call_output" else "call_id")
+
+
+def is_output(item: dict[str, Any]) -> bool:
+    """Whether an item is what the caller gave back for a call; some the service makes itself."""
+    if item.get("type") not in OUTPUTS:
+        return False
+    return item["type"] == FUNCTION_OUTPUT or isinstance(answered_id(item), str)
+
+
+def _read_output(item: dict[str, Any], path: str) -> list[Part]:
+    found = item.get("output")
+    match item["type"]:
+        case "computer_call_output":
+            return _read_screenshot(found)
+        case "shell_call_output":
+            return [Text(_shell_text(found))]
+        case "tool_search_output":
+            return [Text(compact(item.get("tools") or []))]
+        case "apply_patch_call_output":
+            return [Text(found if isinstance(found, str) else str(item.get("status") or ""))]
+    return _read_content(found, path)
+
+
+def _read_screenshot(found: Any) -> list[Part]:
+    match found:
+        case {"image_url": str(url)}:
+            return [from_url(url, "image")]
+        case _:
+            return [Other("a screenshot in the service's store")]
+
+
+def _shell_text(chunks: Any) -> str:
+    """What a shell printed, in the order it came."""
+    texts = []
+    for chunk in chunks if isinstance(chunks, list) else ():
+        if isinstance(chunk, dict):
+            texts += [chunk.get("stdout"), chunk.get("stderr")]
+            outcome = chunk.get("outcome")
+            code = outcome.get("exit_code") if isinstance(outcome, dict) else None
+            texts += [f"(exit code {code})"] if code else []
+    return "\n".join(text for text in texts if isinstance(text, str) and not is_blank(text))
+
+
+def _read_content(content: Any, path: str) -> list[Part]:
+    if isinstance(content, str):
+        return [Text(content)]
+    if content is None:
+        raise wrong(path, "expected a string or an array of parts, found null")
+    return [part for where, found in objects(content, path) for part in _read_part(found, where)]
+
+
+def _read_part(part: dict[str, Any], path: str) -> list[Part]:
+    match field(part, "type", str, path):
+        case "input_text" | "output_text" | "text":
+            text = Text(field(part, "text", str, path))
+            return [text, Other("annotations")] if part.get("annotations") else [text]
+        case "refusal":
+            return [Text(field(part, "refusal", str, path))]
+        case "input_image":
+            return [_read_image(part)]
+        case "input_file":
+            return [_read_file(part)]
+        case other:
+            return [Other(other, complete=other not in FOREIGN)]
+
+
+def _read_image(part: dict[str, Any]) -> Part:
+    match part:
+        case {"image_url": str(url)}:
+            return from_url(url, "image", detail=detail_of(part))
+        case {"file_id": str()}:
+            return Other("an image in the service's store")
+        case _:
+            return Other("input_image", complete=False)
+
+
+def _read_file(part: dict[str, Any]) -> Part:
+    name = part.get("filename") if isinstance(part.get("filename"), str) else None
+    match part:
+        case {"file_data": str(data)}:
+            found = from_url(data, "document", name=name)
+            if found.data is not None:
+                return found
+            return Media("document", type_of_suffix((name or "").rpartition(".")[2]) or PDF, data, name=name)
+        case {"file_url": str(url)}:
+            return Media("document", PDF, url=url, name=name)
+        case {"file_id": str()}:
+            return Other("a file in the service's store")
+        case _:
+            return Other("input_file", complete=False)
+
+
+def output(id: str, content: Any, error: bool, kind: str) -> dict[str, Any]:
+    """The output of a call, whatever kind it is."""
+    return _WRITERS.get(kind, _function_output)(id, content, error)
+
+
+def _function_output(id: str, content: Any, _error: bool) -> dict[str, Any]:
+    return {"type": FUNCTION_OUTPUT, "call_id": id, "output": content}
+
+
+def _custom_output(id: str, content: Any, _error: bool) -> dict[str, Any]:
+    return {"type": CALLS[CUSTOM], "call_id": id, "output": content}
+
+
+def _shell_output(id: str, content: Any, error: bool) -> dict[str, Any]:
+    streams = {"stdout": "", "stderr": content} if error else {"stdout": content, "stderr": ""}
+    chunk = streams | {"outcome": {"type": "exit", "exit_code": int(error)}}
+    return {"type": "shell_call_output", "call_id": id, "output": [chunk]}
+
+
+def _local_shell_output(id: str, content: Any, _error: bool) -> dict[str, Any]:
+    return {"type": "local_shell_call_output", "id": id, "output": content}
+
+
+def _patch_output(id: str, content: Any, error: bool) -> dict[str, Any]:
+    status = "failed" if error else "completed"
+    return {"type": "apply_patch_call_output", "call_id": id, "status": status, "output": content}
+
+
+_WRITERS: dict[str, Callable[[str, Any, bool], dict[str, Any]]] = {
+    CUSTOM: _custom_output,
+    "shell_call": _shell_output,
+    "local_shell_call": _local_shell_output,
+    "apply_patch_call": _patch_output,
+}
+# Not a computer's: that is a screenshot. A function's output was accepted for a search for tools.
+KINDS = frozenset({"", "tool_search_call", *_WRITERS})

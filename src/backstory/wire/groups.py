@@ -1,0 +1,201 @@
+"""From rows to turns: which events are one answer, and which result belongs to which call.
+
+Rules 1 to 5, 7 and 8 of the table in docs/wire.md. Nothing here knows a format but by what it is asked.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from backstory.core.messages import tool_call, tool_result
+from backstory.wire.format import arguments_of
+from backstory.wire.native import Native, Target, native_of, settle_say
+from backstory.wire.rows import Readable, Tell, rows
+from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
+
+INTERRUPTED = "interrupted: no result was recorded"
+
+
+class Loose(NamedTuple):
+    """A result where it was logged, before it is bound to its call."""
+
+    key: str | None
+    answer: Answer
+
+
+def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | Step | Loose], bool]:
+    """Rules 3, 4 and 8: a step is one answer of the model, its text and then its calls.
+
+    A result, a user or a system message ends a step, and so does text behind text without a call.
+    Blank text is dropped here, before it could end anything. Also says whether anything was native.
+    """
+    tell = target.tell
+    turns: list[Say | Step | Loose] = []
+    step: Step | None = None
+    is_native = False
+    for at, kind, text, data in rows(messages, tell):
+        native = native_of(data) if data else None
+        is_native = is_native or native is not None
+        if kind == "tool_result":
+            turns.append(loose(at, text, data, native))
+            step = None
+        elif kind == "user" or kind == "system":
+            say = said(at, kind, text, native, target)
+            if say is not None:
+                turns.append(say)
+                step = None
+        elif kind == "assistant" and native is None and is_blank(text):
+            tell("blank", at, "blank text of the assistant: the services refuse it")
+        else:
+            if step is None or (kind == "assistant" and is_over(step, native)):
+                turns.append(step := Step(at))
+            extended(step, at, text if kind == "assistant" else None, data, native, target)
+    return turns, is_native
+
+
+def is_over(step: Step, native: Native | None) -> bool:
+    """Whether more words begin another answer. Reasoning without words belongs to the words behind it, but
+    two messages that were apart stay apart where messages cannot be joined."""
+    if step.calls:
+        return False
+    if any(not is_blank(text) for text in step.texts):
+        return True
+    before = next((piece.native for piece in reversed(step.pieces or ()) if piece.native), None)
+    if native is None or before is None:
+        return False
+    is_list = isinstance(native.wire, list) and isinstance(before.wire, list)
+    return not is_list or (native.provider, native.model) != (before.provider, before.model)
+
+
+def extended(
+    step: Step,
+    at: int | None,
+    text: str | None,
+    data: dict[str, Any] | None,
+    native: Native | None,
+    target: Target,
+) -> None:
+    """Add words or a call to a step. Rule 3: text belongs before the calls, whenever it was logged."""
+    call = None
+    if text is None:
+        call = asked(at, data, target.tell)
+    if native is not None and step.pieces is None:
+        step.pieces = [
+            *(Piece(words, None, None) for words in step.texts),
+            *(Piece(None, earlier, None) for earlier in step.calls),
+        ]
+    if step.pieces is not None:
+        step.pieces.append(Piece(text, call, native))
+    if native is not None and native.after is not None and target.is_home_of(native):
+        step.after = step.after or native.after
+    if call is not None:
+        step.calls.append(call)
+    elif text is not None:
+        if step.calls and not is_blank(text):
+            target.tell("order", at, "text behind a call of the same answer goes before the calls")
+        step.texts.append(text)
+
+
+def said(at: int | None, kind: str, text: str, native: Native | None, target: Target) -> Say | None:
+    """What a person or the system said; None if that is nothing (rule 8)."""
+    say = Say(kind, text, at)
+    if native is not None:
+        settle_say(say, native, target)
+        if native.after is not None and native.provider == target.format.name:
+            say.after = native.after
+    if say.wire is None and say.content is None and is_blank(say.text):
+        target.tell("blank", at, f"blank text of the {kind}: the services refuse it")
+        return None
+    return say
+
+
+def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
+    """Rule 7: a call, with arguments that are an object on the wire, whatever the model gave."""
+    if data is None:
+        tell("data", at, "this call has no data that could be read")
+    id, name, raw = tool_call(data)
+    arguments, text, same = arguments_of(raw)
+    if not same:
+        why = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
+        tell("arguments", at, why)
+    return Asked(_key(id), name if isinstance(name, str) else "", arguments, at, text)
+
+
+def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native | None) -> Loose:
+    """A result as it was logged."""
+    id, output, error = tool_result(text, data)
+    return Loose(_key(id), Answer(output, error, at, native))
+
+
+def _key(id: Any) -> str | None:
+    """What a call and its result know each other by. Old logs have numbers, and nothing."""
+    if isinstance(id, str) and id:
+        return id
+    return str(id) if isinstance(id, int) and not isinstance(id, bool) else None
+
+
+def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
+    """Rules 1, 2 and 4: each result goes to the oldest open call with its id, however late it is.
+
+    What answers nothing, or answers a second time, is dropped: no service accepts it, and
+    nobody can say what it belongs to. An id that a later step uses again closes the older call.
+    """
+    tell = target.tell
+    turns: list[Turn] = []
+    open: dict[str | None, list[tuple[Asked, Step]]] = {}
+    known: set[str | None] = set()
+    for item in logged:
+        if isinstance(item, Loose):
+            waiting = open.get(item.key)
+            if waiting:
+                answered(*waiting.pop(0), item.answer, turns, tell)
+            elif item.key not in known and (say := kept_apart(item.answer, target)) is not None:
+                turns.append(say)
+            else:
+                what = "a second result for the call" if item.key in known else "a result for a missing call,"
+                tell("drop", item.answer.at, f"{what} {item.key!r}")
+            continue
+        turns.append(item)
+        if isinstance(item, Step):
+            for call in item.calls:
+                waiting = open.setdefault(call.key, [])
+                if waiting and waiting[0][1] is not item:
+                    at = waiting[0][0].at
+                    tell("bind", at, f"the id {call.key!r} is used again: this call stays open")
+                    waiting.clear()
+                waiting.append((call, item))
+                known.add(call.key)
+    return turns
+
+
+def kept_apart(answer: Answer, target: Target) -> Say | None:
+    """A result whose call is in the service's store, in the response that the request continues."""
+    native = answer.native
+    if native is None or not isinstance(native.after, dict):
+        return None
+    if not target.stored or native.provider != target.format.name:
+        return None
+    say = Say("user", answer.text, answer.at)
+    say.wire, say.after = native.wire, native.after
+    return say
+
+
+def answered(call: Asked, step: Step, answer: Answer, turns: list[Turn], tell: Tell) -> None:
+    """Give a call its result, and say so if the result has to move to get behind its step."""
+    call.answer = answer
+    if step is not turns[-1]:
+        tell("group", answer.at, "this result came late: it moves up, directly behind its call")
+    if len(step.calls) > 1:
+        step.order = step.order or []
+        step.order.append(call)
+
+
+def closed(turns: list[Turn], tell: Tell, pending: bool) -> None:
+    """Rule 5: a call without a result bricks the session, so it gets one that is true and always the
+    same. Only a step that is about to run, with nothing behind it, may stay open."""
+    for index, turn in enumerate(turns):
+        if isinstance(turn, Say) or (pending and index == len(turns) - 1):
+            continue
+        for call in turn.calls:
+            if call.answer is None:
+                call.answer = Answer(INTERRUPTED, True, call.at)
+                tell("close", call.at, f"the call {call.key!r} has no result, so it says: {INTERRUPTED}")

@@ -1,0 +1,172 @@
+"""Images, documents, sounds and films between the formats: data URLs, media types, base64.
+
+Pure: nothing is fetched. What is given by URL stays a URL.
+"""
+
+import base64
+import binascii
+import re
+
+from backstory.wire.turns import Media
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+PDF = "application/pdf"
+
+_BY_SUFFIX = {
+    "png": "image/png",
+    "jpg": "image/jpeg",
+    "jpeg": "image/jpeg",
+    "gif": "image/gif",
+    "webp": "image/webp",
+    "heic": "image/heic",
+    "heif": "image/heif",
+    "pdf": PDF,
+    "txt": "text/plain",
+    "md": "text/markdown",
+    "csv": "text/csv",
+    "html": "text/html",
+    "json": "application/json",
+    "doc": "application/msword",
+    "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    "xls": "application/vnd.ms-excel",
+    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+    "mp3": "audio/mpeg",
+    "wav": "audio/wav",
+    "flac": "audio/flac",
+    "ogg": "audio/ogg",
+    "aac": "audio/aac",
+    "m4a": "audio/mp4",
+    "mp4": "video/mp4",
+    "mov": "video/quicktime",
+    "webm": "video/webm",
+    "mkv": "video/x-matroska",
+    "mpeg": "video/mpeg",
+    "mpg": "video/mpeg",
+}
+SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
+    "audio/x-wav": "wav",
+    "audio/mp3": "mp3",
+    "text/x-markdown": "md",
+}
+_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
+_LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
+_STANDARD = bytes.maketrans(b"-_", b"+/")
+
+
+def media(type_: str | None, **fields: str | None) -> Media:
+    """Something of a media type; what is no image, sound or film is a document."""
+    family = (type_ or "").partition("/")[0]
+    return Media(family if family in ("image", "audio", "video") else "document", type_, **fields)
+
+
+def type_of_suffix(suffix: str) -> str | None:
+    """The media type that a file's ending stands for."""
+    return _BY_SUFFIX.get(suffix.lower())
+
+
+def from_url(url: str, kind: str, **fields: str | None) -> Media:
+    """What is behind a URL, taken apart if the URL carries the data itself."""
+    head, comma, data = url.partition(",")
+    if comma and head.startswith("data:") and head.endswith(";base64"):
+        type_ = head[len("data:") : -len(";base64")].partition(";")[0]
+        return Media(kind, type_, data, **fields)
+    return Media(kind, None, None, url, **fields)
+
+
+def data_url(found: Media) -> str:
+    """A URL that carries the data."""
+    return f"data:{found.type};base64,{standard(found)}"
+
+
+def web_url(found: Media) -> str | None:
+    """The URL, if it is one that a service can fetch."""
+    url = found.url
+    return url if url is not None and url.startswith(("https://", "http://")) else None
+
+
+def type_of(found: Media) -> str | None:
+    """The media type, guessed from the URL's ending where nothing else says it."""
+    if found.type or found.url is None:
+        return found.type
+    path = found.url.partition("?")[0].partition("#")[0]
+    return _BY_SUFFIX.get(path.rpartition(".")[2].lower())
+
+
+def file_name(found: Media) -> str:
+    """A name for a file that needs one."""
+    return found.name or f"{found.kind}.{SUFFIXES.get(found.type or '', 'bin')}"
+
+
+def standard(found: Media) -> str:
+    """The data in the standard alphabet, without line breaks. Google's services write and read the
+    URL-safe one too."""
+    if found.data is None:
+        return to_base64((found.text or "").encode())
+    return _standard("".join(found.data.split()))
+
+
+def _standard(data: str) -> str:
+    if "-" not in data and "_" not in data:
+        return data
+    return data.encode(errors="replace").translate(_STANDARD).decode()
+
+
+def is_text_type(type_: str | None) -> bool:
+    """Whether what is of this type can be read as text."""
+    return type_ is not None and (type_.startswith("text/") or type_ in _TEXT_TYPES)
+
+
+def words_of(found: Media) -> str | None:
+    """The words of a text document; None for everything else."""
+    if found.text is not None:
+        return found.text
+    if found.kind != "document" or found.data is None or not is_text_type(found.type):
+        return None
+    try:
+        return (to_bytes(found.data) or b"").decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def as_words(found: Media) -> str | None:
+    """A text document as marked text, for formats that have no other place for it."""
+    words = words_of(found)
+    if words is None:
+        return None
+    title = f' name="{found.name}"' if found.name else ""
+    return f"<document{title}>\n{words}\n</document>"
+
+
+def is_base64(data: str) -> bool:
+    """Whether a text is whole base64, in either alphabet, with or without line breaks.
+
+    Deleting the legal characters is several times quicker than decoding, and images are large.
+    """
+    found = data.encode(errors="replace")
+    rest = found.translate(None, _LEGAL)
+    if not rest.strip():
+        size = len(found) - len(rest)
+        return size > 0 and size % 4 == 0
+    padding = rest.translate(None, b" \t\r\n")
+    if padding not in (b"=", b"==") or not found.rstrip().endswith(padding[-1:]):
+        return False
+    return (len(found) - len(rest) + len(padding)) % 4 == 0
+
+
+def to_bytes(data: str | None) -> bytes | None:
+    """What base64 stands for; None where it stands for nothing."""
+    try:
+        return binascii.a2b_base64(_standard(data or ""))
+    except (binascii.Error, ValueError):
+        return None
+
+
+def to_base64(data: bytes) -> str:
+    """Bytes as JSON can carry them."""
+    return base64.b64encode(data).decode()
+
+
+def plain_name(name: str | None) -> str:
+    """A document's name as Bedrock takes it: letters, digits, hyphens, brackets and single spaces."""
+    stem = re.sub(r"\.[A-Za-z0-9]{1,5}$", "", name or "")
+    return re.sub(r"[^A-Za-z0-9()\[\]-]+", " ", stem).strip()[:100] or "document"

@@ -1,0 +1,225 @@
+"""A stream's events put together: the answer that the provider would have given in one piece.
+
+Pure. Events are plain dicts in the order they came; an SDK's objects become dicts in `as_plain`.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+Event = Mapping[str, Any]
+
+
+def as_plain(value: Any) -> Any:
+    """An answer, or a list of a stream's events, as plain JSON values; an SDK's objects say it themselves."""
+    if isinstance(value, Mapping | str | bytes) or value is None:
+        return value
+    if hasattr(value, "model_dump"):  # pydantic: OpenAI's, Anthropic's and Google's
+        return value.model_dump(mode="json", by_alias=True, exclude_none=True)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return [as_plain(item) for item in value] if isinstance(value, Iterable) else value
+
+
+def openai_completion(chunks: list[Event]) -> dict[str, Any]:
+    """Chat Completions: deltas of one message."""
+    message: dict[str, Any] = {"role": "assistant"}
+    calls: dict[int, dict[str, Any]] = {}
+    about: dict[str, Any] = {}
+    for chunk in chunks:
+        about |= {key: chunk[key] for key in ("model", "usage") if chunk.get(key)}
+        for choice in (chunk.get("choices") or ())[:1]:
+            delta = choice.get("delta") or {}
+            for part in delta.get("tool_calls") or ():
+                add_call(calls, part)
+            grow(message, {key: value for key, value in delta.items() if key not in ("tool_calls", "role")})
+    if calls:
+        message["tool_calls"] = list(calls.values())
+    return {**about, "choices": [{"message": message}]}
+
+
+def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a delta: texts go on, lists get longer or their numbered parts go on, the rest is replaced."""
+    for key, value in delta.items():
+        before = whole.get(key)
+        if value is None:
+            continue
+        if isinstance(before, str) and isinstance(value, str):
+            whole[key] = before + value
+        elif isinstance(before, list) and isinstance(value, list):
+            _grow_list(before, value)
+        elif isinstance(before, dict) and isinstance(value, Mapping):
+            grow(before, value)
+        else:
+            whole[key] = (
+                [dict(item) if isinstance(item, Mapping) else item for item in value]
+                if isinstance(value, list)
+                else value
+            )
+
+
+# Fields of a numbered part that name it: they come again and are not continued.
+_NAMES = frozenset({"type", "id", "index", "format", "name"})
+
+
+def _grow_list(whole: list[Any], more: list[Any]) -> None:
+    for item in more:
+        last: Any = whole[-1] if whole else None
+        if _continues(last, item):
+            grow(last, {key: value for key, value in item.items() if key not in _NAMES})
+            last |= {key: item[key] for key in _NAMES if item.get(key) is not None}
+        else:
+            whole.append(dict(item) if isinstance(item, Mapping) else item)
+
+
+def _continues(last: Any, item: Any) -> bool:
+    if not isinstance(last, dict) or not isinstance(item, Mapping) or "index" not in item:
+        return False
+    return (last.get("index"), last.get("type")) == (item["index"], item.get("type"))
+
+
+def add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
+    """One part of a call: most servers number the calls, some send each one whole, without numbers."""
+    index = part.get("index")
+    if index is None:
+        index = len(calls) if part.get("id") or not calls else len(calls) - 1
+    call = calls.setdefault(index, {"id": "", "type": "function", "function": {"name": "", "arguments": ""}})
+    function = part.get("function") or {}
+    call["id"] = call["id"] or part.get("id") or ""
+    whole = call["function"]
+    whole["name"] = whole["name"] or function.get("name") or ""
+    whole["arguments"] += function.get("arguments") or ""
+    call |= {
+        key: value
+        for key, value in part.items()
+        if key not in ("index", "id", "type", "function") and value is not None
+    }
+
+
+def responses_response(events: list[Event]) -> Mapping[str, Any]:
+    """Responses: the last event has it all; if it is missing, the items that were done."""
+    for event in reversed(events):
+        if isinstance(event.get("response"), Mapping) and event["response"].get("output"):
+            found: Mapping[str, Any] = event["response"]
+            return found
+    done = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
+    about: Event = next((event["response"] for event in reversed(events) if event.get("response")), {})
+    return {**about, "output": done}
+
+
+# How each kind of Anthropic's deltas continues its block: the delta's field, and the block's.
+CONTINUES = {
+    "text_delta": ("text", "text"),
+    "input_json_delta": ("partial_json", "partial_json"),
+    "thinking_delta": ("thinking", "thinking"),
+    "signature_delta": ("signature", "signature"),
+    "compaction_delta": ("content", "content"),
+}
+
+
+def anthropic_message(events: list[Event]) -> dict[str, Any]:
+    """Messages: blocks, each begun once and continued by deltas."""
+    message: dict[str, Any] = {}
+    blocks: dict[int, dict[str, Any]] = {}
+    for event in events:
+        match event.get("type"):
+            case "message_start":
+                message = dict(event["message"])
+            case "content_block_start":
+                blocks[event["index"]] = dict(event["content_block"])
+            case "content_block_delta":
+                continue_block(blocks[event["index"]], event["delta"])
+            case "message_delta":
+                message |= {key: value for key, value in event["delta"].items() if value is not None}
+                message["usage"] = {**(message.get("usage") or {}), **(event.get("usage") or {})}
+    return {**message, "content": [finished_block(block) for block in blocks.values()]}
+
+
+def continue_block(block: dict[str, Any], delta: Event) -> None:
+    """Add a delta to its block."""
+    if delta.get("type") == "citations_delta":
+        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
+        return
+    source, field = CONTINUES.get(str(delta.get("type")), ("", ""))
+    if field:
+        block[field] = (block.get(field) or "") + (delta.get(source) or "")
+
+
+def finished_block(block: dict[str, Any]) -> dict[str, Any]:
+    """A block as it is sent back: the text of its input parsed, and nothing that is null."""
+    found = {key: value for key, value in block.items() if value is not None and key != "partial_json"}
+    if block.get("partial_json"):
+        found["input"] = parsed_input(block["partial_json"])
+    return found
+
+
+def parsed_input(text: str) -> Any:
+    """A call's input that came as text; what is not JSON becomes an object that says so."""
+    from backstory.wire.format import arguments_of
+
+    return arguments_of(text).value
+
+
+def gemini_response(chunks: list[Event]) -> dict[str, Any]:
+    """generateContent: the parts of all chunks, one behind the other."""
+    parts: list[Any] = []
+    about: dict[str, Any] = {}
+    for chunk in chunks:
+        about |= {key: value for key, value in chunk.items() if key != "candidates"}
+        for candidate in (chunk.get("candidates") or ())[:1]:
+            parts.extend((candidate.get("content") or {}).get("parts") or ())
+    return {**about, "candidates": [{"content": {"role": "model", "parts": parts}}]}
+
+
+def bedrock_response(events: list[Event]) -> dict[str, Any]:
+    """ConverseStream: blocks by their index, begun by a start or by their first delta."""
+    blocks: dict[int, dict[str, Any]] = {}
+    about: dict[str, Any] = {}
+    for event in events:
+        match event:
+            case {"contentBlockStart": {"start": start, "contentBlockIndex": index}}:
+                blocks[index] = {key: dict(value) for key, value in start.items()}
+            case {"contentBlockDelta": {"delta": delta, "contentBlockIndex": index}}:
+                _continue_bedrock(blocks.setdefault(index, {}), delta)
+            case {"metadata": metadata}:
+                about = {"usage": metadata.get("usage")}
+    content = [_finished_bedrock(block) for _, block in sorted(blocks.items()) if block]
+    return {**about, "output": {"message": {"role": "assistant", "content": content}}}
+
+
+def _continue_bedrock(block: dict[str, Any], delta: Event) -> None:
+    for key, value in delta.items():
+        match key:
+            case "text":
+                block["text"] = block.get("text", "") + value
+            case "toolUse":
+                use = block.setdefault("toolUse", {})
+                use["input"] = (use.get("input") or "") + (value.get("input") or "")
+            case "toolResult":
+                result = block.setdefault("toolResult", {})
+                result["content"] = [*(result.get("content") or ()), *value]
+            case "citation":
+                cited = block.setdefault("citationsContent", {"content": [], "citations": []})
+                cited["citations"].append(value)
+            case "reasoningContent":
+                _continue_reasoning(block.setdefault("reasoningContent", {}), value)
+            case _:
+                block[key] = value
+
+
+def _continue_reasoning(reasoning: dict[str, Any], delta: Event) -> None:
+    for key, value in delta.items():
+        if key == "redactedContent":
+            reasoning[key] = value
+        else:
+            text = reasoning.setdefault("reasoningText", {"text": ""})
+            text[key] = text.get(key, "") + value
+
+
+def _finished_bedrock(block: dict[str, Any]) -> dict[str, Any]:
+    use = block.get("toolUse")
+    if use is not None and not isinstance(use.get("input"), Mapping):
+        return {"toolUse": use | {"input": parsed_input(use.get("input") or "")}}
+    if "citationsContent" in block and "text" in block:
+        cited = block["citationsContent"]
+        return {"citationsContent": cited | {"content": [{"text": block["text"]}]}}
+    return block

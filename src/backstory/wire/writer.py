@@ -1,0 +1,63 @@
+"""From repaired turns to a request's body: each turn in its own form, or in the one its format writes."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from backstory.wire.format import Form, Format
+from backstory.wire.repair import Repaired
+from backstory.wire.turns import Say, Step
+
+
+def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
+    """The body that says what the turns say."""
+    roles: list[str] = []
+    forms: list[Form] = []
+    names: dict[str, None] = {}
+    for turn in repaired.turns:
+        if isinstance(turn, Say):
+            roles.append("system" if turn.role == "system" else "user")
+            forms.append(_said(turn, format))
+            continue
+        names |= {call.name: None for call in turn.calls}
+        roles.append("model")
+        forms.append(_step(turn, format))
+        results = list(_results(turn, format))
+        roles.extend(["user"] * len(results))
+        forms.extend(results)
+    body = format.body([_top(say, format) for say in repaired.system], roles, forms, names)
+    return body | repaired.after if repaired.after else body
+
+
+def _top(say: Say, format: Format) -> Form:
+    if say.wire is None and format.top is not None:
+        return format.top(say.text)
+    return _said(say, format)
+
+
+def _said(say: Say, format: Format) -> Form:
+    if say.wire is not None:
+        return say.wire
+    return format.said(say.role, say.text if say.content is None else say.content, say.name)
+
+
+def _step(step: Step, format: Format) -> Form:
+    if step.wire is not None:
+        return step.wire
+    calls = [format.call(call.id, call.name, call.arguments, call.text) for call in step.calls]
+    return format.step(step.texts, calls, step.name)
+
+
+def _results(step: Step, format: Format) -> Iterator[Form]:
+    extras: list[Any] = []
+    for call in step.order or step.calls:
+        answer = call.answer
+        if answer is None:
+            continue
+        if answer.wire is not None:
+            yield answer.wire
+        else:
+            content = answer.text if answer.content is None else answer.content
+            yield format.result(call.id, call.name, content, answer.error, call.kind)
+        extras.extend(answer.extra or ())
+    if extras and all(call.answer is not None for call in step.calls):  # else the rest is still to come
+        yield extras
