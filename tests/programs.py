@@ -43,6 +43,8 @@ class Program:
         with theirs:
             socket.send_fds(_server(), [b"x"], [theirs.fileno(), *files])
         self._reports = self._socket.makefile()
+        self._has_news = select.poll()
+        self._has_news.register(self._socket, select.POLLIN)
         self._socket.sendall(f"{json.dumps(order)}\n".encode())
         self.pid = int(self._reports.readline())
         self.returncode: int | None = None
@@ -57,7 +59,7 @@ class Program:
         return code
 
     def _report(self, seconds: float) -> int | None:
-        if self.returncode is None and select.select([self._socket], [], [], seconds)[0]:
+        if self.returncode is None and self._has_news.poll(seconds * 1000):
             self.returncode = int(self._reports.readline())
             self._reports.close()
             self._socket.close()

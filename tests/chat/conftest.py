@@ -41,8 +41,9 @@ def reopened(address):
     stores = []
 
     def reopened(ref="@"):
-        stores.append(backstory.open(address))
-        return stores[-1].resolve(ref).agent
+        if not stores:
+            stores.append(backstory.open(address))
+        return stores[0].resolve(ref).agent
 
     yield reopened
     for store in stores:

@@ -21,7 +21,7 @@ from backstory.core.messages import tool_call
 from backstory.errors import Error
 from backstory.runtime.models import Answer, Model, Retrying, Said
 from backstory.runtime.models.arguments import storable
-from backstory.runtime.signals import undisturbed
+from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 
 MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
@@ -77,7 +77,7 @@ class Loop:
 
     def ask(self, text: str) -> Happenings:
         """Write what the person says, and go on until the model has answered."""
-        with undisturbed():
+        with defer_signals():
             event = self.agent.user(storable(text))
         yield Wrote(event)
         yield from self.go_on()
@@ -121,7 +121,7 @@ class Loop:
         why = str(stop) if isinstance(stop, Exception) else "stopped by the person"
         if text.strip():
             data = {"model": self.model.name, "interrupted": True, "why": storable(why)}
-            with undisturbed(), _carrying(text):
+            with defer_signals(), _carrying(text):
                 self.agent.assistant(storable(text), data=data)
 
     def _take(self, answer: Answer) -> Happenings:
@@ -129,14 +129,17 @@ class Loop:
         work = _Work()
         waiting: dict[int, Event] = {}
         try:
-            with undisturbed(), _carrying(answer.text):
+            with defer_signals(), _carrying(answer.text):
                 written = self.agent.extend(_events(answer))
                 waiting |= {event.seq: event for event in written if event.kind == "tool_call"}
             for event in written:
                 yield Wrote(event)
             yield from self._run(work, waiting)
         except BaseException:
-            with undisturbed(), suppress(Error):  # a store that takes nothing has been complained of already
+            with (
+                defer_signals(),
+                suppress(Error),
+            ):  # that the store takes nothing is known already
                 self._stop(work, waiting)
             raise
 
@@ -183,7 +186,7 @@ class Loop:
 
     def _record(self, waiting: dict[int, Event], seq: int, output: str, error: bool) -> Wrote:
         """Write a result, and wait for it no longer, both or neither."""
-        with undisturbed(), _carrying(output):
+        with defer_signals(), _carrying(output):
             wrote = Wrote(self.agent.append("tool_result", *self._result(waiting[seq], output, error)))
             del waiting[seq]
         return wrote

@@ -1,7 +1,7 @@
-"""Ctrl-C held back for a moment: an event is written whole, and whoever wrote it knows.
+"""Signals deferred for a moment, so that an event is written completely and the caller knows it.
 
-The same holds for other signals that a program has taken over to end in order. Only the main
-thread hears them, so elsewhere there is nothing to do.
+This covers Ctrl-C and the other signals that a program handles in order to end cleanly. Python runs handlers
+in the main thread only, so in other threads there is nothing to do.
 """
 
 import signal
@@ -15,8 +15,8 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not everywhere
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Within the block Ctrl-C waits; it strikes when the block is done."""
+def defer_signals() -> Iterator[None]:
+    """Defer signals within the block; the first one that arrived is handled when the block is done."""
     heard: list[tuple[int, FrameType | None]] = []
     before = _taken_over() if threading.current_thread() is threading.main_thread() else {}
     try:

@@ -1,17 +1,15 @@
-"""The embedded model: SmolLM2 (135 million parameters) by llama.cpp, in this process.
+"""The embedded model: SmolLM2 (135 million parameters) by llama.cpp, in a process beside this one.
 
-A tiny model for trying things out, without a key and without a network: its answers are toys.
-llama.cpp works in a thread of its own and hands over chunks, so that an answer can be stopped at any word.
+A tiny model for trying things out, without a key and without a network. It begins to load when it is made, so
+that it is often ready when the first question comes.
 """
 
-import ctypes
 import json
-import os
-import secrets
-import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -20,17 +18,15 @@ from backstory.runtime.models import ModelError, Piece, Retrying
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.download import Tell, model_file
 from backstory.runtime.models.extras import require
+from backstory.runtime.models.llama_process import WINDOW
 from backstory.runtime.models.openai import described
-from backstory.runtime.signals import undisturbed
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
 NAME = "smollm2-135m"
-WINDOW = 4096
-LAST_WORD = 10.0  # seconds to wait for it, when the model is let go of
 MOST_TOKENS = 256  # of one answer: a tiny model does not always find its end
 OFFERED = frozenset({"glob"})  # with more tools than one it understands none
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+LAST_WORD = 2.0  # seconds to wait for the process, when it is closed
 
 SETTINGS: dict[str, Any] = {
     "stream": True,
@@ -46,18 +42,16 @@ class Stumbled(ModelError):
 
 
 class EmbeddedModel:
-    """SmolLM2 in this process. It is loaded for its first answer: that takes a second or two, in which
-    llama.cpp lets no other thread work, and a person who wants to type should not meet that."""
+    """SmolLM2, in a process that ends with this one."""
 
     name = NAME
     window: int | None = WINDOW
 
     def __init__(self, path: Path | None = None, *, tell: Tell | None = None) -> None:
-        """`path`: the model's file; by default it is fetched once, and `tell` hears of the progress."""
+        """`path`: the model's file; by default it is downloaded once, and `tell` hears of the progress."""
         require("xllamacpp", extra="embedded", what="The embedded model")
         self._path = path or model_file(tell=tell)
-        self._server: Any = None
-        self._asked: _Asked | None = None
+        self._process = _Process(self._path)
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
         """The answer, piece by piece."""
@@ -72,62 +66,94 @@ class EmbeddedModel:
         yield from assembled(self._chunks(body | IN_WORDS), self.name)
 
     def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if self._server is None:
-            with undisturbed(), own_signals():  # a half-made server that is let go of hangs
-                self._server = _server(self._path)
-        self._asked = _Asked(self._server, body)
-        try:
-            yield from self._asked.chunks()
-        finally:
-            self._asked.stop()
+        if self._process.has_ended():  # it crashed, or somebody has killed it
+            self._process = _Process(self._path)
+        return self._process.chunks(body)
 
     def close(self) -> None:
-        """Let go of the model."""
-        if self._asked:
-            self._asked.wait()
-        self._server = None
+        """End the process."""
+        self._process.close()
 
 
-class _Asked:
-    """One request under way, in a thread of its own."""
+class _Process:
+    """The process with the model, and what it says. A thread reads it, so that waiting can be interrupted."""
 
-    def __init__(self, server: Any, body: dict[str, Any]) -> None:
-        self._server = server
-        self._body = body
-        self._queue: SimpleQueue[str | BaseException | None] = SimpleQueue()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
+    def __init__(self, path: Path) -> None:
+        command = [sys.executable, "-P", "-m", "backstory.runtime.models.llama_process", str(path)]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            encoding="utf-8",
+            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+        )
+        self._path = path
+        self._number = 0
+        self._is_ready = False
+        self._said: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
 
-    def chunks(self) -> Iterator[dict[str, Any]]:
-        self._thread.start()
-        while (chunk := self._queue.get()) is not None:
-            if isinstance(chunk, BaseException):
-                raise _meaning(str(chunk)) from chunk
-            for one in _objects(chunk):
-                if "error" in one:
-                    raise _meaning(json.dumps(one["error"]))
-                yield one
+    def _read(self) -> None:
+        assert self._process.stdout
+        for line in self._process.stdout:
+            self._said.put(json.loads(line))
+        self._said.put(None)
 
-    def stop(self) -> None:
-        """The thread ends at the next word."""
-        self._stopped.set()
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
-    def wait(self) -> None:
-        """Until the thread has ended: if it is still in llama.cpp when Python ends, the process aborts."""
-        if self._thread.ident:
-            self._thread.join(LAST_WORD)
-
-    def _work(self) -> None:
+    def chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The chunks of one answer. Whoever stops before the end leaves the process ready for the next."""
+        while not self._is_ready:
+            self._is_ready = bool(self._next().get("ready"))
+        self._number += 1
+        number = self._number
+        self._send({"number": number, "body": body})
         try:
-            self._server.handle_chat_completions(json.dumps(self._body), self._take)
-        except BaseException as error:
-            self._queue.put(error)
-        self._queue.put(None)
+            while True:
+                said = self._next()
+                if said.get("number") != number:
+                    continue  # the rest of an answer that was stopped
+                if "error" in said:
+                    raise _meaning(said["error"])
+                if "done" in said:
+                    return
+                for chunk in said["chunk"] if isinstance(said["chunk"], list) else [said["chunk"]]:
+                    if "error" in chunk:
+                        raise _meaning(json.dumps(chunk["error"]))
+                    yield chunk
+        finally:
+            self._send({"stop": number})
 
-    def _take(self, chunk: Any) -> bool:
-        """llama.cpp hands over a chunk; the answer is whether to stop."""
-        self._queue.put(chunk if isinstance(chunk, str) else json.dumps(chunk))
-        return self._stopped.is_set()
+    def _next(self) -> dict[str, Any]:
+        said = self._said.get()
+        if said is None:
+            raise ModelError("the embedded model's process has ended", remedy="try again")
+        if "failed" in said:
+            raise ModelError(f"the embedded model could not be loaded from {self._path}: {said['failed']}")
+        return said
+
+    def _send(self, order: dict[str, Any]) -> None:
+        assert self._process.stdin
+        with suppress(OSError):  # it has ended, which `_next` will notice
+            self._process.stdin.write(json.dumps(order) + "\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(LAST_WORD)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+        if self._process.stdout:
+            self._process.stdout.close()
 
 
 def _is_about_files(message: dict[str, Any]) -> bool:
@@ -137,55 +163,12 @@ def _is_about_files(message: dict[str, Any]) -> bool:
     return message["role"] == "user" and any(word in text for word in ("file", "*", "glob"))
 
 
-def _objects(chunk: str) -> list[dict[str, Any]]:
-    value = json.loads(chunk)
-    return value if isinstance(value, list) else [value]
-
-
 def _meaning(problem: str) -> ModelError:
     if "Invalid diff" in problem:
         return Stumbled("the small model stumbled over its tool")
     if "context" in problem and ("exceed" in problem or "size" in problem):
         return ModelError(
-            f"the context is too long for the embedded model ({WINDOW:,} tokens): "
-            "/rewind or /clear, or connect a larger model"
+            f"the context is too long for the embedded model ({WINDOW:,} tokens)",
+            remedy="rewind or clear it first, or connect a larger model",
         )
     return ModelError(f"the embedded model failed: {' '.join(problem.split())[:200]}")
-
-
-def _server(path: Path) -> Any:
-    import xllamacpp  # type: ignore[import-untyped]
-
-    params = xllamacpp.CommonParams()
-    params.model.path = str(path)
-    params.n_ctx = WINDOW
-    params.n_parallel = 1
-    params.use_jinja = True
-    params.warmup = False
-    params.verbosity = 0
-    threads = max(1, min(8, os.cpu_count() or 1))
-    params.cpuparams.n_threads = threads
-    params.cpuparams_batch.n_threads = threads
-    # llama.cpp opens a port on the loopback, wanted or not: nobody else shall use it.
-    params.api_keys = [secrets.token_hex(16)]
-    try:
-        return xllamacpp.Server(params)
-    except Exception as error:
-        raise ModelError(f"the embedded model could not be loaded from {path}: {error}") from error
-
-
-@contextmanager
-def own_signals() -> Iterator[None]:
-    """llama.cpp takes Ctrl-C and its like for itself when it starts, and a second one ends the process.
-    After the block they are whose they were; what arrives within it waits."""
-    api = ctypes.pythonapi  # Python's own view of C's handlers: works in every thread, unlike signal.signal
-    api.PyOS_getsig.restype = ctypes.c_void_p
-    api.PyOS_setsig.argtypes = (ctypes.c_int, ctypes.c_void_p)
-    before = {number: api.PyOS_getsig(number) for number in SIGNALS}
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            api.PyOS_setsig(number, handler)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
