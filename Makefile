@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 CHAT := .venv-chat
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help chat test test-all coverage check format bench bench-peers clean
+.PHONY: help chat test test-all coverage corpus check format bench bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.

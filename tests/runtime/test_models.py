@@ -332,3 +332,19 @@ def test_the_first_request_imports_nothing_of_the_sdk_so_that_ctrl_c_cannot_brea
         command = [sys.executable, "-c", FIRST_REQUEST, server.url]
         ran = subprocess.run(command, env=CLEAN, capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_reasoning_that_a_server_wants_back_is_kept_and_sent_back():
+    from backstory.runtime.models.chunks import assembled
+    from backstory.wire import dump
+
+    deltas = [{"reasoning_content": "Hm, "}, {"reasoning_content": "files."}, {"content": "Done."}]
+    chunks = [{"choices": [{"delta": delta}]} for delta in deltas]
+    usage = {"prompt_tokens": 9, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}}
+    chunks += [{"choices": [{"delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": usage}]
+    *_, answer = assembled(chunks, "deepseek-x")
+    assert answer.data["usage"] == {"input": 9, "output": 3, "cached": 8}
+    events = [("user", "Look.", None), ("assistant", answer.text, answer.data)]
+    body, repairs = dump(events, "openai", model="deepseek-x")
+    assert body["messages"][1]["reasoning_content"] == "Hm, files."
+    assert repairs == []

@@ -55,7 +55,7 @@ class AnthropicModel:
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
         """The answer, piece by piece."""
-        body = conversation.to("anthropic", model=self.name)
+        body = conversation.to("anthropic", model=self.name, cache="auto")
         body |= {"model": self.name, "max_tokens": self._most_tokens}
         if tools:
             body["tools"] = described(tools)
@@ -94,7 +94,7 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
     for event in events:
         match event["type"]:
             case "message_start":
-                usage["input"] = event["message"].get("usage", {}).get("input_tokens", 0)
+                usage |= {name: count for name, count in _read(event["message"].get("usage") or {}) if count}
             case "content_block_start":
                 blocks[event["index"]] = dict(event["content_block"])
             case "content_block_delta":
@@ -114,9 +114,17 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
     yield _answer(list(blocks.values()), model, data)
 
 
+def _read(usage: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    """What was read: all of it, and of that what came from the cache and what was put there."""
+    cached = usage.get("cache_read_input_tokens") or 0
+    written = usage.get("cache_creation_input_tokens") or 0
+    yield "input", (usage.get("input_tokens") or 0) + cached + written
+    yield from (("cached", cached), ("cache_written", written))
+
+
 def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Answer:
     texts = (block.get("text", "") for block in blocks if block["type"] == "text")
-    text = storable("\n\n".join(text for text in texts if text.strip()))  # as the wire joins them
+    text = storable("".join(texts))  # as the wire joins them
     calls = tuple(
         Call(block["id"], block["name"], parsed(block.get("json", "")))
         for block in blocks

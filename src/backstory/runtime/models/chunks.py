@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
-from backstory.runtime.models.arguments import parsed, storable
+from backstory.runtime.models.arguments import parsed, storable, storable_value
+from backstory.wire.streams import grow
 
 CUT = "length"  # how the protocol calls an answer that reached its limit
 REFUSED = "content_filter"  # and one that somebody did not want to be given
@@ -18,6 +19,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
     """What the chunks say, piece by piece."""
     text: list[str] = []
     calls: dict[int, dict[str, str]] = {}
+    thought: dict[str, Any] = {}
     usage = ended = None
     for chunk in chunks:
         if "error" in chunk:
@@ -34,9 +36,29 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
                 yield Said(piece)
             for part in delta.get("tool_calls") or ():
                 _add(calls, part)
+            grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
-    yield Answer(storable("".join(text)), _calls(calls), _data(model, usage, ended))
+    data = _data(model, usage, ended)
+    if thought:  # some servers refuse the next request if they do not get it back
+        wire = _message("".join(text), calls, thought)
+        data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
+    yield Answer(storable("".join(text)), _calls(calls), data)
+
+
+def _message(text: str, calls: dict[int, dict[str, str]], thought: dict[str, Any]) -> dict[str, Any]:
+    """The answer as its server wants it back."""
+    message: dict[str, Any] = {"role": "assistant", "content": text or None} | thought
+    if calls:
+        message["tool_calls"] = [
+            {
+                "id": call["id"],
+                "type": "function",
+                "function": {"name": call["name"], "arguments": call["arguments"]},
+            }
+            for call in calls.values()
+        ]
+    return message
 
 
 class TransportError(Exception):
@@ -81,6 +103,9 @@ def _data(model: str, usage: Any, ended: str) -> dict[str, Any]:
             "input": int(usage.get("prompt_tokens") or 0),
             "output": int(usage.get("completion_tokens") or 0),
         }
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        if cached:
+            data["usage"]["cached"] = int(cached)
     return data | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
 
 
