@@ -54,6 +54,20 @@ def test_no_text_is_lost_and_none_comes_twice(operations, damage, model):
 
 
 @laws
+@histories
+def test_system_text_is_never_taken_for_the_users(operations, damage, model):
+    events = context_of(operations, damage)
+    for format in ("anthropic", "gemini", "bedrock"):
+        body, _ = dump(events, format, model=model)
+        on_top = "\n".join(strings([body.get("system"), body.get("systemInstruction")]))
+        told = "\n".join(strings(body))
+        for event in events:
+            if event.kind == "system" and event.content and event.content.strip():
+                marked = f"<system>\n{event.content}\n</system>"
+                assert event.content in on_top or marked in told
+
+
+@laws
 @given(legal_histories())
 def test_the_dump_of_a_legal_history_repairs_nothing(history):
     failed = [("error", index) for index, (_, _, data) in enumerate(history) if data and data.get("error")]
