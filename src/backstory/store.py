@@ -18,7 +18,7 @@ from backstory.storage.log import Log, now, with_bases
 from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
-    from backstory.jobs.search import Hit, Tell
+    from backstory.jobs.search import Hit, Progress
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Transfer, Writable
 
@@ -243,15 +243,15 @@ class Store:
         kinds: Sequence[str] = (),
         live: bool = False,
         limit: int = 20,
-        tell: "Tell | None" = None,
+        progress: "Progress | None" = None,
     ) -> "list[Hit]":
         """The events that hold all words, best first, dead ones included. "Several words" in quotes
         stand side by side, begin* is the beginning of one. `agent`: only what it sees; `live`: only
-        what is in a context; `tell(done, total)` hears how far the index has caught up."""
+        what is in a context; `progress(done, total)` is told how far the index has caught up."""
         from backstory.jobs.search import search
 
         asked = self.agent(agent) if isinstance(agent, str) else agent
-        return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, tell=tell)
+        return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, progress=progress)
 
     def stats(self, *, tokens: bool = False) -> "Stats":
         """Events live and dead, bytes, and the largest agents. With `tokens`, the tokens of all contexts,

@@ -209,12 +209,12 @@ def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):
         "import os, sys, backstory\n"
         "def die(done, total):\n"
         "    os._exit(9)\n"
-        f"backstory.open({durable_url!r}).search('needle', tell=die)"
+        f"backstory.open({durable_url!r}).search('needle', progress=die)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 9
     with backstory.open(durable_url) as store:
         heard = []
-        assert len(store.search("needle", limit=7_000, tell=lambda *told: heard.append(told))) == 6_000
+        assert len(store.search("needle", limit=7_000, progress=lambda *told: heard.append(told))) == 6_000
         assert heard[-1] == (4_000, 4_000)  # the first page was there already
 
 

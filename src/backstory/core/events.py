@@ -142,10 +142,34 @@ def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     return list(map(Event, rows))
 
 
-def to_stored(event: Event, base: int | None, digest: bytes) -> tuple[Any, ...]:
-    """The whole row that an event is in a store: its columns, its base and its digest."""
-    columns: Any = event
-    return (*columns, base, digest)
+class Stored(NamedTuple):
+    """The whole row that an event is in a store: its columns, its base and its digest. It is as it was read,
+    perhaps from a damaged store: the types hold for what has been checked."""
+
+    seq: int
+    kind: str
+    content: str | None
+    data_json: str | None
+    created_us: int
+    key: str | None
+    base: int | None
+    digest: bytes
+
+    @classmethod
+    def of(cls, event: Event, base: int | None, digest: bytes) -> "Stored":
+        """The row of an event."""
+        columns: Any = event
+        return cls._make((*columns, base, digest))
+
+    @property
+    def event(self) -> Event:
+        """The event alone."""
+        return Event(self[: len(Row._fields)])
+
+
+def stored_rows(rows: Iterable[tuple[Any, ...]]) -> list[Stored]:
+    """The rows that a database returned, in the order of `Stored`'s columns."""
+    return list(map(Stored._make, rows))
 
 
 class Draft(NamedTuple):

@@ -9,20 +9,14 @@ from typing import Any, Protocol
 
 from backstory.core.chain import START, overall
 from backstory.errors import Invalid
-from backstory.storage.protocols import AgentRecord, Stored, Wanted
+from backstory.storage.protocols import AgentRecord, Agents, StoredRows
 
 FORMAT = "backstory-seal"
 VERSION = 1
 
 
-class Sealed(Protocol):
+class Sealed(Agents, StoredRows, Protocol):
     """What a seal is made of: agents and their rows."""
-
-    def agents(self, wanted: Wanted = ...) -> list[AgentRecord]:
-        """The agents that are wanted."""
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        """Some rows that an agent owns."""
 
 
 def seal(backend: Sealed) -> dict[str, Any]:
@@ -74,4 +68,4 @@ def _digest(backend: Sealed, agents: dict[str, AgentRecord], agent: AgentRecord,
     if not position:
         return START
     rows = backend.stored(owner, position - 1, 1) if owner else []
-    return rows[0][7] if rows and rows[0][0] == position else b""
+    return rows[0].digest if rows and rows[0].seq == position else b""

@@ -5,7 +5,7 @@ transactions of the search's own, so that an append never waits for more than on
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from backstory.agent import Agent
 from backstory.core.events import Event
@@ -13,11 +13,15 @@ from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
 from backstory.storage.log import Log
-from backstory.storage.protocols import AgentRecord, Backend, Found, Piece
+from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows
 
 PAGE = 2_000  # events indexed in one transaction
 
-Tell = Callable[[int, int], None]  # how many events are indexed now, and how many will be
+Progress = Callable[[int, int], None]  # how many events are indexed now, and how many will be
+
+
+class Indexable(Agents, StoredRows, Index, Protocol):
+    """What can be indexed: agents, their rows, and an index."""
 
 
 class Hit(NamedTuple):
@@ -39,19 +43,19 @@ def search(
     kinds: Sequence[str] = (),
     live: bool = False,
     limit: int = 20,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> list[Hit]:
     """The best matches, best first."""
     for kind in kinds:
         if kind not in KINDS:
             raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
-    catch_up(log.backend, tell)
+    catch_up(log.backend, progress)
     asking = _Asking(log, asked, agent, kinds, live)
     return asking.hits(limit)
 
 
-def catch_up(backend: Backend, tell: Tell | None = None) -> None:
+def catch_up(backend: Indexable, progress: Progress | None = None) -> None:
     """Index what was appended since the last time."""
     upto = backend.indexed()
     behind = [
@@ -62,19 +66,19 @@ def catch_up(backend: Backend, tell: Tell | None = None) -> None:
     total = sum(agent.head - after for agent, after in behind)
     done = 0
     for agent, after in behind:
-        for step in _indexed(backend, agent, after):
-            done += step
-            if tell:
-                tell(done, total)
+        for count in _index_pages(backend, agent, after):
+            done += count
+            if progress:
+                progress(done, total)
 
 
-def _indexed(backend: Backend, agent: AgentRecord, after: int) -> Iterator[int]:
+def _index_pages(backend: Indexable, agent: AgentRecord, after: int) -> Iterator[int]:
     """Index one agent's events page by page; yields how many each time."""
     while after < agent.head:
         rows = backend.stored(agent, after, PAGE)
         if not rows:
             return  # a damaged log ends early: that is for verify to say
-        texts = [(row[0], words(searchable(row[1], row[2], row[3]))) for row in rows]
+        texts = [(row.seq, words(searchable(row.kind, row.content, row.data_json))) for row in rows]
         reached = backend.index(agent, after, texts)
         yield reached - after
         after = reached

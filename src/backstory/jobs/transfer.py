@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, parse_object, to_json
+from backstory.core.events import Event, Stored, parse_object, to_json
 from backstory.core.kinds import MOVES, NEEDS_CONTENT
 from backstory.core.replay import Fold
 from backstory.core.terms import harmless
@@ -20,7 +20,7 @@ from backstory.errors import CannotOpen, Conflict, Invalid, InvalidEvent
 from backstory.jobs.verify import parents_first
 from backstory.storage import connect
 from backstory.storage.ids import checked_name
-from backstory.storage.protocols import AgentRecord, Backend, Intake, NewAgent, Stored
+from backstory.storage.protocols import AgentRecord, Agents, Audit, Intake, Intakes, NewAgent, StoredRows
 
 FORMAT = "backstory-export"
 VERSION = 2  # version 1, which had no keys and digests, is read too
@@ -37,6 +37,14 @@ class Writable(Protocol):
         """Take some text."""
 
 
+class Exportable(Agents, StoredRows, Protocol):
+    """What can be exported: agents and their rows."""
+
+
+class Copyable(Agents, Audit, Protocol):
+    """What can be backed up."""
+
+
 class Transfer(NamedTuple):
     """What an export wrote, or what an import added to the store."""
 
@@ -48,7 +56,7 @@ class Transfer(NamedTuple):
 # --- out ---
 
 
-def export(backend: Backend, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
+def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
     """Write sessions (None: all) as they are at this moment. The list of agents and heads is read
     at once, and what is behind a head never changes: so the whole is of one moment, too."""
     records = [r for r in backend.agents() if sessions is None or r.session in sessions]
@@ -67,11 +75,11 @@ def export(backend: Backend, file: Writable, sessions: Sequence[str] | None = No
     return written
 
 
-def _pages(backend: Backend, record: AgentRecord) -> Iterator[list[Stored]]:
+def _pages(backend: Exportable, record: AgentRecord) -> Iterator[list[Stored]]:
     after = record.fork_seq
     while after < record.head and (page := backend.stored(record, after, PAGE)):
-        after = page[-1][0]
-        yield [row for row in page if row[0] <= record.head]
+        after = page[-1].seq
+        yield [row for row in page if row.seq <= record.head]
 
 
 def _event_line(row: Stored) -> str:
@@ -103,7 +111,7 @@ def line(value: Any) -> str:
 # --- in ---
 
 
-def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
+def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
     """Add what was exported, all of it or nothing; what is here already must be the same."""
     numbered = enumerate(lines, 1)
     _check_header(next(numbered, (1, ""))[1])
@@ -119,7 +127,7 @@ def import_(backend: Backend, lines: Iterable[str | bytes]) -> Transfer:
     return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
 
 
-def backup(backend: Backend, path: str) -> None:
+def backup(backend: Copyable, path: str) -> None:
     """A copy of a store as a new SQLite file, which is there whole or not at all."""
     if os.path.exists(path):
         raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
@@ -145,7 +153,7 @@ def _put(file: str, path: str) -> None:
         os.rename(file, path)
 
 
-def _copy_by_export(backend: Backend, path: str) -> None:
+def _copy_by_export(backend: Exportable, path: str) -> None:
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
         export(backend, lines)
         lines.seek(0)
@@ -190,7 +198,7 @@ class _Arrival:
         self._digests: dict[str, list[bytes]] = {}  # of each agent's own events
         self._agent: AgentRecord | None = None
         self._time = 0
-        self._known: Iterator[tuple[Any, ...]] = iter(())
+        self._known: Iterator[Stored] = iter(())
         self._new: list[Stored] = []
         self._taken = Transfer(0, 0, 0)
         self._ended = False
@@ -268,10 +276,10 @@ class _Arrival:
         self._check_law(row, self._folds[self._agent.id])
         known = next(self._known, None)
         if known is not None:
-            if tuple(known) != row:
+            if known != row:
                 raise Conflict(
                     f"nothing was imported: agent {self._agent.name!r} ({self._agent.id}) has another "
-                    f"event at {row[0]}, so the two histories have parted",
+                    f"event at {row.seq}, so the two histories have parted",
                     remedy="import into another store",
                     head=self._agent.head,
                 )
@@ -288,7 +296,7 @@ class _Arrival:
         if claimed is not None and claimed != link.hex():
             raise Invalid(f"position {seq} does not fit its digest: the export was changed")
         self._digests[agent.id].append(link)
-        return (*row, link)
+        return Stored._make((*row, link))
 
     def _previous(self, agent: AgentRecord, seq: int) -> bytes:
         own = self._digests[agent.id]
@@ -319,12 +327,12 @@ class _Arrival:
             self._new = []
 
 
-def _stored(intake: Intake, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
+def _stored(intake: Intake, agent: AgentRecord) -> Iterator[Stored]:
     """The events that an agent had before the import."""
     after = agent.fork_seq
     while after < agent.head and (page := intake.stored(agent, after, PAGE)):
         yield from page
-        after = page[-1][0]
+        after = page[-1].seq
 
 
 def _row(event: dict[str, Any]) -> tuple[Any, ...]:

@@ -6,18 +6,22 @@ person can say which side is right.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, parse_object
+from backstory.core.events import Event, Stored, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
 from backstory.errors import Corrupt
 from backstory.jobs.seal import broken_seals
-from backstory.storage.protocols import AgentRecord, Backend
+from backstory.storage.protocols import AgentRecord, Agents, Audit, Reader
 
 PAGE = 10_000  # rows read at a time
 FROM_BACKUP = "restore the store from a backup"
+
+
+class Verifiable(Agents, Reader, Audit, Protocol):
+    """What can be verified."""
 
 
 class Finding(NamedTuple):
@@ -30,7 +34,7 @@ class Finding(NamedTuple):
     remedy: str
 
 
-def verify(backend: Backend, seal: Mapping[str, Any] | None = None) -> list[Finding]:
+def verify(backend: Verifiable, seal: Mapping[str, Any] | None = None) -> list[Finding]:
     """Everything that is wrong with a store; nothing, for a sound one. With a seal, also what it proves to be
     gone or changed."""
     found = []
@@ -45,7 +49,7 @@ def verify(backend: Backend, seal: Mapping[str, Any] | None = None) -> list[Find
     return found
 
 
-def _findings(backend: Backend) -> Iterator[Finding]:
+def _findings(backend: Verifiable) -> Iterator[Finding]:
     yield from (Finding(None, None, "error", problem, FROM_BACKUP) for problem in backend.damage())
     agents = {agent.id: agent for agent in backend.agents()}
     folds: dict[str, Fold] = {}
@@ -69,7 +73,7 @@ def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
 
 
 def _ancestry(
-    backend: Backend, agent: AgentRecord, agents: dict[str, AgentRecord], folds: dict[str, Fold]
+    backend: Verifiable, agent: AgentRecord, agents: dict[str, AgentRecord], folds: dict[str, Fold]
 ) -> Iterator[Finding]:
     def wrong(problem: str) -> Finding:
         remedy = "restore the agent's row from a backup; its own events are still in the log"
@@ -95,12 +99,12 @@ def _ancestry(
         yield wrong("its creation is recorded before the event that it was forked at")
 
 
-def _written_at(backend: Backend, agent: AgentRecord, seq: int) -> int:
-    return max((row[4] for row in backend.stored(agent, seq - 1, 1)), default=0)
+def _written_at(backend: Verifiable, agent: AgentRecord, seq: int) -> int:
+    return max((row.created_us for row in backend.stored(agent, seq - 1, 1)), default=0)
 
 
 def _inherited(
-    backend: Backend, agent: AgentRecord, agents: dict[str, AgentRecord], rooted: bool
+    backend: Verifiable, agent: AgentRecord, agents: dict[str, AgentRecord], rooted: bool
 ) -> bytes | None:
     """The digest that an agent's first event follows; None where that cannot be known."""
     if not rooted:
@@ -108,11 +112,11 @@ def _inherited(
     if not agent.fork_seq:
         return START
     rows = backend.stored(agents[agent.parent or ""], agent.fork_seq - 1, 1)
-    return rows[0][7] if rows else None
+    return rows[0].digest if rows else None
 
 
 def _events(
-    backend: Backend,
+    backend: Verifiable,
     agent: AgentRecord,
     agents: dict[str, AgentRecord],
     folds: dict[str, Fold],
@@ -145,16 +149,16 @@ def _events(
         folds[agent.id] = fold
 
 
-def _rows(backend: Backend, agent: AgentRecord) -> Iterator[tuple[Any, ...]]:
+def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
     """An agent's rows, up to the head that it had when it was listed: others may go on writing.
     Rows above a head that stays where it is belong to nobody's append, and are shown too."""
     after = -1
     while rows := backend.stored(agent, after, PAGE):
         for row in rows:
-            if row[0] > agent.head and row[0] <= backend.head(agent):
+            if agent.head < row.seq <= backend.head(agent):
                 return
             yield row
-        after = rows[-1][0]
+        after = rows[-1].seq
 
 
 class _Row:

@@ -222,8 +222,8 @@ class Log:
         owner, position = self.owner(agent, at)
         if not position:
             return START
-        [(*_, digest)] = self.backend.stored(agent._replace(pk=owner), position - 1, 1)
-        return digest
+        [row] = self.backend.stored(agent._replace(pk=owner), position - 1, 1)
+        return row.digest
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
@@ -279,10 +279,9 @@ class Log:
         """Events of the lineage with their bases."""
         for piece in clipped(self.backend.lineage(agent), low, high):
             owner = agent._replace(pk=piece.owner)
-            for *columns, base, _ in self.backend.stored(owner, piece.low - 1, piece.high - piece.low + 1):
-                event = Event(columns)
-                if event.seq <= piece.high:
-                    yield event, base
+            for row in self.backend.stored(owner, piece.low - 1, piece.high - piece.low + 1):
+                if row.seq <= piece.high:
+                    yield row.event, row.base
 
     def owner(self, agent: AgentRecord, at: At) -> tuple[Any, int]:
         """The key of the agent that owns a position, and the position; 0 is the first agent's."""

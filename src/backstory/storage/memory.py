@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, to_stored
+from backstory.core.events import Event, Stored
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
@@ -22,9 +22,8 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
-    Step,
-    Stored,
     Walk,
+    WalkedPiece,
     Wanted,
     live,
     pieces_of,
@@ -182,7 +181,7 @@ class MemoryBackend:
         with self._lock:
             head = self._agents[agent.pk].head
             key, high = agent.pk, head if at is None else at
-            steps: list[Step] = [(None, 1, 0, None, high)]
+            steps: list[WalkedPiece] = [(None, 1, 0, None, high)]
             while high > 0:
                 own = self._agents[key]
                 jumps_below = bisect_right(own.jumps, high)
@@ -200,7 +199,7 @@ class MemoryBackend:
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         with self._lock:
             own = self._agents[agent.pk]
-            steps: list[Step] = [(agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
+            steps: list[WalkedPiece] = [(agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
             while own.new.fork_seq:
                 key, high = own.new.parent_pk, own.new.fork_seq
                 own = self._agents[key]
@@ -244,8 +243,8 @@ class MemoryBackend:
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         own = self._agents[agent.pk]
         rows = zip(own.events, own.digests, strict=True)
-        found = [to_stored(event, own.bases.get(event.seq), digest) for event, digest in rows]
-        return [row for row in found if row[0] > after][:limit]
+        found = [Stored.of(event, own.bases.get(event.seq), digest) for event, digest in rows]
+        return [row for row in found if row.seq > after][:limit]
 
     def damage(self) -> list[str]:
         return []
@@ -325,8 +324,8 @@ class _MemoryIntake:
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         own = self._agents[agent.pk]
-        for *columns, base, link in rows:
-            own.add(Event(columns), base, link)
+        for row in rows:
+            own.add(row.event, row.base, row.digest)
 
 
 def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:

@@ -6,10 +6,10 @@ decides nothing: which base an event has is settled before it is asked to write.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import Draft, Event
+from backstory.core.events import Draft, Event, Stored
 from backstory.core.terms import Query
 from backstory.errors import Corrupt, Remedy
 
@@ -107,8 +107,18 @@ class Found(NamedTuple):
     score: float  # the higher the better, within one search
 
 
-# An event's columns, its base and its digest.
-Stored = tuple[int, str, str | None, str | None, int, str | None, int | None, bytes]
+class Agents(Protocol):
+    """The list of agents."""
+
+    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
+        """The agents that are wanted. Never reads more events than agents."""
+
+
+class StoredRows(Protocol):
+    """Rows as they are, for what checks or copies them."""
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        """Some rows that an agent owns, raw, in order."""
 
 
 class Reader(Protocol):
@@ -151,7 +161,7 @@ class Appender(Reader, Protocol):
         Raises Conflict where `expected` is given and is not the head."""
 
 
-class Rows(Appender, Protocol):
+class Rows(Appender, Agents, Protocol):
     """Agents and their events."""
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
@@ -164,9 +174,6 @@ class Rows(Appender, Protocol):
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         """Replace what is kept beside an agent by what `change` makes of it, while nobody else does."""
 
-    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
-        """The agents that are wanted. Never reads more events than agents."""
-
     def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
         """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""
 
@@ -174,7 +181,7 @@ class Rows(Appender, Protocol):
         """Where in the store there are events with this key: the owner's id and the position."""
 
 
-class Intake(Protocol):
+class Intake(StoredRows, Protocol):
     """Agents and events as they were elsewhere, all in one transaction. What comes in was checked before."""
 
     def agents(self, session: str) -> list[AgentRecord]:
@@ -182,9 +189,6 @@ class Intake(Protocol):
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         """Write an agent as it was made then. Raises NameTaken."""
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        """Some rows that an agent owns, as the audit's own `stored`."""
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         """Write events behind the agent's newest, with their positions, times, bases and digests."""
@@ -207,11 +211,8 @@ class Index(Protocol):
         of a session's agents (None: everywhere). A few too many are allowed, too few are not."""
 
 
-class Audit(Protocol):
+class Audit(StoredRows, Protocol):
     """Whole stores: raw rows, sizes, copies."""
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        """Some rows that an agent owns, raw, in order."""
 
     def damage(self) -> list[str]:
         """What the database itself finds wrong with its tables."""
@@ -227,32 +228,38 @@ class Audit(Protocol):
         database cannot do that by itself."""
 
 
-class Backend(Rows, Index, Audit, Protocol):
-    """A store of agents and events. All methods may be called from any thread."""
-
-    url: str
+class Intakes(Protocol):
+    """Where an intake begins."""
 
     def intake(self) -> AbstractContextManager[Intake]:
         """Take in what was exported elsewhere: all that the block does, or nothing."""
+
+
+class Backend(Rows, Index, Audit, Intakes, Protocol):
+    """A store of agents and events. All methods may be called from any thread."""
+
+    url: str
 
     def close(self) -> None:
         """Let go of files and connections."""
 
 
-Step = tuple[Any, int, int, int | None, int]  # owner, low, high, base, the position to go on from
+# A piece's owner, low, high and base, and the position that the history goes on from.
+WalkedPiece = tuple[Any, int, int, int | None, int]
 
 
-def pieces_of(steps: Sequence[Step], agent: AgentRecord) -> list[Piece]:
-    """The pieces, oldest first, of the steps that a recursive query took in any order.
-    A whole history goes on down to position 0."""
-    rest = min((step[4] for step in steps), default=-1)
+def pieces_of(walked: Sequence[WalkedPiece], agent: AgentRecord) -> list[Piece]:
+    """The pieces, oldest first, that a recursive query found in any order. A whole history goes on down to
+    position 0."""
+    rest = min((goes_on for *_, goes_on in walked), default=-1)
     if rest != 0:
         raise Corrupt(
             f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a parent "
             "is missing, or the ancestry runs in a circle",
             remedy=Remedy("{} shows what is wrong", "verify"),
         )
-    return sorted((Piece(*step[:4]) for step in steps), key=itemgetter(1, 2))
+    pieces = [Piece(owner, low, high, base) for owner, low, high, base, _ in walked]
+    return sorted(pieces, key=attrgetter("low", "high"))
 
 
 def live(pieces: Sequence[Piece]) -> list[Piece]:

@@ -46,7 +46,7 @@ def search_command(
     with opened(url) as store:
         only = agent_of(store.resolve(agent), "--agent takes an agent, not a position") if agent else None
         with progress("indexing", "events") as tell:
-            hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, tell=tell)
+            hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, progress=tell)
         agents = store.agents()
     for hit in hits:
         _print(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)

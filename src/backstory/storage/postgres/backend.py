@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from backstory.core.events import Event
+from backstory.core.events import Event, Stored
 from backstory.core.terms import Query
 from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, StorageError
 from backstory.storage.address import without_password
@@ -38,7 +38,6 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
-    Stored,
     Walk,
     Wanted,
 )

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import psycopg
 
+from backstory.core.events import Stored
 from backstory.errors import Conflict, NameTaken
 from backstory.storage.postgres.rows import PostgresRows
 from backstory.storage.postgres.server import Connection
-from backstory.storage.protocols import AgentRecord, NewAgent, Stored, Wanted
+from backstory.storage.protocols import AgentRecord, NewAgent, Wanted
 
 HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid FOR UPDATE"
 INSERT_EVENTS = """
@@ -52,5 +53,5 @@ class PostgresIntake:
             for row in rows:
                 copy.write_row((agent.session, agent.pk, *row))
         last = rows[-1]
-        moved = {"head": last[0], "updated_us": last[4], "digest": last[7]}
+        moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}
         self._db.execute(MOVE_HEAD, {"session": agent.session, "no": agent.pk, **moved})

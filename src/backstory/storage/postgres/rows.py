@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from backstory.core.events import Event, from_rows
+from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.errors import Conflict
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
@@ -18,7 +18,6 @@ from backstory.storage.protocols import (
     BasedDrafts,
     NewAgent,
     Piece,
-    Stored,
     Walk,
     Wanted,
     live,
@@ -225,7 +224,7 @@ class PostgresRows:
         return self.all(FOUND, {"key": key})
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self.all(STORED, {**of(agent), "after": after, "limit": limit})
+        return stored_rows(self.all(STORED, {**of(agent), "after": after, "limit": limit}))
 
     def insert(self, new: NewAgent, now: int) -> int:
         """Write an agent without events and return its number."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from backstory.core.events import Event
+from backstory.core.events import Event, Stored
 from backstory.core.terms import Query
 from backstory.errors import StorageError
 from backstory.storage.fork_lock import ForkableLock
@@ -22,7 +22,6 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
-    Stored,
     Walk,
     Wanted,
 )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import apsw
 
-from backstory.storage.protocols import AgentRecord, NewAgent, Stored, Wanted
+from backstory.core.events import Stored
+from backstory.storage.protocols import AgentRecord, NewAgent, Wanted
 from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
 
 
@@ -29,4 +30,4 @@ class SqliteIntake:
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         self._db.executemany(INSERT_EVENT, ((agent.pk << 32 | seq, *rest) for seq, *rest in rows))
-        self._rows.touch(agent, 0, rows[-1][4])
+        self._rows.touch(agent, 0, rows[-1].created_us)

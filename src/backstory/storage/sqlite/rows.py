@@ -12,14 +12,13 @@ from typing import Any
 import apsw
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, from_rows
+from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.storage.protocols import (
     AgentRecord,
     BasedDrafts,
     NewAgent,
     Piece,
-    Stored,
     Walk,
     Wanted,
     live,
@@ -209,7 +208,7 @@ class SqliteRows:
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         first = (agent.pk << 32) + after + 1
-        return self._all(STORED, (first, (agent.pk << 32) + SEQ, limit))
+        return stored_rows(self._all(STORED, (first, (agent.pk << 32) + SEQ, limit)))
 
     def create(self, new: NewAgent, created_us: int) -> AgentRecord:
         """Write an agent without events."""

@@ -1,0 +1,84 @@
+"""What costs what, in calls of the backend: the table in ARCHITECTURE.md."""
+
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from backstory.storage.memory import MemoryBackend
+from backstory.store import Store
+
+
+class Recorder:
+    """Passes every call on to a real backend, and remembers its name."""
+
+    def __init__(self, real, calls):
+        self._real, self._calls = real, calls
+
+    def __getattr__(self, name):
+        found = getattr(self._real, name)
+        if not callable(found):
+            return found
+
+        def call(*args, **kwargs):
+            self._calls.append(name)
+            return found(*args, **kwargs)
+
+        return call
+
+    @contextmanager
+    def exclusive(self, agent):
+        with self._real.exclusive(agent) as rows:
+            yield Recorder(rows, self._calls)
+
+
+@pytest.fixture
+def calls():
+    return []
+
+
+@pytest.fixture
+def agent(calls):
+    store = Store(Recorder(MemoryBackend(), calls))
+    agent = store.start("main", system="Be careful.")
+    agent.user("a")
+    agent.mark("here")
+    agent.user("b")
+    agent.rewind("here")
+    calls.clear()
+    return agent
+
+
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
+
+COSTS = {
+    "append": (lambda agent: agent.user("c"), ["append"]),
+    "extend": (lambda agent: agent.extend([("user", "c"), ("user", "d")]), ["append"]),
+    "mark": (lambda agent: agent.mark("there"), ["append"]),
+    "clear": (lambda agent: agent.clear(), ["append"]),
+    "rewind": (lambda agent: agent.rewind("here"), ["walk", "marks", "append"]),
+    "jump": (lambda agent: agent.jump(2), ["walk", "append"]),
+    "undo": (lambda agent: agent.undo(), ["walk", "read", "append"]),
+    "fork": (lambda agent: agent.fork("child"), ["lineage", "create"]),
+    "spawn": (lambda agent: agent.spawn("child"), ["head", "create"]),
+    "context": (lambda agent: agent.context(), ["walk", "read"]),
+    "context at a position": (lambda agent: agent.context(2), ["walk", "read"]),
+    "context at a time": (lambda agent: agent.context(LATER), ["position_at", "walk", "read"]),
+    "context at a label": (lambda agent: agent.context("here"), ["walk", "marks", "walk", "read"]),
+    "marks": (lambda agent: agent.marks(), ["walk", "marks"]),
+}
+
+
+@pytest.mark.parametrize("what", COSTS)
+def test_a_call_costs_what_the_table_says(agent, calls, what):
+    do, costs = COSTS[what]
+    do(agent)
+    assert calls == costs
+
+
+def test_a_label_is_resolved_once(agent, calls):
+    agent.explain(2, at="here")
+    assert calls.count("marks") == 1
+    calls.clear()
+    agent.explained(at="here")
+    assert calls.count("marks") == 1
