@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from backstory.core.events import DEEPEST, EPOCH, to_microseconds
+from backstory.core.events import DEEPEST, to_microseconds
 from backstory.errors import Invalid
 from backstory.importers.transcript import Entry
 from backstory.wire import load
@@ -46,10 +46,12 @@ def microseconds(value: Any) -> int | None:
     return None
 
 
+_LAST = to_microseconds(datetime.max.replace(tzinfo=UTC))
+
+
 def _sane(time: int) -> int | None:
     """A time that a calendar can show; None for what is none, such as 0."""
-    last = (datetime.max.replace(tzinfo=UTC) - EPOCH).days * 86_400_000_000
-    return time if 0 < time < last else None
+    return time if 0 < time < _LAST else None
 
 
 def text_in(content: Any) -> str:
@@ -137,10 +139,10 @@ def result_data(id: Any, otherwise: str, *, error: bool = False) -> Data:
 
 def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[Part]:
     """The events of an answer: its text, if it has any, then its calls; or one without words."""
-    plain = _plain_answer(blocks)
-    if plain is not None:
-        return plain
     tidy = [_tidy(block) for block in blocks]
+    usual = _usual_answer(tidy, model)
+    if usual is not None:
+        return usual
     try:
         loaded = load({"messages": [{"role": "assistant", "content": tidy}]}, "anthropic", model=model)
     except Invalid:
@@ -148,27 +150,32 @@ def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[
     return _placed(loaded, tidy)
 
 
-def _plain_answer(blocks: Sequence[Any]) -> list[Part] | None:
-    """What the wire would load, seen quickly: at most one text, and calls behind it, nothing else."""
+def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None:
+    """What the wire would load, seen quickly: reasoning, at most one text, then calls. None: ask the wire."""
     found: list[Part] = []
+    said: Part | None = None
+    thought = False
     for number, block in enumerate(blocks):
-        if type(block) is not dict:
-            return None
-        type_ = block.get("type")
-        if type_ == "tool_use":
-            id, name, given = block.get("id"), block.get("name"), block.get("input")
-            if not (_is_name(id) and _is_name(name) and type(given) is dict and len(_tidy(block)) == 4):
+        match block:
+            case {"type": "thinking", "thinking": str(), "signature": str()} if len(block) == 3 and not found:
+                thought = True
+            case {"type": "text", "text": str(text)} if len(block) == 2 and said is None and not found:
+                said = Part("assistant", text, None, number)
+                if not text.strip():
+                    return None
+            case {"type": "tool_use", "id": id, "name": name, "input": dict(given)} if len(block) == 4:
+                if not (_is_name(id) and _is_name(name)):
+                    return None
+                found.append(Part("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
+            case _:
                 return None
-            data = {"id": id, "name": name, "arguments": shallow(given)}
-            found.append(Part("tool_call", None, data, number))
-        elif type_ == "text" and number == 0 and len(block) == 2:
-            text = block.get("text")
-            if not isinstance(text, str) or not text.strip():
-                return None
-            found.append(Part("assistant", text, None, number))
-        else:
-            return None
-    return found or None
+    if said is not None or not found:
+        found.insert(0, said or Part("assistant", "", None, 0))
+    if thought:
+        tag = {"provider": "anthropic"} | ({} if model is None else {"model": model})
+        native = {"native": tag | {"wire": list(blocks)}}
+        found[0] = found[0]._replace(data=(found[0].data or {}) | native)
+    return found if blocks else None
 
 
 def _is_name(value: Any) -> bool:
@@ -205,8 +212,9 @@ def _worded_answer(blocks: Sequence[Any], id: str) -> list[Part]:
         for n, b in enumerate(blocks)
         if isinstance(b, dict) and b.get("type") == "tool_use"
     ]
-    text = "".join(text_in(b) for b in blocks if isinstance(b, str) or _type(b) == "text")
-    return [*([Part("assistant", text, None, 0)] if text or not calls else []), *calls]
+    texts = [n for n, b in enumerate(blocks) if isinstance(b, str) or _type(b) == "text"]
+    said = Part("assistant", "".join(text_in(blocks[n]) for n in texts), None, (texts or [0])[0])
+    return [said, *calls] if said.content or not calls else list(calls)
 
 
 def _type(block: Any) -> Any:

@@ -3,21 +3,23 @@
 import os
 import tempfile
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from backstory.errors import Error
 from backstory.importers.arrays import elements
-from backstory.importers.decode import decode, keys_of, shortened
+from backstory.importers.decode import decode, keys_of, quickly, shortened
 from backstory.importers.format import Head, SourceLine
 from backstory.importers.transcript import Fault, Report
 
 HEAD = 64 * 1024
-KEPT = 16 * 1024 * 1024  # bytes of a file whose records are kept between two passes
+KEPT = 32 * 1024 * 1024  # bytes of a file whose records are kept between two passes
 LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
 CHUNK = 1024 * 1024
+BUFFER = 256 * 1024
+FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 BLOWN_UP = 200  # times larger than it was compressed: nobody's transcript
 ENOUGH = 256 * 1024 * 1024  # bytes from which on that is looked at
@@ -68,7 +70,7 @@ class FileSource:
 
     def _open(self) -> IO[bytes]:
         """The bytes, decompressed, from the beginning."""
-        file = (self._plain or self._path).open("rb")
+        file = (self._plain or self._path).open("rb", buffering=BUFFER)
         magic = file.read(4)
         file.seek(0)
         unpack = _UNPACKERS.get(magic) or _UNPACKERS.get(magic[:2])
@@ -84,10 +86,11 @@ class FileSource:
         with self._open() as file:
             start = file.read(HEAD)
         text = start.decode("utf-8", "replace").lstrip("\ufeff")
-        keys = keys_of(text) if text.lstrip()[:1] in ("{", "[") else frozenset()
-        return Head(_records(start, len(start) < HEAD), text, keys, {}, frozenset())
+        records = _records(start, len(start) < HEAD)
+        keys = keys_of(text) if not records and text.lstrip()[:1] in ("{", "[") else frozenset()
+        return Head(records, text, keys, {}, frozenset())
 
-    def peek(self) -> list[Any]:
+    def peek(self) -> Sequence[Any]:
         """The first records."""
         return self.head().records
 
@@ -101,6 +104,11 @@ class FileSource:
             while line := file.readline(LONGEST):
                 number += 1
                 length = len(line)
+                value = quickly(line)
+                if value is not None:
+                    yield SourceLine(number, 0, value, value if keep else At(offset, length, 0))
+                    offset += length
+                    continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
                 if cut:
                     line, length = self._shorten(file, line, number, report)
@@ -141,7 +149,11 @@ class FileSource:
             self._reader = self._open()
             weakref.finalize(self, self._reader.close)
         self._reader.seek(place.offset)
-        values = decode(self._reader.read(place.length).strip()).values
+        line = self._reader.read(place.length)
+        value = quickly(line)
+        if value is not None:
+            return value
+        values = decode(line.strip()).values
         return values[place.part] if place.part < len(values) else {}
 
     def having(self, words: bytes) -> Iterator[Any]:
@@ -200,14 +212,48 @@ class FileSource:
         return {}
 
 
-def _records(start: bytes, whole: bool) -> list[Any]:
+class Beginning(Sequence[Any]):
+    """The values in the first lines of a file, each decoded when somebody asks for it."""
+
+    def __init__(self, lines: list[bytes]) -> None:
+        self._lines = iter(lines)
+        self._values: list[Any] = []
+
+    def _reach(self, count: int | None) -> None:
+        while count is None or len(self._values) < count:
+            line = next(self._lines, None)
+            if line is None:
+                return
+            self._values.extend(decode(line).values)
+
+    def __getitem__(self, index: Any) -> Any:
+        stop = index.stop if isinstance(index, slice) else index + 1
+        self._reach(stop if stop is not None and stop > 0 else None)
+        return self._values[index]
+
+    def __len__(self) -> int:
+        self._reach(None)
+        return len(self._values)
+
+    def __bool__(self) -> bool:
+        self._reach(1)
+        return bool(self._values)
+
+
+def _records(start: bytes, whole: bool) -> Sequence[Any]:
     """The values in the beginning of a file: one a line, or the whole."""
-    if whole:
-        document = decode(start.strip())
-        if document.fault is None and len(document.values) == 1:
-            return document.values
-    lines = [line.strip() for line in start.split(b"\n")]
-    return [value for line in (lines if whole else lines[:-1]) if line for value in decode(line).values]
+    lines = [line for line in (line.strip() for line in start.split(b"\n")) if line]
+    if not any(
+        _is_record(line) for line in lines[:FIRST]
+    ):  # then it is one document, of which this is the start
+        document = decode(start.strip()) if whole else None
+        return document.values if document is not None and document.fault is None else []
+    return Beginning(lines if whole else lines[:-1])
+
+
+def _is_record(line: bytes) -> bool:
+    found = decode(line) if line.startswith((b"{", b"\xef\xbb\xbf{")) else None
+    return found is not None and found.fault is None and isinstance(found.values[0], dict)
 
 
 def _zstd(file: IO[bytes]) -> IO[bytes]:

@@ -4,7 +4,7 @@ A format is pure: it asks a `Source` for records and gives back sessions. The fi
 a source are read elsewhere (`files.py`), once for all formats.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from backstory.importers.transcript import Report, Session
@@ -37,7 +37,7 @@ class Source(Protocol):
     def size(self) -> int:
         """Its bytes."""
 
-    def peek(self) -> list[Any]:
+    def peek(self) -> Sequence[Any]:
         """The first records, as far as they stand within 64 KB."""
 
     def lines(self, report: Report) -> Iterator[SourceLine]:
@@ -74,7 +74,7 @@ class Source(Protocol):
 class Head(NamedTuple):
     """The beginning of a source: enough to recognise it by its content."""
 
-    records: list[Any]  # the first JSON values, one a line or the whole
+    records: Sequence[Any]  # the first JSON values, one a line or the whole
     text: str  # the first 64 KB
     keys: frozenset[str]  # the keys of a JSON object that is longer than that, as far as they were seen
     tables: Mapping[str, set[str]]  # a database's

@@ -4,9 +4,10 @@ The session is the file's name, not the `sessionId` in it. Sub-agents stand in `
 that beside the session as `agent-*.jsonl`, before that as `isSidechain` lines inside it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from backstory.core.gc_pause import collector_at_rest
 from backstory.importers.entries import text_in
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import claude_records as records
@@ -16,6 +17,8 @@ from backstory.importers.transcript import Origin, Report, Session, Thread
 
 NAME = "claude-code"
 AGENT_TOOLS = frozenset({"Task", "Agent"})
+ABOUT = {"cwd": "cwd", "version": "version", "branch": "gitBranch"}
+Agent = tuple[Source, str]  # a sub-agent's file, and its id
 
 
 def fits(head: Head) -> bool:
@@ -39,9 +42,9 @@ def _is_record(record: Any) -> bool:
 class File:
     """One file, read once: the tree of its thread, the side chains in it, and what else it knows."""
 
-    def __init__(self, source: Source, report: Report) -> None:
+    def __init__(self, source: Source, report: Report, agent: str | None = None) -> None:
         self.source = source
-        self.agent = _agent(source.peek())
+        self.agent = agent  # the sub-agent that the whole file belongs to
         self.main = Index()
         self.side = Index()
         self.about: dict[str, Any] = {}
@@ -50,9 +53,11 @@ class File:
         self.forked_from: str | None = None
         self._leaf: tuple[int, str, bool] | None = None
         self._report = report
-        for line in source.lines(report):
-            if isinstance(line.value, dict):
-                self._take(line.value, line.number, line.place)
+        self._knows_all = False
+        with collector_at_rest():
+            for number, _, value, place in source.lines(report):
+                if type(value) is dict:
+                    self._take(value, number, place)
         self.main.resolve()
         self.side.resolve(lost_are_roots=True)
         report.mended.update(self.main.mended + self.side.mended)
@@ -62,34 +67,34 @@ class File:
         if kind is None:
             self._note(record, line)
             return
-        if kind == records.PASSED and record.get("type") not in records.CONTRACTED | {"user", "assistant"}:
+        if kind == records.PASSED and record.get("type") not in records.CONTRACTED:
             self._count(record)
-        aside = record.get("isSidechain") is True and self.agent is None
-        (self.side if aside else self.main).add(record, kind, line, place)
-        if not aside:
-            self._learn(record)
+        if self.agent is None and record.get("isSidechain") is True:
+            self.side.add(record, kind, line, place)
+        else:
+            self.main.add(record, kind, line, place)
+            if not self._knows_all or "forkedFrom" in record:
+                self._learn(record)
         self._link(record, kind)
 
     def _learn(self, record: Record) -> None:
-        for name, key in (("cwd", "cwd"), ("version", "version"), ("branch", "gitBranch")):
+        for name, key in ABOUT.items():
             value = record.get(key)
             if isinstance(value, str) and value:
                 self.about.setdefault(name, value)
+        self._knows_all = self.about.keys() >= ABOUT.keys()
         fork = record.get("forkedFrom")
         if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
             self.forked_from = fork["sessionId"]
 
     def _link(self, record: Record, kind: str) -> None:
         """How sub-agents are found: by progress, by the result's bookkeeping, by their prompt."""
-        data = record.get("data")
-        if (
-            record.get("type") == "progress"
-            and isinstance(data, dict)
-            and data.get("type") == "agent_progress"
-        ):
-            agent, call = data.get("agentId"), record.get("parentToolUseID")
-            if isinstance(agent, str) and isinstance(call, str):
-                self.links[agent] = call
+        if kind == records.PASSED:
+            data = record.get("data")
+            if isinstance(data, dict) and data.get("type") == "agent_progress":
+                agent, call = data.get("agentId"), record.get("parentToolUseID")
+                if isinstance(agent, str) and isinstance(call, str):
+                    self.links[agent] = call
         elif kind == records.RESULTS:
             result = record.get("toolUseResult")
             agent = result.get("agentId") if isinstance(result, dict) else None
@@ -98,7 +103,7 @@ class File:
                 if call is not None:
                     self.links.setdefault(agent, call)
         elif kind == records.ANSWER:
-            for block in records.content_of(record) or ():
+            for block in records.blocks_of(record):
                 if isinstance(block, dict) and block.get("name") in AGENT_TOOLS:
                     given, call = block.get("input"), block.get("id")
                     prompt = given.get("prompt") if isinstance(given, dict) else None
@@ -135,7 +140,7 @@ class File:
         return Tree(self.main, self.source.fetch, leaf=self.leaf())
 
 
-def _agent(head: list[Any]) -> str | None:
+def _agent(head: Sequence[Any]) -> str | None:
     """The agent that a file belongs to, if its first record says so."""
     for record in head:
         if isinstance(record, dict) and records.kind_of(record) is not None and "isSidechain" in record:
@@ -144,7 +149,7 @@ def _agent(head: list[Any]) -> str | None:
     return None
 
 
-def _session_of(source: Source, head: list[Any]) -> str:
+def _session_of(source: Source, head: Sequence[Any]) -> str:
     """The session that a sub-agent's file belongs to."""
     parts = source.path.split("/")
     if "subagents" in parts[1:]:
@@ -156,11 +161,12 @@ def _session_of(source: Source, head: list[Any]) -> str:
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """The sessions in the files: each with its sub-agents, forks behind what they were forked from."""
     families: dict[str, list[Source]] = {}  # files that begin with the same record are copies of one history
-    agents: dict[str, list[Source]] = {}
+    agents: dict[str, list[Agent]] = {}
     for source in sources:
         head = source.peek()
-        if _agent(head) is not None:
-            agents.setdefault(_session_of(source, head), []).append(source)
+        agent = _agent(head)
+        if agent is not None:
+            agents.setdefault(_session_of(source, head), []).append((source, agent))
             continue
         keys = (r.get("uuid") for r in head if isinstance(r, dict))
         first = next((key for key in keys if isinstance(key, str)), source.path)
@@ -168,10 +174,10 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     for family in families.values():
         yield from _family(family, agents)
     for id, left in agents.items():
-        yield from _session(id, None, left, None, Report(), left[0].path)
+        yield from _session(id, None, left, None, Report(), left[0][0].path)
 
 
-def _family(family: list[Source], agents: dict[str, list[Source]]) -> Iterator[Session]:
+def _family(family: list[Source], agents: dict[str, list[Agent]]) -> Iterator[Session]:
     reports = [Report() for _ in family]
     files = [File(source, report) for source, report in zip(family, reports, strict=True)]
     parents = {id(file): _parent(file, files) for file in files}
@@ -215,10 +221,10 @@ def _goes_on(file: File, other: File) -> tuple[str, str]:
 
 
 def _session(
-    id: str, file: File | None, agents: list[Source], parent: File | None, report: Report, path: str
+    id: str, file: File | None, agents: list[Agent], parent: File | None, report: Report, path: str
 ) -> Iterator[Session]:
     threads = []
-    others = [File(source, report) for source in agents]
+    others = [File(source, report, agent) for source, agent in agents]
     if file is not None and file.main.rows:
         tree = file.tree()
         threads.append(Thread(id, None, tree.steps, _fork(file, tree, parent), _about(file, tree)))

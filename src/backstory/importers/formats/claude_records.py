@@ -35,6 +35,7 @@ MOUTHED = (
     ("<user-prompt-submit-hook", "hook"),
     ("<session-start-hook", "hook"),
 )
+STARTS = tuple(start for start, _ in MOUTHED)
 # A bare /compact is kept as a prompt beside the boundary that it led to.
 COMPACT = "/compact"
 # Records that are not part of the tree, and known to say nothing that a model saw.
@@ -63,13 +64,22 @@ BOOKKEEPING = frozenset(
         "result",
     }
 )
-CONTRACTED = frozenset({"progress", "system", "attachment", "summary"})
+# Types whose records may be contracted without anybody wondering.
+CONTRACTED = frozenset({"progress", "system", "attachment", "summary", "user", "assistant"})
 USAGE = {
     "input": "input_tokens",
     "output": "output_tokens",
     "cache_read": "cache_read_input_tokens",
     "cache_write": "cache_creation_input_tokens",
 }
+
+
+SPOKEN = ("type", "message", "timestamp", "attachment", "isMeta", "isApiErrorMessage")
+
+
+def spoken(record: Record) -> Record:
+    """A record without its bookkeeping."""
+    return {key: record[key] for key in SPOKEN if key in record}
 
 
 def content_of(record: Record) -> Any:
@@ -110,7 +120,7 @@ def _kind_of_answer(record: Record) -> str:
 
 def _kind_of_user(record: Record) -> str:
     content = content_of(record)
-    if isinstance(content, list) and any(_is_result(block) for block in content):
+    if type(content) is list and any(map(_is_result, content)):
         return RESULTS
     if record.get("isCompactSummary"):
         return SUMMARY
@@ -135,32 +145,38 @@ def _kind_of_attachment(attachment: Any) -> str:
 def meta_of(record: Record, content: Any) -> str | None:
     """What it is, if the tool wrote it and not a person."""
     text = _beginning(content)
-    for start, what in MOUTHED:
-        if text.startswith(start):
-            return what
-    if text.split(None, 1)[:1] == [COMPACT]:
+    if text.startswith(STARTS):
+        return next(what for start, what in MOUTHED if text.startswith(start))
+    if text.split()[:1] == [COMPACT]:
         return "command"
     return "tool" if record.get("isMeta") else None
 
 
 def _beginning(content: Any) -> str:
+    """As much of a text as it takes to see who wrote it."""
     if isinstance(content, list):
-        return next((text_in(block).lstrip() for block in content if text_in(block)), "")
-    return content.lstrip() if isinstance(content, str) else ""
+        content = next((text for block in content if (text := text_in(block))), "")
+    return content[:200].lstrip() if isinstance(content, str) else ""
+
+
+def blocks_of(record: Record) -> list[Any]:
+    """The blocks of a record's message."""
+    content = content_of(record)
+    return content if isinstance(content, list) else []
 
 
 def call_ids(record: Record) -> list[str]:
     """The ids of the calls in an answer's record."""
     return [
         block["id"]
-        for block in content_of(record) or ()
+        for block in blocks_of(record)
         if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str)
     ]
 
 
 def result_ids(record: Record) -> list[Any]:
     """The ids of the calls that a record has results of."""
-    return [block.get("tool_use_id") for block in content_of(record) or () if _is_result(block)]
+    return [block.get("tool_use_id") for block in blocks_of(record) if _is_result(block)]
 
 
 class Line(NamedTuple):

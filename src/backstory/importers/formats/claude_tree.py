@@ -5,7 +5,7 @@ they stand or hang. Everything that is not part of the conversation is contracte
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from backstory.importers.entries import microseconds
@@ -43,7 +43,7 @@ class Row:
         self.parent = parent
         self.before = before  # what stands above it: a row's number, or a root's (negative)
         self.unit = key
-        self.results: list[Any] = []
+        self.results: Sequence[Any] = ()
         self.stopped = True  # False: an answer's line that is not marked as its last
         self.own = True  # False: copied from another file
         self.above: int | None = None
@@ -75,7 +75,9 @@ class Index:
         if kind == records.PASSED:
             self._pass(key, parent)
         else:
-            self._row(record, Row(key, kind, line, place, parent, self._here))
+            # A record that is kept is kept without its bookkeeping, which is most of its bytes.
+            held = records.spoken(record) if place is record else place
+            self._row(record, Row(key, kind, line, held, parent, self._here))
 
     def _pass(self, key: str, parent: str | None) -> None:
         if key in self._leads:
@@ -104,12 +106,13 @@ class Index:
                 id = record["message"].get("id")
                 row.unit = id if isinstance(id, str) and id else row.key
                 row.stopped = record["message"].get("stop_reason") is not None
-                self.calls.update(dict.fromkeys(records.call_ids(record), number))
+                for call in records.call_ids(record):
+                    self.calls[call] = number
             case records.RESULTS:
                 row.results = records.result_ids(record)
             case records.BOUNDARY:
                 self._boundary(row, record)
-        row.own = not isinstance(record.get("forkedFrom"), dict)
+        row.own = "forkedFrom" not in record
 
     def _boundary(self, row: Row, record: Record) -> None:
         logical = _text(record.get("logicalParentUuid"))

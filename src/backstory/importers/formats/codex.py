@@ -26,12 +26,15 @@ from backstory.importers.transcript import Fault, Origin, Report, Session, Step,
 
 def fits(head: Head) -> bool:
     """A record with a payload, or (2025) a first line with an id and a time and bare items behind it."""
-    records = [record for record in head.records if isinstance(record, dict)]
-    if any(record.get("type") in TYPES and isinstance(record.get("payload"), dict) for record in records):
+    first = head.records[0] if head.records else None
+    if head.keys >= {"timestamp", "type", "payload"} or (isinstance(first, dict) and _is_name(first)):
         return True
-    if head.keys >= {"timestamp", "type", "payload"} or any(_is_name(record) for record in records[:1]):
-        return True
-    return bool(records) and is_bare_start(records[0]) and any(r.get("type") in BARE for r in records[1:])
+    if isinstance(first, dict) and is_bare_start(first):
+        return any(isinstance(record, dict) and record.get("type") in BARE for record in head.records[1:])
+    return any(
+        isinstance(record, dict) and record.get("type") in TYPES and isinstance(record.get("payload"), dict)
+        for record in head.records
+    )
 
 
 def _is_name(record: dict[str, Any]) -> bool:
@@ -149,7 +152,7 @@ class _Family:
                 why = f"a fork of {file.forked_from}, which is not here: taken as a whole"
                 file.report.notes.append(Fault(file.source.path, None, why))
             return None
-        reader = Reader(other.id, {}, self._parent(other, (*seen, file.id)))
+        reader = Reader(other.id, {}, self._parent(other, (*seen, file.id)), has_children=True)
         end = file.base.get("end_ordinal_exclusive") if file.base else None
         for _ in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
             pass

@@ -1,5 +1,6 @@
 """Codex's response items: what each is to a history, and the entry that it comes to. Pure."""
 
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import orjson
@@ -91,20 +92,29 @@ def _begins(item: Item, start: str) -> bool:
     return text_in(item.get("content")).lstrip().startswith(start)
 
 
+def likeness(item: Item) -> bytes:
+    """What makes an item the same as another of one history: a call's id, a message's words."""
+    type_ = item.get("type", "message")
+    if "call_id" in item:
+        return f"{type_} {item['call_id']}".encode("utf-8", "replace")[:200]
+    said = f"{type_}\0{item.get('role')}\0{text_in(item.get('content'))}"
+    if type_ in SEALED:
+        said += as_text(item.get("encrypted_content"))
+    return blake2b(said.encode("utf-8", "replace"), digest_size=16).digest()
+
+
 def digest(item: Item) -> bytes:
-    """What an item says, for finding its equal: without ids, times and seals."""
-    said = {
-        "type": item.get("type", "message"),
-        "role": item.get("role"),
-        "text": text_in(item.get("content")),
-        "call": item.get("call_id"),
-        "name": item.get("name"),
-        "given": item.get("arguments") or item.get("input"),
-        "output": item.get("output"),
-        "sealed": item.get("encrypted_content") if item.get("type") in SEALED else None,
-    }
-    # Not kept anywhere: it only has to be the same within one run.
-    return orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+    """All that an item says, for comparing it with that of a parent: without ids, times and seals."""
+    said = (
+        item.get("type", "message"),
+        item.get("role"),
+        text_in(item.get("content")),
+        item.get("call_id"),
+        item.get("name"),
+        item.get("arguments") or item.get("input"),
+        item.get("output"),
+    )
+    return blake2b(orjson.dumps(said, option=orjson.OPT_NON_STR_KEYS, default=str), digest_size=16).digest()
 
 
 def entry(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:

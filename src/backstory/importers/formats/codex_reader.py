@@ -32,8 +32,9 @@ class Past(NamedTuple):
     unit: str
     entry: str  # the entry, or the first of which it is a copy
     kind: items.Kind
-    digest: bytes
-    item: items.Item
+    likeness: bytes
+    said: str | None  # the words of what stands above the answers: an old compaction keeps them
+    role: str | None
 
 
 class Copied(NamedTuple):
@@ -53,8 +54,11 @@ class Parent(NamedTuple):
 class Reader:
     """The steps of one rollout, record by record."""
 
-    def __init__(self, thread: str, about: dict[str, Any], parent: Parent | None = None) -> None:
+    def __init__(
+        self, thread: str, about: dict[str, Any], parent: Parent | None = None, *, has_children: bool = False
+    ) -> None:
         self.thread = thread
+        self._has_children = has_children  # then `trail` is wanted
         self.about = about
         self.unknown: Counter[str] = Counter()
         self.history: list[Past] = list(parent.history) if parent else []  # what the model sees now
@@ -166,7 +170,9 @@ class Reader:
         return self.history[-1].unit if self.history else None
 
     def _remember(self, unit: str, entry: str, kind: items.Kind, item: items.Item) -> None:
-        self.history.append(Past(unit, entry, kind, items.digest(item), item))
+        role = item.get("role")
+        said = text_in(item.get("content")) if role in ("user", "developer", "system") else None
+        self.history.append(Past(unit, entry, kind, items.likeness(item), said, role))
 
     def _flush(self, usage: Data | None = None) -> Iterator[Step]:
         """Tell the answer that was held back for its usage."""
@@ -230,7 +236,7 @@ class Reader:
                 before.append(item)
                 continue
             unit = f"{id}/{number}"
-            equal = _newest_equal(old, items.digest(item))
+            equal = _newest_equal(old, items.likeness(item))
             entry = items.entry(item, before, unit, time, self._model)
             before = []
             if entry is None:
@@ -250,18 +256,20 @@ class Reader:
         room = KEPT_TOKENS * BYTES_A_TOKEN
         kept: list[items.Item] = []
         for place in reversed(prompts):
-            room -= len(text_in(place.item.get("content")).encode("utf-8", "replace"))
+            room -= len((place.said or "").encode("utf-8", "replace"))
             if room < 0:
                 break
-            kept.insert(0, place.item)
+            kept.insert(0, _again(place))
         text = payload.get("message")
         summary = {"type": "message", "role": "user", "content": text if isinstance(text, str) else ""}
-        return [*(place.item for place in old[:first]), *kept, summary]
+        return [*(_again(place) for place in old[:first] if place.said is not None), *kept, summary]
 
     # -------------------------------------------------------------- what a fork's file begins with
 
     def _known(self, item: items.Item, id: str) -> tuple[str, bool]:
         """The id of a record, and whether it is the parent's: as long as the file repeats that."""
+        if not self.inherits and not self._has_children:
+            return id, False
         digest = items.digest(item)
         if self.inherits:
             other = next(self._parent, None)
@@ -274,8 +282,13 @@ class Reader:
         return id, False
 
 
-def _newest_equal(places: list[Past], digest: bytes) -> Past | None:
-    return next((place for place in reversed(places) if place.digest == digest), None)
+def _newest_equal(places: list[Past], likeness: bytes) -> Past | None:
+    return next((place for place in reversed(places) if place.likeness == likeness), None)
+
+
+def _again(place: Past) -> items.Item:
+    """A message as it was."""
+    return {"type": "message", "role": place.role, "content": place.said}
 
 
 def about_of(meta: Data) -> Data:

@@ -6,7 +6,7 @@ ids repeat across lines and within one: they are bound in order.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import orjson
@@ -37,7 +37,7 @@ def fits(head: Head) -> bool:
     return bool(head.keys & set(LISTS)) and '"role"' in head.text
 
 
-def _unwrapped(records: list[Any]) -> list[Any]:
+def _unwrapped(records: Sequence[Any]) -> Sequence[Any]:
     if len(records) == 1 and isinstance(records[0], list):
         return [*records[0][:3], records[0]]
     return records
