@@ -428,8 +428,10 @@ class Converse(Maker):
         return self.one_of(
             lambda: {"image": {"format": "png", "source": {"bytes": PIXEL}}},
             lambda: {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://a/b"}}}},
-            lambda: {"document": {"format": "pdf", "name": "a", "source": {"bytes": PDF}}},
-            lambda: {"document": {"format": "txt", "name": "b", "source": {"text": self.text()}}},
+            lambda: {"document": {"format": "pdf", "name": f"a {self.number()}", "source": {"bytes": PDF}}},
+            lambda: {
+                "document": {"format": "txt", "name": f"b {self.number()}", "source": {"text": self.text()}}
+            },
             lambda: {"video": {"format": "mp4", "source": {"bytes": WAV}}},
             lambda: {"guardContent": {"text": {"text": self.text()}}},
         )
