@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.core.about import described
 from backstory.core.compaction import compaction
+from backstory.core.drafts import drafts
 from backstory.core.events import Draft, Event, draft, parse_object, to_datetime
 from backstory.core.messages import check_says_something
 from backstory.core.replay import Context, Explanation
@@ -19,7 +20,8 @@ from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO, redo_target, undo_target
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken, NotFound
 from backstory.storage.ids import checked_name, keyed_id, new_id
-from backstory.storage.log import At, Log, check_position, clipped, now
+from backstory.storage.log import At, Log, now
+from backstory.storage.positions import check_position, clipped
 from backstory.storage.protocols import AgentRecord, NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
@@ -129,7 +131,7 @@ class Agent:
         Content, data and key may be left out; keys work as in `append`."""
         if not isinstance(events, Iterable):
             raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
-        return self._log.write(self._record, _drafts(list(events)), expected)
+        return self._log.write(self._record, drafts(list(events)), expected)
 
     def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
         """Write a system message. `data`: what else is to be kept of it. Blank text is refused."""
@@ -393,25 +395,6 @@ def _by(who: str | None) -> dict[str, Any]:
     if who is not None and not isinstance(who, str):
         raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
     return {} if who is None else {"by": who}
-
-
-def _drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
-    drafts = []
-    for index, event in enumerate(events):
-        try:
-            drafts.append(_draft(event))
-        except InvalidEvent as error:
-            message = f"nothing was written: event {index} of the batch: {error.message}"
-            raise InvalidEvent(message, remedy=error.remedy) from error
-    return drafts
-
-
-def _draft(event: Event | tuple[Any, ...]) -> Draft:
-    if isinstance(event, Event):
-        return draft(event.kind, event.content, event.data, event.key)
-    if isinstance(event, tuple | list) and 1 <= len(event) <= 4:
-        return draft(*event)
-    raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")
 
 
 def _answering(call: Event) -> dict[str, Any]:

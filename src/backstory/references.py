@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, MarkNotFound, Remedy
-from backstory.storage.log import no_position
+from backstory.storage.positions import no_position
 
 
 class Agents(Protocol):

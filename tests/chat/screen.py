@@ -54,6 +54,19 @@ class Screen(pyte.Screen):  # type: ignore[misc]
             self.above.append(self._text(0))
         super().index()
 
+    def reflow(self, columns: int) -> None:
+        """Become narrower, as terminals do: lines that are too long are broken, and push others up."""
+        rows = [self._text(y) or " " for y in range(self.cursor.y + 1)]
+        pieces = [row[at : at + columns] for row in rows for at in range(0, len(row), columns)]
+        column = self.cursor.x % columns
+        self.above += [piece.rstrip() for piece in pieces[: -self.lines]]
+        self.resize(self.lines, columns)
+        self.erase_in_display(2)
+        for y, piece in enumerate(pieces[-self.lines :]):
+            self.cursor_position(y + 1, 1)
+            self.draw(piece)
+        self.cursor_to_column(column + 1)
+
     def _text(self, y: int) -> str:
         return "".join(self.buffer[y][x].data for x in range(self.columns)).rstrip()
 
@@ -81,6 +94,12 @@ class Terminal:
 
     def _resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def narrow(self, columns: int) -> None:
+        """Make the window narrower."""
+        with self._news:
+            self._screen.reflow(columns)
+            self._resize(columns, self._screen.lines)
 
     def _read(self) -> None:
         while True:

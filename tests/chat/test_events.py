@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 import backstory
+from backstory.chat.changes import Line
 from backstory.chat.commands import carried, is_command, unescaped
 from backstory.chat.consent import request
 from backstory.chat.events import drawn
@@ -116,10 +117,12 @@ def test_a_request_says_what_is_about_to_happen(tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").write_bytes(b"\xff\xfe")
-    tool = Tool.of(fly, asks=True)
-    assert request(tool, {"where": "up\nand away"}).body == ["where: up", "and away"]
-    write = replace(tool, name="write_file")
-    assert request(write, {"path": "new", "content": "x"}).head == ["write new, a new file, 1 byte:"]
-    assert request(write, {"path": "bin", "content": "x"}).head == ["write bin, over the old file, 1 byte:"]
     (tmp_path / "same").write_text("x")
-    assert request(write, {"path": "same", "content": "x"}).body == ["(it stays as it is)"]
+    tool = Tool.of(fly, asks=True)
+    write, edit = replace(tool, name="write_file"), replace(tool, name="edit_file")
+    assert request(tool, {"where": "up\nand away"}).body == [Line("where: up"), Line("and away")]
+    assert request(write, {"path": "new", "content": "x"}).head == ["create new (1 byte):"]
+    assert request(write, {"path": "bin", "content": "x"}).head == ["overwrite bin (1 byte):"]
+    assert request(write, {"path": "same", "content": "x"}).body == [Line("(nothing changes)")]
+    change = request(edit, {"path": "same", "old": "y", "new": "z"})
+    assert change.head == ["change same (the old text was not found there):"]

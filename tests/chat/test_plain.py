@@ -62,8 +62,18 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
         done = run("ask", "Hello", *connected(server))
     assert done.returncode == 1
     assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    assert line.startswith("backstory: the key was refused by 127.0.0.1")
+    taken_back, line = done.stderr.splitlines()
+    assert taken_back == "there was no answer: the question is out of the context (--keep keeps it)"
+    assert line.startswith("backstory: 127.0.0.1")
+    assert "refused the key (HTTP 401: bad key)" in line
+
+
+@pytest.mark.parametrize(("options", "sent"), [((), ["two"]), (("--keep",), ["one", "two"])])
+def test_a_question_without_an_answer_is_not_in_the_next_request_unless_it_is_kept(run, options, sent):
+    with scripted(Refuse(500, "oh", (("Retry-After", "0"),)), *[Refuse(400, "no")], Say("Fine.")) as server:
+        assert run("ask", "one", *options, *connected(server)).returncode == 1
+        assert run("ask", "two", *connected(server)).returncode == 0
+        assert [text for role, text in server.said() if role == "user"] == sent
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The real program in a pseudo-terminal, against a server with a script: a conversation as it is drawn."""
 
+import pytest
+
 from tests.chat.screen import kinds, wait_for
 from tests.runtime.scripted import Refuse, Say, scripted
 
@@ -73,7 +75,7 @@ def test_a_rate_limit_is_waited_for_and_a_dropped_connection_tried_again(start, 
     with scripted(limited, Say("half an answer", drop_after=2), Say("The whole answer.")) as server:
         terminal = start(server)
         terminal.send("Hello")
-        terminal.wait("limits how fast it is asked; trying again in 0.2 s")
+        terminal.wait("limits the rate of requests (HTTP 429: slow down); trying")
         terminal.answered("The whole answer.")
         assert len(server.bodies) == 3
         assert [e.content for e in reopened().context().messages][1:] == ["Hello", "The whole answer."]
@@ -110,6 +112,31 @@ def test_an_answer_longer_than_the_screen_is_there_once_and_whole(start):
         terminal.wait("point 119;")
         shown = terminal.ready()
         assert [shown.count(f"point {number};") for number in range(120)] == [1] * 120
+
+
+@pytest.mark.parametrize("parts", [1, 12, 40])
+def test_a_window_that_becomes_narrower_in_mid_answer_shows_all_of_it_once(start, parts):
+    words = [f"<{number}>" for number in range(400)]
+    size = len(words) // parts
+    paragraphs = [" ".join(words[at : at + size]) for at in range(0, len(words), size)]
+    with scripted(Say("\n\n".join(paragraphs), held=True)) as server:
+        terminal = start(server, columns=120)
+        terminal.send("Many words")
+        terminal.wait("<399>")
+        terminal.narrow(60)
+        terminal.wait(lambda text: all(len(line) <= 60 for line in text.split("\n")[-40:]))
+        server.release()
+        shown = terminal.ready().replace("\n", "")
+        assert [word for word in words if shown.count(word) != 1] == []
+
+
+def test_lines_stay_as_they_were_written(start):
+    poem = "Roses are red\nViolets are blue\n\n1) one\n2) two"
+    with scripted(Say(poem)) as server:
+        terminal = start(server)
+        terminal.send("A poem")
+        lines = [line.strip() for line in terminal.answered("two").split("\n")]
+        assert lines[lines.index("Roses are red") + 1] == "Violets are blue"
 
 
 def test_ctrl_c_stops_a_tool_and_its_call_has_a_result(start, folder, reopened):

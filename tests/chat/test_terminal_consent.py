@@ -17,17 +17,17 @@ def test_writing_asks_first_and_always_is_for_this_tool(start, folder):
     with scripted(write("one"), Say("No?"), write("two"), write("three"), Say("Done.")) as server:
         terminal = start(server)
         terminal.send("Write one")
-        terminal.wait("allow write_file?")
-        terminal.type("n\r")
+        terminal.wait("Allow write_file?")
+        terminal.type("n")
         terminal.answered("No?")
         assert not (folder / "one").exists()
         assert ("tool", "not run: the user said no") in server.said()
         terminal.send("Write two and three")
-        terminal.wait(lambda text: text.count("allow write_file?") == 2)
-        terminal.type("a\r")
+        terminal.wait(lambda text: text.count("Allow write_file?") == 2)
+        terminal.type("a")
         terminal.answered("Done.")
         assert (folder / "two").read_text() == (folder / "three").read_text() == "new"
-        assert terminal.text.count("allow write_file?") == 2
+        assert terminal.text.count("Allow write_file?") == 2
 
 
 def test_what_was_typed_before_the_question_does_not_answer_it(start, folder):
@@ -39,26 +39,99 @@ def test_what_was_typed_before_the_question_does_not_answer_it(start, folder):
         terminal.wait("thinking")
         terminal.type("y\ry\r")
         server.release()
-        terminal.wait("allow bash?")
-        terminal.wait("$ touch ran")
+        terminal.wait("Allow bash?")
         assert not (folder / "ran").exists()
-        terminal.wait(lambda text: text.rstrip().endswith("a(lways):"))
+        terminal.wait(lambda text: text.rstrip().endswith("[a]lways"))
         assert not (folder / "ran").exists()
-        terminal.type("y\r")
+        terminal.type("y")
         terminal.answered("Done.")
         wait_for(folder / "ran")
 
 
-def test_a_command_is_shown_whole_with_its_number_of_lines(start, folder):
+def asked(terminal, name):
+    """What is on the screen of a question, from the call on."""
+    text = terminal.wait(lambda text: text.rstrip().endswith(("[a]lways", "[v]iew all")))
+    return [line.strip() for line in text.rpartition(f"● {name}")[2].strip().split("\n")]
+
+
+def test_a_command_is_shown_once_and_answered_with_one_key(start, folder):
+    with scripted(call("bash", command="touch ran"), Say("Done.")) as server:
+        terminal = start(server)
+        terminal.send("Go")
+        assert asked(terminal, "bash") == ["touch ran", "Allow bash? [y]es, [n]o, [a]lways"]
+        terminal.type("y")
+        assert "Allow bash? yes" in terminal.answered("Done.")
+    assert (folder / "ran").exists()
+
+
+def test_a_key_that_is_no_answer_is_refused_with_words(start, folder):
+    with scripted(call("bash", command="touch ran"), Say("Done.")) as server:
+        terminal = start(server)
+        terminal.send("Go")
+        asked(terminal, "bash")
+        terminal.type("x")
+        terminal.wait("'x' is not an answer: press y, n or a")
+        terminal.type("\r")
+        terminal.wait(lambda text: "'x'" not in text and "press y, n or a" in text)
+        terminal.type("\x1b")  # Escape is no
+        assert "Allow bash? no" in terminal.answered("Done.")
+    assert not (folder / "ran").exists()
+
+
+def test_a_command_of_many_lines_is_shown_whole_with_their_number(start, folder):
     command = "\n".join([*(f"echo step {number}" for number in range(30)), "rm -rf important"])
     with scripted(call("bash", command=command), Say("As you like.")) as server:
         terminal = start(server)
         terminal.send("Go")
-        text = terminal.wait("allow bash?").rpartition("run, 31 lines:")[2]
-        assert [f"$ echo step {number}\n" in text for number in range(30)] == [True] * 30
-        assert "$ rm -rf important" in text
-        terminal.type("n\r")
+        lines = asked(terminal, "bash")
+        assert lines[:2] == ["echo step 0 … (31 lines)", "31 lines:"]
+        assert lines[2:32] == [f"$ echo step {number}" for number in range(30)]
+        assert lines[32] == "$ rm -rf important"
+        terminal.type("n")
         terminal.answered("As you like.")
+
+
+def test_of_several_calls_each_question_shows_its_own(start, folder):
+    calls = tuple((f"c{n}", "bash", json.dumps({"command": f"touch {n}"})) for n in (1, 2))
+    with scripted(Say(calls=calls), Say("Done.")) as server:
+        terminal = start(server)
+        terminal.send("Go")
+        assert asked(terminal, "bash")[1] == "$ touch 1"
+        terminal.type("n")
+        terminal.wait("$ touch 2")
+        asked(terminal, "bash")
+        terminal.type("y")
+        terminal.answered("Done.")
+    assert not (folder / "1").exists()
+    assert (folder / "2").exists()
+
+
+def test_a_change_is_shown_with_its_line_numbers_and_the_lines_around_it(start, folder):
+    (folder / "f.txt").write_text("".join(f"line {number}\n" for number in range(1, 41)))
+    with scripted(call("edit_file", path="f.txt", old="line 30", new="line thirty"), Say("Done.")) as server:
+        terminal = start(server)
+        terminal.send("Go")
+        assert asked(terminal, "edit_file") == [
+            "f.txt",
+            "change f.txt:",
+            *(f"{number}   line {number}" for number in (27, 28, 29)),
+            "30 - line 30",
+            "30 + line thirty",
+            *(f"{number}   line {number}" for number in (31, 32, 33)),
+            "Allow edit_file? [y]es, [n]o, [a]lways",
+        ]
+        terminal.type("y")
+        terminal.answered("Done.")
+
+
+def test_a_new_file_is_shown_with_as_many_lines_as_it_will_have(start, folder):
+    with scripted(call("write_file", path="new.txt", content="one\ntwo\n"), Say("Done.")) as server:
+        terminal = start(server)
+        terminal.send("Go")
+        lines = asked(terminal, "write_file")
+        assert lines[:-1] == ["new.txt", "create new.txt (8 bytes):", "1 + one", "2 + two"]
+        terminal.type("y")
+        terminal.answered("Done.")
 
 
 def test_a_file_is_compared_with_the_old_one_and_a_long_one_shown_whole_if_asked(start, folder):
@@ -67,19 +140,18 @@ def test_a_file_is_compared_with_the_old_one_and_a_long_one_shown_whole_if_asked
     with scripted(call("write_file", path="old.txt", content=new), Say("Done.")) as server:
         terminal = start(server)
         terminal.send("Go")
-        text = terminal.wait("v(iew all)").rpartition("write old.txt,")[2]
-        assert "over the old file of 14 bytes, 715 bytes:" in text
-        assert "-old line" in text
-        assert "+new line 0\n" in text
-        assert "+new line 59" in text
-        assert "+new line 30\n" not in text
-        assert "left out here: v shows them" in text
-        terminal.type("v\r")
-        text = terminal.wait(lambda text: text.count("allow write_file?") == 2).rpartition("write old.txt,")[
-            2
-        ]
-        assert [f"+new line {number}\n" in text for number in range(60)] == [True] * 60
-        terminal.type("y\r")
+        lines = asked(terminal, "write_file")
+        assert lines[1:5] == [
+            "overwrite old.txt (14 bytes, then 715 bytes):", "1   keep", "2 - old line", "2 + new line 0",
+        ]  # fmt: skip
+        assert "61 + new line 59" in lines
+        assert "32 + new line 30" not in lines
+        assert "… 39 lines not shown" in lines
+        terminal.type("v")
+        terminal.wait(lambda text: text.rstrip().endswith("[a]lways"))
+        lines = [line.strip() for line in terminal.text.split("Allow write_file? view all")[1].split("\n")]
+        assert all(f"{number + 2} + new line {number}" in lines for number in range(60))
+        terminal.type("y")
         terminal.answered("Done.")
         assert (folder / "old.txt").read_text() == new
 
@@ -90,8 +162,6 @@ def test_a_change_of_line_ends_is_seen(start, folder):
     with scripted(edit, Say("Done.")) as server:
         terminal = start(server)
         terminal.send("Go")
-        text = terminal.wait("allow edit_file?").rpartition("change f, everywhere=True:")[2]
-        assert "-a\n" in text
-        assert "+a␍b␍" in text
-        terminal.type("n\r")
+        assert asked(terminal, "edit_file")[1:-1] == ["change f:", "1 - a", "2 - b", "1 + a␍b␍"]
+        terminal.type("n")
         terminal.answered("Done.")

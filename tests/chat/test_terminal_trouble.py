@@ -7,37 +7,101 @@ import sqlite3
 import pytest
 
 import backstory
-from tests.chat.screen import kinds, prompts_on, wait_for
+from tests.chat.screen import edited, kinds, prompts_on, wait_for
 from tests.runtime.scripted import Refuse, Say, scripted
 
 
 @pytest.mark.parametrize(
     ("refusal", "said"),
     [
-        (Refuse(401, "bad key"), "it comes from OPENAI_API_KEY, which is not set (bad key)"),
-        (Refuse(404, "gone"), "there is no model scripted-1"),
-        (Refuse(400, "too long"), "the request was refused: too long"),
+        (
+            Refuse(401, "bad key"),
+            "refused the key (HTTP 401: bad key): it comes from OPENAI_API_KEY, which is",
+        ),
+        (Refuse(404, "gone"), "has no model scripted-1 (HTTP 404: gone)"),
+        (Refuse(400, "no such field"), "refused the request (HTTP 400: no such field)"),
+        (Refuse(400, "maximum context length"), "the context is too long for scripted-1 (HTTP 400: maximum"),
+        (Refuse(429, "pay", code="insufficient_quota"), "the account has no credit left (HTTP 429: pay)"),
     ],
 )
-def test_a_refusal_is_one_line_and_the_chat_goes_on(start, reopened, refusal, said):
-    with scripted(refusal, Say("Better.")) as server:
+def test_a_prompt_that_was_refused_is_in_the_editor_again_and_not_in_the_next_request(
+    start, reopened, refusal, said
+):
+    with scripted(Say("Hi."), refusal, Say("Better.")) as server:
         terminal = start(server, columns=120)
         terminal.send("Hello")
+        terminal.answered("Hi.")
+        terminal.send("Something else")
         terminal.wait(said)
-        terminal.wait("no answer was recorded to this: /retry asks again")
+        terminal.wait("there was no answer: the prompt is out of the context, and in the editor again")
+        terminal.wait(lambda text: edited(text) == "Something else")
+        terminal.erase()
         terminal.send("Again")
         terminal.answered("Better.")
-        assert [e.content for e in reopened().context().messages][1:] == ["Hello", "Again", "Better."]
+        assert [text for role, text in server.said() if role == "user"] == ["Hello", "Again"]
+        assert [e.content for e in reopened().conversation()][1:] == ["Hello", "Hi.", "Again", "Better."]
 
 
-def test_no_model_reachable_is_one_line_and_what_was_said_is_kept(start, reopened, monkeypatch):
+def test_a_prompt_that_got_no_answer_can_be_kept(start, reopened):
+    with scripted(Refuse(400, "no"), Say("Better."), Refuse(400, "no"), Say("Best.")) as server:
+        terminal = start(server, "--keep", columns=120)
+        terminal.send("Hello")
+        terminal.wait("no answer was recorded to this: /retry asks again")
+        terminal.send("/retry")
+        terminal.answered("Better.")
+        assert terminal.leave() == 0
+        again = start(server, columns=120)
+        again.send("More")
+        again.wait(lambda text: edited(text) == "More")
+        again.erase()
+        again.send("/undo")
+        again.wait("no answer was recorded to this: /retry asks again")
+        again.send("/retry")
+        again.answered("Best.")
+        assert [text for role, text in server.said() if role == "user"] == ["Hello", "More"]
+
+
+def test_what_was_typed_meanwhile_is_not_mixed_with_a_prompt_that_comes_back(start):
+    with scripted(Say(held=True, drop_after=0), *[Refuse(400, "no")] * 2, Say("Fine.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("One")
+        terminal.wait("Ctrl-C stops")
+        terminal.type("Two\r")
+        server.release()
+        terminal.wait(lambda text: edited(text) == "Two")
+        assert prompts_on(terminal.text)[:2] == ["One", "Two"]
+
+
+def test_an_answer_that_is_empty_is_none(start, reopened):
+    with scripted(Say(" "), Say("Fine.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("Hello")
+        terminal.wait("the model said nothing")
+        terminal.wait(lambda text: edited(text) == "Hello")
+        terminal.enter()
+        terminal.answered("Fine.")
+        assert [text for role, text in server.said() if role == "user"] == ["Hello"]
+
+
+def test_a_tool_that_ran_is_not_taken_back(start, reopened):
+    with scripted(Say(calls=(("c1", "glob", '{"pattern": "*"}'),)), Refuse(400, "no")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("Hello")
+        terminal.wait("no answer was recorded to this: /retry asks again")
+        assert edited(terminal.ready()) == ""
+    assert kinds(reopened()) == ["system", "user", "tool_call", "tool_result"]
+
+
+def test_no_model_reachable_is_one_line_and_the_prompt_comes_back(start, reopened):
     with scripted() as server:
         pass  # it is gone, nobody listens at its address
     terminal = start(server, columns=120)
     terminal.send("Hello?")
-    terminal.wait("✗ nobody answers at 127.0.0.1", 40)
+    terminal.wait("✗ 127.0.0.1")
+    terminal.wait(lambda text: edited(text) == "Hello?")
+    terminal.erase()
     assert terminal.leave() == 0
-    assert kinds(reopened()) == ["system", "user"]
+    assert [message.kind for message in reopened().conversation()] == ["system"]
 
 
 def test_killed_in_mid_answer_it_goes_on_with_everything_that_had_happened(start, reopened):
@@ -106,7 +170,7 @@ def test_a_damaged_store_is_one_line_at_the_start(start, address):
 def test_retry_asks_again_where_there_is_no_answer(start, reopened):
     cut = Say("half an answer", held=True)
     with scripted(Refuse(400, "too long"), Say("Better."), cut, Say("Whole.")) as server:
-        terminal = start(server)
+        terminal = start(server, "--keep")
         terminal.send("/retry")
         terminal.wait("there is nothing to answer yet")
         terminal.send("Hello")
@@ -128,15 +192,16 @@ def test_retry_asks_again_where_there_is_no_answer(start, reopened):
     assert spoken[1:] == ["Hello", "Better.", "More", "Whole."]
 
 
-def test_ctrl_c_before_anything_was_said_says_what_to_do(start, reopened):
+def test_ctrl_c_before_anything_was_said_brings_the_prompt_back(start, reopened):
     with scripted(Say(held=True), Say("Better.")) as server:
         terminal = start(server)
         terminal.send("Hello")
         terminal.wait("Ctrl-C stops")
         terminal.type("\x03")
-        assert "what was said is kept" not in terminal.wait("stopped; /retry asks again")
-        terminal.send("/retry")
+        terminal.wait(lambda text: edited(text) == "Hello")
+        terminal.enter()
         terminal.answered("Better.")
+        assert [text for role, text in server.said() if role == "user"] == ["Hello"]
 
 
 def test_a_locked_store_is_waited_for_aloud_and_giving_up_sends_nothing(start, address, reopened):
@@ -211,8 +276,11 @@ def test_a_prompt_that_a_full_disk_refuses_is_in_the_editor_again(start, address
 
 
 def test_an_answer_that_the_store_does_not_take_is_to_be_read(start, address, reopened):
+    with backstory.open(address) as store:
+        store.start(system="s")
+    size = os.path.getsize(address)
     with scripted(Say("precious\n" * 20_000), Say("Answer 2.")) as server:
-        terminal = start(server, largest_file=150_000)
+        terminal = start(server, largest_file=size + 60_000)
         terminal.send("Hello")
         terminal.wait("⚠ this answer is not recorded: the store could not take it", 60)
         assert terminal.text.count("precious") > 1000
@@ -246,7 +314,7 @@ def test_without_its_terminal_it_ends_wherever_it_is(start, reopened):
     with scripted(Say(calls=(("c1", "bash", '{"command": "true"}'),))) as server:
         terminal = start(server)
         terminal.send("Run it")
-        terminal.wait("allow bash?")
+        terminal.wait("Allow bash?")
         terminal.hang_up()
         assert terminal.ended() == 128 + signal.SIGHUP
         assert reopened().context().messages[-1].content == "interrupted: it was not run"

@@ -4,13 +4,14 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 
 import backstory
 from backstory.cli.commands import COMMANDS
 from tests.cli.conftest import COMMAND, Shell, fill
+from tests.processes import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -237,12 +238,10 @@ def test_ctrl_c_ends_it_quietly(long_url, tmp_path):
     with subprocess.Popen(
         [COMMAND, "log", "long"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shell.env
     ) as process:
-        process.stdout.readline()
+        process.stdout.readline()  # the pipe is full soon, and nobody reads on
         process.send_signal(signal.SIGINT)
-        time.sleep(0.3)
-        process.stdout.close()
+        assert process.wait(PATIENCE) == 130
         assert process.stderr.read() == b""
-        assert process.wait() in (130, 141)
 
 
 def test_a_first_line_does_not_wait_for_the_last(long_url, tmp_path):
@@ -264,10 +263,11 @@ def test_ctrl_c_during_an_import_leaves_nothing(long_url, tmp_path, new_url):
     shell("export", "-o", tmp_path / "all.jsonl")
     other = Shell(new_url("sqlite"), tmp_path)
     other("new", "there")
+    log = Path(f"{other.env['BACKSTORY_STORE']}-wal")
     process = subprocess.Popen([COMMAND, "import", str(tmp_path / "all.jsonl")], env=other.env)
-    time.sleep(0.6)
+    wait_until(lambda: process.poll() is not None or (log.exists() and log.stat().st_size > 100_000))
     process.send_signal(signal.SIGINT)
-    assert process.wait() in (0, 130)
+    assert process.wait(PATIENCE) in (0, 130)
     agents = [row[1] for row in other("agents").rows]
     assert agents == (["there/there"] if process.returncode else ["there/there", "long/long"])
 

@@ -57,7 +57,7 @@ def test_append_with_data(story):
 def test_what_writes_at_the_head_refuses_a_position(story):
     for command in (["append", "main@3", "x"], ["mark", "main@3"]):
         assert "writes at the head" in story(*command, code=2).err
-    for command in (["clear"], ["undo"], ["spawn"], ["rename", "x"]):
+    for command in (["clear"], ["undo"], ["redo"], ["spawn"], ["rename", "x"]):
         said = f"{command[0]} takes an agent, not a position: leave out the @"
         assert said in story(command[0], "main@3", *command[1:], code=2).err
 
@@ -79,6 +79,32 @@ def test_mark_rewind_clear_jump_and_undo(story):
     assert "jump needs a position: use backstory jump main@POS" in story("jump", "main", code=2).err
     with backstory.open(story.env["BACKSTORY_STORE"]) as store:
         assert store.verify() == []
+
+
+def test_undo_goes_back_move_by_move_and_redo_forward_again(story):
+    story("append", "main", "kept")
+    story("clear", "main")
+    before = story("context", "main", "--json").out
+    assert "Delete b.py." not in story("context", "main").out
+    story("undo", "main")
+    assert "kept" in story("context", "main").out
+    story("undo", "main")
+    assert "Delete b.py." in story("context", "main").out
+    assert "nothing to undo" in story("undo", "main", code=1).err
+    story("redo", "main")
+    assert "kept" in story("context", "main").out
+    story("redo", "main", "--dry-run")
+    story("redo", "main")
+    assert story("context", "main", "--json").out == before
+    assert "nothing to redo" in story("redo", "main", code=1).err
+
+
+def test_the_beginning_of_a_chat_cannot_be_undone(shell):
+    with backstory.open(shell.env["BACKSTORY_STORE"]) as store:
+        store.start("main").extend([("clear",), ("system", "Be careful.")])  # as a chat begins
+    assert "nothing to undo" in shell("undo", code=1).err
+    assert "nothing to undo" in shell("undo", "--dry-run", code=1).err
+    assert "Be careful." in shell("context").out
 
 
 def test_a_dry_run_says_what_would_leave_and_writes_nothing(story):
@@ -107,7 +133,7 @@ def test_a_person_is_told_what_was_written_and_how_to_take_it_back(story):
     assert "'main' is at position 8 now" in story.on_terminal("append", "main", "More.").out
     shown = story.on_terminal("rewind", "main@two files", width=200).out
     assert "rewind written at 9 of 'main'; `backstory undo main` takes it back" in shown
-    assert "`backstory undo` takes it back" in story.on_terminal("undo", width=200).out
+    assert "`backstory redo` takes it back" in story.on_terminal("undo", width=200).out
 
 
 def test_fork_and_spawn_print_ids(story):

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backstory import Event, InvalidEvent
-from backstory.core.events import draft
+from backstory import Event, Invalid, InvalidEvent
+from backstory.core.events import checked_key, draft, from_rows
 from backstory.core.kinds import KINDS
 
 
@@ -149,3 +149,31 @@ def test_nul_in_data_is_kept_because_json_escapes_it():
 def test_the_arguments_of_a_tool_call_are_kept_as_they_came(arguments):
     written = draft("tool_call", None, {"id": "c", "name": "n", "arguments": arguments})
     assert written.at(1).data["arguments"] == arguments
+
+
+def test_an_event_is_no_tuple_to_anyone_who_compares_it():
+    event = Event.of(1, "user", "hi")
+    assert event == Event.of(1, "user", "hi")
+    assert event != Event.of(2, "user", "hi")
+    assert event != (1, "user", "hi", None, 0, None)
+    assert (1, "user", "hi", None, 0, None) != event  # noqa: SIM300
+    assert not event == (1, "user", "hi", None, 0, None)  # noqa: SIM201
+
+
+def test_rows_become_events():
+    [event] = from_rows([(3, "user", "hi", None, 5, "k")])
+    assert (event.seq, event.kind, event.content, event.key) == (3, "user", "hi", "k")
+
+
+def test_a_draft_says_what_an_event_says_whatever_the_order_of_its_data():
+    drafted = draft("user", "hi", {"a": 1, "b": 2})
+    assert drafted.says(Event.of(1, "user", "hi", '{"b": 2, "a": 1}'))
+    assert not drafted.says(Event.of(1, "user", "hi", {"a": 1}))
+    assert not drafted.says(Event.of(1, "user", "ho", {"a": 1, "b": 2}))
+
+
+@pytest.mark.parametrize("key", ["", "x" * 1_001, 3, None, "a\0b"])
+def test_a_key_that_cannot_be_one_is_refused(key):
+    with pytest.raises(Invalid):
+        checked_key(key)
+    assert checked_key("k" * 1_000) == "k" * 1_000

@@ -3,7 +3,7 @@
 import pytest
 
 from backstory import Invalid
-from backstory.core.terms import matches, query, searchable, snippet, words
+from backstory.core.terms import harmless, matches, query, score, searchable, snippet, words
 
 
 @pytest.mark.parametrize(
@@ -93,3 +93,22 @@ def test_a_snippet_is_around_the_match_and_says_where_it_is():
     found = snippet(query("needle here"), text)
     assert [found.text[low:high] for low, high in found.spans] == ["Needle", "here"]
     assert len(found.text) <= 160
+
+
+def test_a_snippet_without_a_match_is_the_beginning():
+    assert snippet(query("needle"), "nothing of the kind").text == "nothing of the kind"
+    assert snippet(query("needle"), "a needle").text == "a needle"
+
+
+def test_a_snippet_may_begin_within_a_word_without_gaps():
+    assert snippet(query("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
+
+
+def test_more_matches_in_less_text_score_higher():
+    asked = query("one")
+    assert score(asked, ["one", "one"]) > score(asked, ["one", "two"]) > score(asked, ["two"]) == 0
+
+
+def test_invisible_characters_of_json_become_escapes():
+    assert harmless('"plain"') == '"plain"'
+    assert harmless('"\u202e\x7f é"') == '"\\u202e\\u007f é"'

@@ -71,21 +71,21 @@ def test_what_is_no_answer_of_openai_is_one_line_and_what_was_said_stays(payload
     with scripted(Send(HALF + payload)) as server:
         text, why = broken_off(OpenAIModel("m", base_url=server.url))
     assert text.startswith("half an answer")
-    assert "sent something that is no answer" in why
-    assert "ask again, or choose another server or model" in why
+    assert "sent something that is not an answer" in why
+    assert "try again, or choose another model" in why
     assert "\n" not in why
 
 
 def test_the_line_shows_what_was_sent():
     with scripted(Send(sse([1, 2]))) as server:
-        assert "no answer (ValueError: [1, 2])" in broken_off(OpenAIModel("m", base_url=server.url))[1]
+        assert "not an answer (ValueError: [1, 2])" in broken_off(OpenAIModel("m", base_url=server.url))[1]
 
 
 @pytest.mark.parametrize("type", ["text/html", "application/json"])
 def test_a_page_is_no_answer(type):
     with scripted(Send(b"<html>Log in, please</html>", type)) as server:
         assert (
-            f"no answer (ValueError: {type} instead of text/event-stream)"
+            f"not an answer (ValueError: {type} instead of text/event-stream)"
             in broken_off(OpenAIModel("m", base_url=server.url))[1]
         )
 
@@ -122,7 +122,7 @@ def test_what_is_no_answer_of_anthropic_is_one_line_too(payload):
     with scripted(Send(BEGIN + HALF_A_TEXT + payload)) as server:
         text, why = broken_off(AnthropicModel("claude-x", base_url=server.url.removesuffix("/v1")))
     assert text == "half"
-    assert "sent something that is no answer" in why
+    assert "sent something that is not an answer" in why
 
 
 def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
@@ -135,7 +135,7 @@ def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
         pieces = list(model.answer(HELLO, ()))
         model.close()
     assert [type(piece) for piece in pieces] == [Said, Retrying, Said, Answer]
-    assert "has too much to do" in pieces[1].why
+    assert "is overloaded" in pieces[1].why
 
 
 # --- what is refused, and by whom ---
@@ -144,19 +144,22 @@ def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
 @pytest.mark.parametrize(
     ("act", "line"),
     [
-        (Refuse(401, "bad key"), "the key was refused by {}: it comes from OPENAI_API_KEY (bad key)"),
+        (Refuse(401, "bad key"), "{} refused the key (HTTP 401: bad key): it comes from OPENAI_API_KEY"),
         (
             Refuse(400, "too many tokens", code="context_length_exceeded"),
-            "the context is too long for m: /rewind or /clear (too many tokens)",
+            "the context is too long for m (HTTP 400: too many tokens): rewind or clear it first",
         ),
         (
-            Refuse(400, "The maximum context length is 9 tokens"),
-            "the context is too long for m: /rewind or /clear (The maximum context length is 9 tokens)",
+            Refuse(400, "context length is 9"),
+            "the context is too long for m (HTTP 400: context length is 9): rewind or clear it first",
         ),
-        (Refuse(400, "no such field"), "the request was refused: no such field"),
+        (
+            Refuse(400, "no such field"),
+            "{} refused the request (HTTP 400: no such field): change it, or choose another model",
+        ),
         (
             Refuse(429, "pay first", code="insufficient_quota"),
-            "the account is used up: mend that, or choose another model (pay first)",
+            "the account has no credit left (HTTP 429: pay first): choose another model",
         ),
     ],
 )
@@ -175,11 +178,13 @@ def test_a_rate_limit_does_not_tell_to_wait_while_it_waits_itself():
         model = OpenAIModel("m", base_url=server.url)
         heard = []
         with pytest.raises(
-            Unavailable, match=r"limits how fast it is asked: wait a little, then ask again \(slow\)"
+            Unavailable, match=r"limits the rate of requests \(HTTP 429: slow\): wait, then try again"
         ):
             heard.extend(model.answer(HELLO, ()))
         model.close()
-    assert [piece.why for piece in heard] == [f"{model.where} limits how fast it is asked"] * (ATTEMPTS - 1)
+    assert [piece.why for piece in heard] == [
+        f"{model.where} limits the rate of requests (HTTP 429: slow)"
+    ] * (ATTEMPTS - 1)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +211,7 @@ def test_an_address_that_is_none_is_refused_at_once(address, wish):
 def test_nobody_at_an_address_is_told_with_its_port(monkeypatch):
     monkeypatch.setattr("backstory.runtime.models.retry.FIRST_PAUSE", 0.0)
     model = OpenAIModel("m", base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(Unavailable, match=r"nobody answers at 127\.0\.0\.1:9: is the address right"):
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 cannot be reached: check the address"):
         list(model.answer(HELLO, ()))
     model.close()
 

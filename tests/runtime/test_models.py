@@ -99,7 +99,7 @@ def test_an_attempt_is_repeated_with_growing_pauses_and_then_given_up():
     pieces = retried(attempt, HERE, sleep=pauses.append)
     heard = [next(pieces) for _ in range(2 * ATTEMPTS - 1)]
     assert [type(piece) for piece in heard] == [Said, Retrying] * (ATTEMPTS - 1) + [Said]
-    with pytest.raises(Unavailable, match="limits how fast"):
+    with pytest.raises(Unavailable, match="limits the rate"):
         next(pieces)
     assert pauses == sorted(pauses)
     assert len(pauses) == ATTEMPTS - 1

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -298,6 +299,42 @@ def test_moves_take_the_head_that_was_seen_and_who_did_it(agent):
         head = agent.head
         assert move(expected=head, by="ada").data["by"] == "ada"
         assert agent.head == head + 1
+
+
+class Counted:
+    """A backend whose calls are counted, inside of an exclusive block too."""
+
+    def __init__(self, backend, calls):
+        self._backend, self._calls = backend, calls
+
+    def __getattr__(self, name):
+        method = getattr(self._backend, name)
+
+        @contextmanager
+        def exclusive(agent):
+            with method(agent) as rows:
+                yield Counted(rows, self._calls)
+
+        def counted(*args, **kwargs):
+            self._calls.append(name)
+            return method(*args, **kwargs)
+
+        return exclusive if name == "exclusive" else counted if callable(method) else method
+
+
+def test_a_move_takes_three_calls_however_long_the_history(store, agent):
+    agent.extend([("user", str(n)) for n in range(50)])
+    agent.mark("x")
+    agent.user("dead")
+    calls = []
+    agent._log.backend = Counted(agent._log.backend, calls)
+    for move in (lambda: agent.rewind("x"), lambda: agent.jump(3), agent.undo):
+        calls.clear()
+        move()
+        assert len(calls) <= 3, calls
+    calls.clear()
+    agent.context(7)
+    assert calls == ["walk", "read"]
 
 
 def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):

@@ -62,8 +62,13 @@ def _clear(at: "Terminal", _: str) -> None:
 
 def _undo(at: "Terminal", _: str) -> None:
     done = at.write(at.chat.undo)
-    numbers = f"{count(len(done.leaves), 'event')} left, {len(done.returns):,} came back"
-    at.redraw("undone", f"{numbers}; /undo once more does it again")
+    numbers = f"{count(len(done.leaves), 'event')} out of the context, {len(done.returns):,} back in"
+    at.redraw("undone", f"{numbers}; /redo brings it back")
+
+
+def _redo(at: "Terminal", _: str) -> None:
+    at.write(at.chat.agent.redo)
+    at.redraw("done again", "/undo takes it back")
 
 
 def _jump(at: "Terminal", rest: str) -> None:
@@ -146,6 +151,7 @@ COMMANDS = {
     "rewind": Command('[label] [--carry "…"]', "Go back to a mark, with a note.", _rewind, "labels"),
     "clear": Command("", "Empty the context; the system messages stay.", _clear),
     "undo": Command("", "Take back the last clear, rewind or jump.", _undo),
+    "redo": Command("", "Take back the last undo.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
     "retry": Command("", "Let the model answer again, if it did not.", _retry),

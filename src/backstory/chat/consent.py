@@ -1,80 +1,100 @@
 """Asking before something is written or run: yes, no, or always for this tool.
 
-What is asked about is shown so that a person can judge it: the path first, a command whole; of a long
-text the beginning and the end, and the whole of it for the asking.
+What is asked about is shown so that a person can judge it: a command whole, a change with its line numbers
+and the lines around it; of a long text the beginning and the end, and all of it on request.
 """
 
-from collections.abc import Callable
-from difflib import unified_diff
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from backstory.chat.changes import Line, changed_lines, new_lines
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
 from backstory.runtime.tools import Tool
 
 MOST_LINES = 24  # of a long text, unless all are asked for
 LONGEST_LINE = 400  # characters; what is longer goes on in the next line
-MOST_COMPARED = 1_000_000  # bytes of an old file
-SAID_NO = "not run: the user said no"
-STYLES = {"+": "green", "-": "red", "@": "cyan"}
+MOST_COMPARED = 10_000_000  # bytes of an old file: as many as the tools read
+REFUSED = "not run: the user said no"
+STYLES = {"+": "green", "-": "red"}
+ANSWERS = {"y": "yes", "n": "no", "a": "always, until you quit", "v": "view all", "": "no"}
 
-Read = Callable[[str], str]  # asks a question, returns the line that was typed
+AskKey = Callable[[str, Sequence[str]], str]  # asks a question, returns the key that was pressed
 
 
 class Request(NamedTuple):
     """What a tool is about to do."""
 
     head: list[str]  # always shown whole
-    body: list[str]
+    body: list[Line]
+
+
+class Screen(Protocol):
+    """What is being drawn while a question comes up."""
+
+    def pause(self) -> None:
+        """Take away what is redrawn all the time."""
+
+    def resume(self) -> None:
+        """Go on with it."""
+
+    def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Whether the last line on the screen is this call, with everything that it asks for."""
 
 
 class Consent:
     """Remembers what is always allowed, as long as the chat runs."""
 
-    def __init__(self, console: Console, read: Read, *, yes: bool = False) -> None:
+    def __init__(self, console: Console, ask_key: AskKey, *, yes: bool = False) -> None:
         self._console = console
-        self._read = read
+        self._ask_key = ask_key
         self._yes = yes
         self._always: set[str] = set()
-        self.rest: Callable[[], None] = lambda: None  # clears the screen's moving part before a question
+        self.screen: Screen | None = None  # where the calls are drawn
 
     def __call__(self, tool: Tool, arguments: dict[str, Any]) -> bool | str:
-        """Whether the tool may run."""
+        """Whether the tool may run: True, or the reason why not."""
         if self._yes or tool.name in self._always:
             return True
-        self.rest()
-        return self._asked(tool, request(tool, arguments))
+        if self.screen is None:
+            return self._ask(tool, request(tool, arguments))
+        self.screen.pause()
+        is_shown = self.screen.shows_whole(tool, arguments)
+        answer = self._ask(tool, Request([], []) if is_shown else request(tool, arguments))
+        self.screen.resume()
+        return answer
 
-    def _asked(self, tool: Tool, asked: Request) -> bool | str:
+    def _ask(self, tool: Tool, asked: Request) -> bool | str:
         body = [part for line in asked.body for part in _parts(line)]
         short = _shortened(body)
-        self._show([*asked.head, *short])
-        view = ", v(iew all)" if len(short) < len(body) else ""
-        while True:
-            try:
-                said = self._read(f"    allow {tool.name}? y(es), n(o), a(lways){view}: ").strip().lower()
-            except EOFError:
-                return SAID_NO
-            if said in ("y", "yes"):
-                return True
-            if said in ("a", "always"):
-                self._always.add(tool.name)
-                return True
-            if said in ("n", "no"):
-                return SAID_NO
-            if view and said in ("v", "view", "view all"):
-                self._show([*asked.head, *body])
+        is_short = len(short) < len(body)
+        self._show(asked.head, short)
+        answer = self._answer(tool, with_view=is_short)
+        if answer == "v":
+            self._show(asked.head, body)
+            answer = self._answer(tool, with_view=False)
+        if answer == "a":
+            self._always.add(tool.name)
+        return True if answer in ("y", "a") else REFUSED
 
-    def _show(self, lines: list[str]) -> None:
-        text = Text("\n", overflow="fold").join(
-            Text(visible(line), style=STYLES.get(line[:1], "bold")) for line in lines
-        )
-        self._console.print(Padding(text, (0, 0, 0, 4)))
+    def _answer(self, tool: Tool, *, with_view: bool) -> str:
+        """Ask, and leave the question with its answer on the screen."""
+        question = f"    Allow {one_line(tool.name)}?"
+        view = ", [v]iew all" if with_view else ""
+        answer = self._ask_key(f"{question} [y]es, [n]o, [a]lways{view}", "ynav" if with_view else "yna")
+        self._console.print(Text(f"{question} {ANSWERS[answer]}", style="dim"))
+        return answer
+
+    def _show(self, head: list[str], body: list[Line]) -> None:
+        lines = [Text(visible(line), style="bold") for line in head]
+        lines += [Text(visible(line.text), style=STYLES.get(line.sign, "")) for line in body]
+        if lines:
+            self._console.print(Padding(Text("\n", overflow="fold").join(lines), (0, 0, 0, 4)))
 
 
 def request(tool: Tool, arguments: dict[str, Any]) -> Request:
@@ -82,51 +102,66 @@ def request(tool: Tool, arguments: dict[str, Any]) -> Request:
     match tool.name, arguments:
         case "bash", {"command": str(command), **more}:
             lines = command.split("\n")
-            head = f"run, {count(len(lines), 'line')}{_said(more)}:"
-            return Request([head, *(f"$ {line}" for line in lines)], [])
+            head = [f"{count(len(lines), 'line')}{_options(more)}:"] if more or len(lines) > 1 else []
+            return Request([*head, *(f"$ {line}" for line in lines)], [])
         case "write_file", {"path": str(path), "content": str(content)}:
             return _writing(path, content)
         case "edit_file", {"path": str(path), "old": str(old), "new": str(new), **more}:
-            return Request([f"change {path}{_said(more)}:"], _diff(old, new))
-    body = [part for key, value in arguments.items() for part in f"{key}: {value}".split("\n")]
-    return Request([one_line(tool.name)], body)
+            return _editing(path, old, new, everywhere=bool(more.get("everywhere")))
+    text = "\n".join(f"{key}: {value}" for key, value in arguments.items())
+    return Request([one_line(tool.name)], [Line(line) for line in text.split("\n")])
 
 
-def _said(more: dict[str, Any]) -> str:
+def _options(more: dict[str, Any]) -> str:
     """Arguments that change what is done."""
     return "".join(f", {key}={value}" for key, value in more.items())
 
 
 def _writing(path: str, content: str) -> Request:
     size = count(len(content.encode(errors="replace")), "byte")
+    if not Path(path).exists():
+        return Request([f"create {path} ({size}):"], new_lines(content))
+    old = _text(path)
+    if old is None:  # nothing to compare with
+        return Request([f"overwrite {path} ({size}):"], new_lines(content))
+    before = count(len(old.encode()), "byte")
+    return Request([f"overwrite {path} ({before}, then {size}):"], _changes(old, content))
+
+
+def _editing(path: str, old: str, new: str, *, everywhere: bool) -> Request:
+    text = _text(path) or ""
+    times = text.count(old) if old else 0
+    if times == 0 or (times > 1 and not everywhere):  # the tool will refuse it
+        found = f"{times} times" if times else "not"
+        return Request([f"change {path} (the old text was {found} found there):"], _changes(old, new))
+    places = f" in {times} places" if times > 1 else ""
+    return Request([f"change {path}{places}:"], _changes(text, text.replace(old, new)))
+
+
+def _changes(old: str, new: str) -> list[Line]:
+    return changed_lines(old, new) or [Line("(nothing changes)")]
+
+
+def _text(path: str) -> str | None:
+    """What a file says, if it is text of a size that can be compared."""
     place = Path(path)
-    if not place.exists():
-        return Request([f"write {path}, a new file, {size}:"], [f"+{line}" for line in content.split("\n")])
     try:
         if place.stat().st_size > MOST_COMPARED:
-            raise ValueError("too large")
-        old = place.read_bytes().decode()
-    except (OSError, ValueError):  # nothing to compare with
-        return Request([f"write {path}, over the old file, {size}:"], content.split("\n"))
-    head = f"write {path}, over the old file of {count(place.stat().st_size, 'byte')}, {size}:"
-    return Request([head], _diff(old, content) or ["(it stays as it is)"])
+            return None
+        return place.read_bytes().decode()
+    except (OSError, ValueError):
+        return None
 
 
-def _diff(old: str, new: str) -> list[str]:
-    """What changes, line by line. Only a line feed ends a line here: what else could is to be seen."""
-    return list(unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=2))[2:]
+def _parts(line: Line) -> list[Line]:
+    """A line in pieces that fit a screen."""
+    pieces = [line.text[at : at + LONGEST_LINE] for at in range(0, len(line.text), LONGEST_LINE)] or [""]
+    return [line._replace(text=f"…{piece}" if index else piece) for index, piece in enumerate(pieces)]
 
 
-def _parts(line: str) -> list[str]:
-    """A line in pieces that fit a screen; each begins as the line does, for its colour."""
-    first, rest = line[:LONGEST_LINE], line[LONGEST_LINE:]
-    more = (rest[at : at + LONGEST_LINE] for at in range(0, len(rest), LONGEST_LINE))
-    return [first, *(f"{line[0]}…{part}" for part in more)]
-
-
-def _shortened(lines: list[str]) -> list[str]:
+def _shortened(lines: list[Line]) -> list[Line]:
     if len(lines) <= MOST_LINES:
         return lines
     left_out = count(len(lines) - MOST_LINES + 1, "line")
     half = MOST_LINES // 2
-    return [*lines[:half], f"… {left_out} left out here: v shows them", *lines[-(half - 1) :]]
+    return [*lines[:half], Line(f"… {left_out} not shown"), *lines[-(half - 1) :]]

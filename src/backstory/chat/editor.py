@@ -7,15 +7,15 @@
 It reads; it knows commands only as words to complete.
 """
 
+import select
 import sys
-import termios
 from collections.abc import Callable, Iterable
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.styles import Style
 
@@ -69,6 +69,12 @@ class Editor:
         self._session.history = history
         self._session.default_buffer.history = history
 
+    def has_typeahead(self) -> bool:
+        """Whether lines were typed before the editor opens."""
+        keys = get_typeahead(self._session.input)
+        store_typeahead(self._session.input, keys)
+        return bool(keys or select.select([sys.stdin], [], [], 0)[0])
+
     def read(self, text: str = "") -> str:
         """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""
         self.draft = ""
@@ -77,15 +83,6 @@ class Editor:
     def _leave_for(self, event: KeyPressEvent, command: str) -> None:
         self.draft = event.current_buffer.text
         event.app.exit(result=command)
-
-
-def ask(question: str) -> str:
-    """One line, as the answer to a question: what was typed before it was asked is none."""
-    session: PromptSession[str] = PromptSession()
-    if sys.stdin.isatty():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    clear_typeahead(session.input)
-    return session.prompt(question)
 
 
 def _bindings(leave_for: Callable[[KeyPressEvent, str], None]) -> KeyBindings:

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
@@ -106,17 +107,19 @@ def prompt(text: str, *, expanded: bool = False) -> RenderableType:
 
 def answer(text: str, data: dict[str, Any]) -> RenderableType:
     """What the model said, with a line about how it ended if that was not by itself."""
-    parts: list[RenderableType] = [Text("")]
-    if text.strip():
-        parts.append(Prose(text))
-    else:
-        parts.append(Text("(the model said nothing)", style="dim"))
+    said = Prose(text) if text.strip() else Text("(the model said nothing)", style="dim")
+    return Group(Text(""), said, *endings(data))
+
+
+def endings(data: dict[str, Any]) -> list[RenderableType]:
+    """How an answer ended, if that was not by itself."""
+    found: list[RenderableType] = []
     if data.get("interrupted"):
         why = one_line(str(data.get("why") or "stopped"))
-        parts.append(Text(f"⚠ interrupted: {why}", style="yellow"))
+        found.append(Text(f"⚠ interrupted: {why}", style="yellow"))
     if data.get("cut"):
-        parts.append(Text("⚠ cut: the answer reached the model's limit", style="yellow"))
-    return Group(*parts)
+        found.append(Text("⚠ cut off: the answer reached the model's limit", style="yellow"))
+    return found
 
 
 def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> RenderableType:
@@ -125,21 +128,38 @@ def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> Rendera
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(sign, style="cyan").append(one_line(str(name)), style="bold")
     if not expanded:
-        return Group(text.append(" " + said_arguments(arguments)))  # alone, it would forget not to wrap
+        return Group(text.append(f" {summary(name, arguments)}"))  # alone, it would forget not to wrap
     shown = arguments if isinstance(arguments, str) else json.dumps(arguments, indent=2, ensure_ascii=False)
     return Group(text, Padding(Text(visible(shown), overflow="fold"), (0, 0, 0, 4)))
 
 
-def said_arguments(arguments: Any) -> str:
-    """Arguments on one line: a single one by itself."""
-    if isinstance(arguments, dict):
-        values = [v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for v in arguments.values()]
-        pairs = [f"{key}={value}" for key, value in zip(arguments, values, strict=True)]
-        text = values[0] if len(values) == 1 else ", ".join(pairs)
-    else:
-        text = str(arguments)
+def summary(name: Any, arguments: Any) -> str:
+    """Arguments on one line: the one that tells most by itself, or all of them."""
+    match name, arguments:
+        case "bash", {"command": str(command)} if "\n" in command.strip():
+            text = f"{command.strip().partition(chr(10))[0]} … ({command.count(chr(10)) + 1} lines)"
+        case "write_file" | "edit_file", {"path": str(path)}:
+            text = path
+        case _, dict() if len(arguments) == 1:
+            text = _value(next(iter(arguments.values())))
+        case _, dict():
+            text = ", ".join(f"{key}={_value(value)}" for key, value in arguments.items())
+        case _:
+            text = str(arguments)
     line = one_line(text)
     return line if len(line) <= MOST_ARGUMENTS else line[: MOST_ARGUMENTS - 1] + "…"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def fits_one_line(name: str, arguments: dict[str, Any], width: int) -> bool:
+    """Whether the line of a call says all that the call asks for, letter by letter."""
+    values = list(arguments.values())
+    if len(values) != 1 or not isinstance(values[0], str) or summary(name, arguments) != values[0]:
+        return False
+    return cell_len(f"● {name} {values[0]}") <= width
 
 
 def result(event: Event, *, expanded: bool = False) -> RenderableType:

@@ -1,10 +1,13 @@
-"""Markdown in which everything that was said can be seen.
+"""Markdown in which everything that was said can be seen, with the line breaks that were written.
 
 What rich would leave out (HTML, pictures, definitions of links) is drawn as the text that it is, and
 entities stay as they were typed: `&#x202e;` must not become what `visible` has just made visible.
 """
 
+from collections.abc import Iterable
+
 from markdown_it import MarkdownIt
+from markdown_it.token import Token
 from rich.markdown import Markdown
 
 from backstory.present.safe_text import visible
@@ -20,3 +23,20 @@ class Prose(Markdown):
         super().__init__("", hyperlinks=False)  # a link shows where it leads
         self.markup = visible(text)
         self.parsed = _PARSER.parse(self.markup)
+        _keep_line_breaks(self.parsed)
+
+
+def _keep_line_breaks(tokens: Iterable[Token]) -> None:
+    """Markdown joins the lines of a paragraph. Models mean their line breaks: in lists, addresses, poems."""
+    for token in tokens:
+        if token.type == "softbreak":
+            token.type = "hardbreak"
+        _keep_line_breaks(token.children or ())
+
+
+def last_block(text: str) -> tuple[int, bool]:
+    """The line at which the last block of a text begins, and whether it is a table, which changes by row."""
+    blocks = [token for token in _PARSER.parse(text) if token.level == 0 and token.map]
+    if not blocks or not blocks[-1].map:
+        return 0, False
+    return blocks[-1].map[0], blocks[-1].type == "table_open"

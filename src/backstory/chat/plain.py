@@ -9,6 +9,8 @@ from backstory.present.safe_text import one_line, visible
 from backstory.runtime.loop import Halted, Happening, Wrote
 from backstory.runtime.models import Retrying, Said
 
+TAKEN_BACK = "there was no answer: the question is out of the context (--keep keeps it)"
+
 
 def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:
     """Ask, and print what the model says as it comes, unless `quiet`. The answer; None if there was none."""
@@ -19,6 +21,8 @@ def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:
                 reader.take(happening)
     finally:
         reader.end_line()
+        if reader.answer is None and reader.prompt and chat.take_back(reader.prompt):
+            print(TAKEN_BACK, file=sys.stderr)
     return reader.answer
 
 
@@ -26,6 +30,7 @@ class Reader:
     """Passes on what happens, and keeps the last answer."""
 
     def __init__(self, *, quiet: bool) -> None:
+        self.prompt: Event | None = None
         self.answer: Event | None = None
         self._quiet = quiet
         self._in_line = False  # something was printed, and its line is not at its end
@@ -36,6 +41,8 @@ class Reader:
         match happening:
             case Said(text):
                 self._print(text)
+            case Wrote(event) if event.kind == "user":
+                self.prompt = event
             case Wrote(event) if event.kind == "assistant":
                 self.answer = event if (event.content or "").strip() else None
                 if not self._in_line:

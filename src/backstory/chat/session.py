@@ -46,8 +46,11 @@ class Chat:
         *,
         allow: Allow | None = None,
         system: str = SYSTEM,
+        keep: bool = False,
     ) -> None:
+        """`keep`: a prompt that got no answer stays in the context."""
         self.store = store
+        self.keep = keep
         self.system = system
         self.loop = Loop(agent, model, tools, allow=allow)
         self.is_new = begin(agent, system)
@@ -73,6 +76,14 @@ class Chat:
     def go_on(self) -> Happenings:
         """What happens when the model goes on."""
         return self.loop.go_on()
+
+    def take_back(self, prompt: Event) -> bool:
+        """Go back to before a prompt that got no answer, so that the next request does not have it. Returns
+        whether it did: not if something happened since, a tool that ran or something that others wrote."""
+        if self.keep or any(_counts(event) for event in self.agent.events(after=prompt.seq)):
+            return False
+        self.agent.jump(prompt.seq - 1)
+        return True
 
     def retry(self) -> None:
         """Be where the model can answer again: before an answer that was broken off, if there is one."""
@@ -184,6 +195,12 @@ def begin(agent: Agent, system: str) -> bool:
     except Conflict:  # somebody else began it just now
         return False
     return True
+
+
+def _counts(event: Event) -> bool:
+    """Whether an event is more than an answer that is none: an empty one, or a refusal."""
+    is_said = bool((event.content or "").strip()) and not (event.data or {}).get("refused")
+    return event.kind != "assistant" or is_said
 
 
 def _is_carried(event: Event) -> bool:

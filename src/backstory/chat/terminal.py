@@ -9,7 +9,7 @@ from rich.console import Console
 
 from backstory.chat import commands
 from backstory.chat import events as drawing
-from backstory.chat.answer import Answering
+from backstory.chat.answer_view import AnswerView
 from backstory.chat.consent import Consent
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.page import Page
@@ -22,12 +22,13 @@ from backstory.errors import Error, StorageError
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Happenings
-from backstory.runtime.models import Model
+from backstory.runtime.models import Model, ModelError
 from backstory.store import Store
 
 MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
 SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
+TAKEN_BACK = "there was no answer: the prompt is out of the context"
 UNANSWERED = "no answer was recorded to this: /retry asks again"
 
 T = TypeVar("T")
@@ -149,40 +150,56 @@ class Terminal:
 
     def answer(self, happenings: Happenings, said: Event | None = None) -> None:
         """Draw what was said, and what comes of it."""
-        answering = Answering(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
-        self._consent.rest = answering.rest
+        view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
+        self._consent.screen = view
         try:
             if said is not None:
-                answering.show(said)
-            answering.follow(happenings)
+                view.show(said)
+            view.follow(happenings)
         except KeyboardInterrupt:
-            missed = self._draw_missed(answering)
+            missed = self._draw_missed(view)
             kept = any(event.kind in ("assistant", "tool_result") for event in missed)
             self._hint = "stopped; what was said is kept" if kept else "stopped; /retry asks again"
+            self._take_back(said)
         except (Error, OSError) as error:
-            self._tell_unsaved(error, answering)
+            self._tell_unsaved(error, view)
+            if isinstance(error, ModelError):
+                self._take_back(said)
             raise
         else:
-            self._draw_missed(answering)
+            self._draw_missed(view)
+            self._take_back(said)
 
-    def _draw_missed(self, answering: Answering) -> list[Event]:
+    def _take_back(self, prompt: Event | None) -> None:
+        """A prompt that got no answer comes back into the editor, if nothing was typed there meanwhile."""
+        with suppress(Error, OSError):  # then it stays where it is, and the screen says so
+            if prompt is not None and self.chat.take_back(prompt):
+                self._seen = self.chat.agent.head
+                self._refused.append(prompt.content or "")
+                if self._editor.has_typeahead():
+                    self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
+                else:
+                    self.typed = prompt.content or ""
+                    self._hint = f"{TAKEN_BACK}, and in the editor again (/undo puts it back)"
+
+    def _draw_missed(self, view: AnswerView) -> list[Event]:
         """What was recorded when nobody drew any more."""
-        self._seen = answering.drawn_to
-        missed = self.draw_new()
-        if _moved(answering.others):
+        missed = view.show_missed()
+        self._seen = view.drawn_to
+        if _moved(view.others):
             self.redraw("somebody else has moved this agent")
         return missed
 
-    def _tell_unsaved(self, error: Exception, answering: Answering) -> None:
+    def _tell_unsaved(self, error: Exception, view: AnswerView) -> None:
         """What the store did not take is at least to be read, a tool's result in part."""
         unsaved = getattr(error, "unsaved", "")
-        if isinstance(error, StorageError) and answering.said.strip():
-            self.page.draw(drawing.answer(unsaved or answering.said, {}))
+        if isinstance(error, StorageError) and view.said.strip():
+            view.show_rest(unsaved or view.said)
             self.page.warn("this answer is not recorded: the store could not take it")
         elif unsaved.strip():
             self.page.say(unsaved if len(unsaved) <= EXCERPT else f"{unsaved[:EXCERPT]}…")
             self.page.warn("this is not recorded: the store could not take it")
-        self._draw_missed(answering)
+        self._draw_missed(view)
         if self.chat.is_unanswered():
             self._hint = UNANSWERED
 

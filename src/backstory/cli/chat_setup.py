@@ -26,6 +26,7 @@ OPTIONS = (
     click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="How much the model can read."),
     system_options,
     click.option("--new", is_flag=True, help="Start a new session."),
+    click.option("--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."),
     click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
 )
 
@@ -80,6 +81,7 @@ def chat_with(
     allow: Any,
     system: str | None = None,
     new: bool = False,
+    keep: bool = False,
     **_: Any,
 ) -> Iterator["Chat"]:
     """The chat that the options ask for; the model is closed at the end."""
@@ -93,7 +95,8 @@ def chat_with(
     try:
         with opened(url, make=True) as store:
             agent = first_agent(store, ref, new=new)
-            chat = Chat(store, agent, model, working_tools(), allow=allow, system=system or SYSTEM)
+            tools = working_tools()
+            chat = Chat(store, agent, model, tools, allow=allow, system=system or SYSTEM, keep=keep)
             if system and not chat.is_new:
                 screen.say(
                     f"the system prompt was not used: {agent.name!r} is not new (--new starts a new session)"
@@ -110,7 +113,7 @@ def answer_once(
 ) -> int:
     """Ask a question, print the answer, and return the exit code."""
     wanted = wish_of(**options)
-    check_packages("a conversation with this model", "cli", wanted=wanted)
+    check_packages("the chat", "cli", wanted=wanted)
     from backstory.chat.plain import answer
     from backstory.chat.shutdown import Leaving
 

@@ -66,7 +66,7 @@ def reference(name: str = "ref", *, required: bool = False, metavar: str = "REF"
 
 
 def _names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names that complete a reference, and the marks behind an @."""
+    """The names that complete a reference, and the marks that may follow an @."""
     try:
         before = ctx.parent.params.get("store") if ctx.parent else None
         with opened(ctx.params.get("store") or before) as store:

@@ -30,7 +30,7 @@ def missing(what: str, extras: Iterable[str]) -> str | None:
 def missing_for(arguments: list[str]) -> str | None:
     """The same for a command line, where not even the package that would parse it is installed."""
     name = next((word for word in arguments if word in TALKS), "")
-    return missing(f"backstory {name}" if name else "the command line", TALKS.get(name, ("cli",)))
+    return missing(name or "the command line", TALKS.get(name, ("cli",)))
 
 
 def _is_installed(name: str) -> bool:

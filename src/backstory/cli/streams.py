@@ -23,7 +23,7 @@ def silence() -> None:
 
 
 def _replace_closed() -> None:
-    """A caller may have closed them (>&-). What was written must not fail because nobody reads the
+    """A caller may have closed them (>&-). A write must not fail because nobody reads the
     answer, and no file of the store may get the number of a stream."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:

@@ -57,7 +57,7 @@ def first_kept(spoken: Sequence[Event], keep: int) -> int:
         elif event.kind == "tool_result":
             first_of_result[place] = calls.get(tool_result(event.content, event.data).id, place)
     needed = len(spoken)  # no kept result may have its call before this place
-    for start in range(len(spoken) - 1, -1, -1):
+    for start in range(len(spoken) - 1, 0, -1):
         needed = min(needed, first_of_result.get(start, start))
         if start <= min(wanted, needed) and _begins(spoken, start):
             return start

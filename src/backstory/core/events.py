@@ -91,10 +91,11 @@ class Event(_Columns):
         seq, kind, content, data_json, created_us, key = (getattr(Row, name) for name in Row._fields)
 
         def __eq__(self, other: object) -> bool:
-            return tuple.__eq__(self, other) if isinstance(other, Event) else NotImplemented
+            # Not NotImplemented: Python would then ask the other tuple, which sees a tuple like itself.
+            return isinstance(other, Event) and tuple.__eq__(self, other)
 
         def __ne__(self, other: object) -> bool:
-            return tuple.__ne__(self, other) if isinstance(other, Event) else NotImplemented
+            return not self == other
 
         __hash__ = tuple.__hash__
 

@@ -11,6 +11,7 @@ STYLES = {
     "tool_call": "magenta",
     "tool_result": "blue",
     "mark": "bold",
+    "note": "yellow",
     "clear": "red",
     "rewind": "red",
     "jump": "red",

@@ -12,7 +12,7 @@ Told = tuple[Event, Explanation]
 
 
 def told(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
-    """The events behind a position up to another, each with why it is live or dead."""
+    """The events after a position, up to another one, each with why it is live or dead."""
     while after < until:
         yield from agent.explained(after=after, until=min(after + PAGE, until), at=at)
         after += PAGE

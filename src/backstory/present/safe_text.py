@@ -1,4 +1,4 @@
-"""Text from a log, fit for a terminal: what would steer it is made visible instead.
+"""Text from a log, made safe for a terminal: what would control it is shown instead.
 
 Control characters become the pictures that Unicode has for them, the others their number. Pure.
 """
@@ -21,7 +21,7 @@ _TABLES = {
 
 
 def visible(text: str, keep: str = "\n\t") -> str:
-    """The text with every character that nobody should obey made visible. Lines and tabs may stay."""
+    """The text with every character that would control a terminal made visible. Lines and tabs may stay."""
     table = _TABLES[keep]
     if "\u200c" not in text and "\u200d" not in text:
         return text.translate(table)

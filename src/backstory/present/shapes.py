@@ -119,7 +119,7 @@ def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:
-    """A store in numbers, with so many of its largest agents."""
+    """A store in numbers, with its largest agents."""
     return {
         "sessions": found.sessions,
         "agents": len(found.agents),

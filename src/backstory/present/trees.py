@@ -15,7 +15,7 @@ SHORTEST_NAME = 8  # what is left of a name at least
 
 
 def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "") -> list[Tree]:
-    """The sessions as trees, so many columns wide; the agent with the id `here` is pointed at."""
+    """The sessions as trees of this width; the agent with the id `here` is pointed at."""
     roots: list[Tree] = []
     nodes: dict[str, Tree] = {}
     room: dict[str | None, int] = {None: width + INDENT}
@@ -32,14 +32,14 @@ def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "
                 nodes[agent.id] = nodes[agent.parent].add(line)
             else:
                 left.append(agent)
-        if len(left) == len(waiting):  # the ancestry is damaged: show them anyhow
+        if len(left) == len(waiting):  # the ancestry is damaged: show them anyway
             return roots + [Tree(_line(agent, ids[agent.id], room[None] - INDENT)) for agent in left]
         waiting = left
     return roots
 
 
 def _line(agent: Agent, id: str, room: int, *, is_here: bool = False) -> Text:
-    """An agent in so many columns: the name is cut first, then the marks, and the numbers stay."""
+    """An agent on a line of `room` columns: the name is cut first, then the marks; the numbers stay."""
     facts = _facts(agent, id)
     if is_here:
         facts = Text(" ◂ here", style="bold").append_text(facts)

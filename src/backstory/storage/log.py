@@ -15,11 +15,11 @@ from backstory.core.events import Draft, Event, checked_key, parse_object, to_mi
 from backstory.core.kinds import KINDS, MOVES, SPOKEN, Base
 from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
+from backstory.storage.positions import LAST_POSITION, check_expected, check_position, clipped, last_positions
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
 At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
 
-LAST_POSITION = 2**31 - 1
 TAIL_SLACK = 16  # positions read beyond what is asked for: marks and notes lie between messages
 
 
@@ -36,7 +36,7 @@ class Log:
         """Append events, all or none, and return them. With `expected`, only behind that head: a repeat of
         what is there already returns it, anything else raises Conflict. An event whose key the lineage has
         already is not written again."""
-        _check_expected(expected)
+        check_expected(expected)
         try:
             if all(draft.kind not in MOVES and draft.key is None for draft in drafts) and drafts:
                 return self.backend.append(agent, with_bases(drafts), expected, now())
@@ -101,7 +101,7 @@ class Log:
     ) -> Event:
         """Write a rewind or jump that is valid. `choose` decides by what it reads, while nobody else can
         write to the agent."""
-        _check_expected(expected)
+        check_expected(expected)
         with self.backend.exclusive(agent) as rows:
             walk = rows.walk(agent, None)
             if expected not in (None, walk.head):
@@ -184,7 +184,7 @@ class Log:
         found: list[Event] = []
         pieces, size = list(walk.pieces), n + TAIL_SLACK
         while pieces and len(found) < n:
-            taken, pieces = _last_positions(pieces, size)
+            taken, pieces = last_positions(pieces, size)
             spoken = [event for event in self._read(agent, taken) if event.kind in SPOKEN]
             found, size = spoken + found, size * 4
         return found[len(found) - n :] if len(found) > n else found
@@ -359,44 +359,6 @@ def _listed(marks: Sequence[Event]) -> str:
     return ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
 
 
-def _last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
-    """The last so many positions of some pieces, and the rest."""
-    taken: list[Piece] = []
-    rest = list(pieces)
-    while rest and count > 0:
-        piece = rest.pop()
-        low = max(piece.low, piece.high - count + 1)
-        taken.insert(0, piece._replace(low=low))
-        count -= piece.high - low + 1
-        if low > piece.low:
-            rest.append(piece._replace(high=low - 1))
-    return taken, rest
-
-
-def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
-    """What of some pieces lies between two positions."""
-    cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
-    return [piece for piece in cut if piece.low <= piece.high]
-
-
 def now() -> int:
     """The time in microseconds: the only clock of the engine."""
     return time.time_ns() // 1000
-
-
-def _check_expected(expected: object) -> None:
-    if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
-        return
-    raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")
-
-
-def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
-    """Refuse a position that the lineage does not have."""
-    if not first <= position <= head:
-        raise no_position(agent.name, position, head, first)
-
-
-def no_position(agent: str, position: int, head: int, first: int = 0) -> PositionNotFound:
-    """The error for a position that is not in an agent's lineage."""
-    where = f"its lineage goes from {first} to {head}" if head >= first else "it has no events yet"
-    return PositionNotFound(f"agent {agent!r} has no position {position}", remedy=where)

@@ -28,6 +28,7 @@ SECTIONS = {
         "jump": "Go to the context of any position, live or dead.",
         "clear": "Empty the context.",
         "undo": "Undo the last clear, rewind or jump.",
+        "redo": "Undo the last undo.",
         "fork": "Start a new agent from a position of another.",
         "spawn": "Start a sub-agent with an empty context.",
         "rename": "Rename an agent.",
@@ -43,7 +44,7 @@ SECTIONS = {
 }
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 ALIASES = {"tree": "agents"}
-FAMILIES = {"moves": ("rewind", "clear", "jump", "undo")}  # modules of several commands
+FAMILIES = {"moves": ("rewind", "clear", "jump", "undo", "redo")}  # modules of several commands
 
 
 def module_of(name: str) -> str:

@@ -49,13 +49,13 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
     wanted = wish_of(**options)
     check_packages("the chat", "cli", "chat", wanted=wanted)
     from backstory.chat.consent import Consent
-    from backstory.chat.editor import ask
+    from backstory.chat.question import ask_key
     from backstory.chat.shutdown import Leaving
     from backstory.chat.terminal import Terminal
     from backstory.runtime.models.choice import instead
 
     console = screen.console()
-    consent = Consent(console, ask, yes=yes)
+    consent = Consent(console, ask_key, yes=yes)
     with Leaving() as leaving, chat_with(url, ref, wanted, allow=consent, **options) as chat:
         terminal = Terminal(
             chat,

@@ -1,4 +1,4 @@
-"""rewind, clear, jump and undo: what changes the context, and what that would take out of it."""
+"""rewind, clear, jump, undo and redo: what changes the context, and what that would take out of it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ dry_run = click.option("--dry-run", is_flag=True, help="Only show what would cha
 @reference(metavar="REF[@MARK]")
 @dry_run
 def rewind_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """MARK is a label or the position of a mark; by default it is the newest mark. Everything behind the mark
+    """MARK is a label or the position of a mark; by default it is the newest mark. Everything after the mark
     leaves the context; the mark itself stays. Prints the new head."""
     _move("rewind", url, ref, dry_run, as_json, lambda agent, to: agent.rewind(to))
 
@@ -52,8 +52,18 @@ def jump_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> Non
 @reference()
 @dry_run
 def undo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """A second undo undoes the first. Prints the new head."""
+    """Each further undo goes one move further back; `backstory redo` takes an undo back. Prints the new
+    head."""
     _move("undo", url, ref, dry_run, as_json, lambda agent, to: agent.undo())
+
+
+@command("redo", example="backstory redo main")
+@reference()
+@dry_run
+def redo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
+    """Only as long as nothing was written after the undo. Each further redo takes back one undo more.
+    Prints the new head."""
+    _move("redo", url, ref, dry_run, as_json, lambda agent, to: agent.redo())
 
 
 def _move(
@@ -77,12 +87,13 @@ def _move(
             return
         screen.answer(str(event.seq))
         if screen.talks_to_terminal():
-            again = f"backstory undo {ref.partition('@')[0]}".rstrip()
+            back = "redo" if move == "undo" else "undo"
+            again = f"backstory {back} {ref.partition('@')[0]}".rstrip()
             screen.say(f"{move} written at {event.seq} of {agent.name!r}; `{again}` takes it back")
 
 
 def _check(move: str, ref: str, found: Reference) -> None:
-    if move in ("clear", "undo"):
+    if move in ("clear", "undo", "redo"):
         agent_of(found, f"{move} takes an agent, not a position")
     if move == "jump" and found.at is None:
         raise Invalid("jump needs a position", remedy=f"use backstory jump {ref.rstrip('@')}@POS")

@@ -17,37 +17,31 @@ ATTEMPTS = 4
 FIRST_PAUSE = 0.5  # seconds; doubled each time
 LONGEST_PAUSE = 30.0
 
-GARBLED = "the server at {where} sent something that is no answer ({detail})"
-MEND_IT = "ask again, or choose another server or model"
+GARBLED = ("{where} sent something that is not an answer ({detail})", "try again, or choose another model")
 
 # What an error means: by the service's own code or type for it, or by the name of its class or of one that it
 # inherits from. The first that fits; whether it passes by itself; what happened; what to do.
-MEANINGS = (
-    ("too_long", False, "the context is too long for {model}", "/rewind or /clear ({detail})"),
-    ("insufficient_quota", False, "the account is used up", "mend that, or choose another model ({detail})"),
-    ("overloaded_error", True, "{where} has too much to do", "ask again later"),
-    (
-        "RateLimitError",
-        True,
-        "{where} limits how fast it is asked",
-        "wait a little, then ask again ({detail})",
-    ),
-    ("APITimeoutError", True, "no answer in time from {where}", "ask again, or try another model"),
-    ("APIConnectionError", True, "nobody answers at {where}", "is the address right, is the network up?"),
-    ("TransportError", True, "the connection to {where} was lost", "ask again"),
-    ("AuthenticationError", False, "the key was refused by {where}", "it comes from {key} ({detail})"),
-    ("PermissionDeniedError", False, "the key may not use {model}", "choose another model ({detail})"),
-    ("NotFoundError", False, "there is no model {model} at {where}", "choose another with /model ({detail})"),
-    ("ConflictError", True, "{where} is busy with the same request", "ask again"),
-    ("InternalServerError", True, "{where} has trouble of its own ({detail})", "ask again later"),
-    ("APIStatusError", False, "the request was refused", "{detail}"),
-    ("APIError", True, "{where} broke off ({detail})", "ask again"),
+MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
+    ("too_long", False, "the context is too long for {model} ({detail})", "rewind or clear it first"),
+    ("insufficient_quota", False, "the account has no credit left ({detail})", "choose another model"),
+    ("overloaded_error", True, "{where} is overloaded ({detail})", "try again later"),
+    ("RateLimitError", True, "{where} limits the rate of requests ({detail})", "wait, then try again"),
+    ("APITimeoutError", True, "{where} did not answer in time", "try again, or choose another model"),
+    ("APIConnectionError", True, "{where} cannot be reached", "check the address and the network"),
+    ("TransportError", True, "the connection to {where} was lost", "try again"),
+    ("AuthenticationError", False, "{where} refused the key ({detail})", "it comes from {key}"),
+    ("PermissionDeniedError", False, "the key may not use {model} ({detail})", "choose another model"),
+    ("NotFoundError", False, "{where} has no model {model} ({detail})", "choose another model"),
+    ("ConflictError", True, "{where} is busy with the same request ({detail})", "try again"),
+    ("InternalServerError", True, "{where} failed ({detail})", "try again later"),
+    ("APIStatusError", False, "{where} refused the request ({detail})", "change it, or choose another model"),
+    ("APIError", True, "{where} broke off the answer ({detail})", "try again"),
     # Not an SDK's errors, but what it (or we) met when it took for an answer what was none.
-    ("ValueError", False, GARBLED, MEND_IT),
-    ("TypeError", False, GARBLED, MEND_IT),
-    ("LookupError", False, GARBLED, MEND_IT),
-    ("AttributeError", False, GARBLED, MEND_IT),
-    ("RecursionError", False, GARBLED, MEND_IT),
+    ("ValueError", False, *GARBLED),
+    ("TypeError", False, *GARBLED),
+    ("LookupError", False, *GARBLED),
+    ("AttributeError", False, *GARBLED),
+    ("RecursionError", False, *GARBLED),
 )
 
 # Every server has its own words for it.
@@ -79,8 +73,7 @@ def retried(
 def meaning(error: Exception, endpoint: Endpoint) -> ModelError:
     """The ModelError that an error is."""
     passing, why, what_to_do = _understood(error, endpoint)
-    said = f"{why}: {what_to_do}"
-    return Unavailable(said) if passing else ModelError(said)
+    return (Unavailable if passing else ModelError)(why, remedy=what_to_do)
 
 
 def _understood(error: Exception, endpoint: Endpoint) -> tuple[bool, str, str]:
@@ -116,7 +109,8 @@ def detail(error: Exception) -> str:
         said = said.get("message") or said.get("detail")
     name = "" if hasattr(error, "body") else f"{type(error).__name__}: "
     text = said if isinstance(said, str) and said else f"{name}{error}"
-    return " ".join(text.split())[:300]
+    status = getattr(error, "status_code", None)
+    return " ".join(f"{f'HTTP {status}: ' if status else ''}{text}".split())[:300]
 
 
 def _pause(error: Exception, number: int) -> float:

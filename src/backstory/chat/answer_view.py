@@ -1,0 +1,160 @@
+"""An answer while it comes: what is settled is printed and stays, its end and a spinner are redrawn below."""
+
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any
+
+from rich.console import Console
+from rich.spinner import Spinner
+from rich.text import Text
+
+from backstory.agent import Agent
+from backstory.chat import events as drawing
+from backstory.chat.region import Drawn, Frame, Lines, Region
+from backstory.chat.stream import Stream
+from backstory.core.events import Event
+from backstory.present.safe_text import one_line
+from backstory.runtime.loop import Halted, Happening, Happenings, Wrote
+from backstory.runtime.models import Retrying, Said
+from backstory.runtime.tools import Tool
+
+
+class AnswerView:
+    """Draws what happens behind a position; tells where it is, and what somebody else did meanwhile."""
+
+    def __init__(self, console: Console, agent: Agent, *, after: int, expanded: bool = False) -> None:
+        self._console = console
+        self._agent = agent
+        self._expanded = expanded
+        self._pen = drawing.Pen(expanded=expanded)
+        self._stream = Stream(console)
+        self._region = Region(console, self._frame)
+        self._spinner = Spinner("dots")
+        self._since = time.monotonic()
+        self._last_kind = ""  # of the last event on the screen
+        self._only_call: Event | None = None  # it is the last line on the screen, and the only call
+        self.drawn_to = after  # the newest position that is on the screen
+        self.others: list[Event] = []  # what came from somebody else
+
+    @property
+    def said(self) -> str:
+        """What the model has said of an answer that is not in the log yet."""
+        return self._stream.text
+
+    def follow(self, happenings: Happenings) -> None:
+        """Draw everything that happens; Ctrl-C goes through, after the loop has recorded it."""
+        try:
+            with closing(happenings), echo_off():
+                self.resume()
+                for happening in happenings:
+                    self._take(happening)
+        finally:
+            self.pause()
+
+    def pause(self) -> None:
+        """Take away what is redrawn: something else needs the screen."""
+        self._region.stop()
+
+    def resume(self) -> None:
+        """Go on with what is redrawn."""
+        self._region.start()
+
+    def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Whether the last line on the screen is this call, with everything that it asks for."""
+        return self._only_call is not None and drawing.fits_one_line(
+            tool.name, arguments, self._console.width
+        )
+
+    def show(self, event: Event) -> None:
+        """Draw an event. What others wrote before it comes first."""
+        between = []
+        if event.seq > self.drawn_to + 1:
+            between = self._agent.events(after=self.drawn_to, until=event.seq - 1)
+        self.others += between
+        for one in between:
+            self._draw(one)
+        self._draw(event, is_own=True)
+
+    def show_missed(self) -> list[Event]:
+        """Draw what was recorded when this was not told of it: an answer that was broken off, for example."""
+        missed = self._agent.events(after=self.drawn_to)
+        for event in missed:
+            self._draw(event, is_own=(event.content or "").strip() == self.said.strip())
+        return missed
+
+    def _draw(self, event: Event, *, is_own: bool = False) -> None:
+        if event.kind == "assistant" and is_own:
+            self._end(event)
+        else:
+            self._region.print(self._pen.draw(event))
+        is_alone = event.kind == "tool_call" and self._last_kind != "tool_call"
+        self._only_call = event if is_alone and not self._expanded else None
+        self._last_kind = event.kind
+        self.drawn_to = event.seq
+        self._since = time.monotonic()
+
+    def _end(self, event: Event) -> None:
+        """Print what is not printed yet of an answer, and how it ended."""
+        if self.said.strip():
+            self.show_rest(event.content or "")
+            self._region.print(*drawing.endings(event.data or {}))
+        else:
+            self._region.print(self._pen.draw(event))
+        self._begin()
+
+    def show_rest(self, text: str) -> None:
+        """Print what is not printed yet of an answer that is whole now."""
+        with self._region.lock:
+            above = [] if self._stream.is_begun else [Text("")]
+            self._region.print(*above, Drawn(self._stream.rest_of(text)))
+
+    def _begin(self) -> None:
+        with self._region.lock:
+            self._stream = Stream(self._console)
+
+    def _take(self, happening: Happening) -> None:
+        match happening:
+            case Said(text):
+                self._stream.text += text
+            case Retrying(why, seconds):
+                again = "; the answer begins again" if self._stream.is_begun else ""
+                self._begin()
+                self._note(f"{one_line(why)}; trying again in {seconds:.1f} s{again}")
+            case Halted(why):
+                self._note(why)
+            case Wrote(event):
+                self.show(event)
+
+    def _note(self, text: str) -> None:
+        self._region.print(Text(f"⚠ {text}", style="yellow"))
+
+    def _frame(self) -> Frame:
+        """The answer as far as it has come, and a sign of life below it."""
+        was_begun = self._stream.is_begun
+        settled, tail = self._stream.settled(), self._stream.tail()
+        above: Lines = [[]] if (settled or tail) and not was_begun else []
+        seconds = int(time.monotonic() - self._since)
+        self._spinner.update(text=Text(f"{seconds} s, Ctrl-C stops", style="dim"))
+        spinner = self._console.render_lines(self._spinner, pad=False)
+        if settled:
+            return Frame([*above, *settled], [*tail, *spinner])
+        return Frame([], [*above, *tail, *spinner])
+
+
+@contextmanager
+def echo_off() -> Iterator[None]:
+    """What is typed meanwhile waits for the editor, instead of standing in the middle of an answer."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    before = termios.tcgetattr(sys.stdin)
+    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
+    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

@@ -1,0 +1,76 @@
+"""A question that is answered with one key, without Enter."""
+
+import sys
+import termios
+from collections.abc import Sequence
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.input.typeahead import clear_typeahead
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+
+from backstory.present.safe_text import one_line
+
+LONGEST_KEY = 12  # characters of what was typed, or pasted, instead of a key
+
+
+def ask_key(question: str, keys: Sequence[str]) -> str:
+    """Which of some keys was pressed; the empty string for Escape and Ctrl-D. Raises KeyboardInterrupt.
+
+    What was typed before the question was asked does not answer it.
+    """
+    asked = Question(question, keys)
+    content = Window(FormattedTextControl(asked.text, focusable=True), wrap_lines=True)
+    app: Application[str] = Application(
+        layout=Layout(content), key_bindings=_bindings(asked), erase_when_done=True
+    )
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    clear_typeahead(app.input)
+    return app.run()
+
+
+class Question:
+    """A question, and what was wrong with the last answer."""
+
+    def __init__(self, question: str, keys: Sequence[str]) -> None:
+        self._question = question
+        self._wrong = ""
+        self.keys = keys
+
+    def refuse(self, typed: str) -> None:
+        """Say which keys there are: another one was pressed."""
+        *most, last = self.keys
+        shown = one_line(typed)[:LONGEST_KEY]
+        pressed = f"{shown!r} is not an answer: " if shown else ""
+        self._wrong = f"{pressed}press {', '.join(most)} or {last}"
+
+    def text(self) -> StyleAndTextTuples:
+        """What is on the screen."""
+        wrong: StyleAndTextTuples = [("ansiyellow", f"\n    {self._wrong}")] if self._wrong else []
+        return [("bold", self._question), ("[SetCursorPosition]", " "), *wrong]
+
+
+def _bindings(asked: Question) -> KeyBindings:
+    keys = KeyBindings()
+    for key in asked.keys:
+        for typed in (key, key.upper()):
+            keys.add(typed)(lambda event, key=key: event.app.exit(result=key))
+
+    @keys.add(Keys.Any)
+    def _refuse(event: KeyPressEvent) -> None:
+        asked.refuse(event.data)
+
+    @keys.add("escape", eager=True)
+    @keys.add("c-d")
+    def _leave(event: KeyPressEvent) -> None:
+        event.app.exit(result="")
+
+    @keys.add("c-c")
+    @keys.add(Keys.SIGINT)
+    def _stop(event: KeyPressEvent) -> None:
+        event.app.exit(exception=KeyboardInterrupt())
+
+    return keys

@@ -1,0 +1,47 @@
+"""Positions of a lineage: which are there, and which of them lie in some pieces. Pure."""
+
+from collections.abc import Sequence
+
+from backstory.errors import Invalid, PositionNotFound
+from backstory.storage.protocols import AgentRecord, Piece
+
+LAST_POSITION = 2**31 - 1
+
+
+def last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
+    """The last so many positions of some pieces, and the rest."""
+    taken: list[Piece] = []
+    rest = list(pieces)
+    while rest and count > 0:
+        piece = rest.pop()
+        low = max(piece.low, piece.high - count + 1)
+        taken.insert(0, piece._replace(low=low))
+        count -= piece.high - low + 1
+        if low > piece.low:
+            rest.append(piece._replace(high=low - 1))
+    return taken, rest
+
+
+def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
+    """What of some pieces lies between two positions."""
+    cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
+    return [piece for piece in cut if piece.low <= piece.high]
+
+
+def check_expected(expected: object) -> None:
+    """Refuse what cannot be a head."""
+    if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
+        return
+    raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")
+
+
+def check_position(agent: AgentRecord, position: int, head: int, first: int = 0) -> None:
+    """Refuse a position that the lineage does not have."""
+    if not first <= position <= head:
+        raise no_position(agent.name, position, head, first)
+
+
+def no_position(agent: str, position: int, head: int, first: int = 0) -> PositionNotFound:
+    """The error for a position that is not in an agent's lineage."""
+    where = f"its lineage goes from {first} to {head}" if head >= first else "it has no events yet"
+    return PositionNotFound(f"agent {agent!r} has no position {position}", remedy=where)

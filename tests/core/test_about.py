@@ -1,0 +1,33 @@
+"""What is kept beside an agent: changed key by key, and refused where it cannot be kept."""
+
+import json
+
+import pytest
+
+from backstory import Invalid
+from backstory.core.about import LARGEST, described
+
+
+def test_keys_are_added_changed_and_taken_out():
+    text = described(None, {"title": "Plan", "tags": ["a"], "folder": "/src"})
+    assert json.loads(text) == {"title": "Plan", "tags": ["a"], "folder": "/src"}
+    text = described(text, {"title": "Other", "tags": None})
+    assert json.loads(text) == {"title": "Other", "folder": "/src"}
+    assert described(text, {"title": None, "folder": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"title": " "}, "a title is a text that is not empty"),
+        ({"title": 3}, "a title is a text"),
+        ({"tags": "a"}, "tags are a list"),
+        ({"tags": ["a", ""]}, "tags are a list"),
+        ({"x": object()}, "has to be JSON"),
+        ({"x": float("nan")}, "has to be JSON"),
+        ({"x": "y" * LARGEST}, "may take 65,536 bytes"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(change, words):
+    with pytest.raises(Invalid, match=words):
+        described(None, change)
