@@ -11,7 +11,6 @@ accepted, says only what happened and loses no text. Pure: no I/O, no clock, no 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.core.gc_pause import collector_at_rest
 from backstory.errors import Invalid
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
@@ -69,12 +68,11 @@ def dump(
     """
     target = _target(format, cache, model=model, stored=stored)
     messages = messages if isinstance(messages, Sequence) else list(messages)
-    with collector_at_rest():
-        plain = plain_json(messages, target.format, pause=pause)
-        if plain is None:
-            return _long_way(messages, target, Options(pending, pause, system_inside), cache)
-        body: dict[str, Any] = parse(plain.json)
-        return Dump(marked(body, format, model) if cache == AUTO else body, plain.repairs)
+    plain = plain_json(messages, target.format, pause=pause)
+    if plain is None:
+        return _long_way(messages, target, Options(pending, pause, system_inside), cache)
+    body: dict[str, Any] = parse(plain.json)
+    return Dump(marked(body, format, model) if cache == AUTO else body, plain.repairs)
 
 
 def to_bytes(
@@ -91,11 +89,10 @@ def to_bytes(
     """The body of `dump` as JSON. Blobs are base64 in it, and are never decoded on the way."""
     target = _target(format, cache, model=model, stored=stored, packed=True)
     messages = messages if isinstance(messages, Sequence) else list(messages)
-    with collector_at_rest():
-        plain = plain_json(messages, target.format, pause=pause) if cache is None else None
-        if plain is not None:
-            return plain.json
-        return encoded(_long_way(messages, target, Options(pending, pause, system_inside), cache).body)
+    plain = plain_json(messages, target.format, pause=pause) if cache is None else None
+    if plain is not None:
+        return plain.json
+    return encoded(_long_way(messages, target, Options(pending, pause, system_inside), cache).body)
 
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:

@@ -7,7 +7,6 @@ that beside the session as `agent-*.jsonl`, before that as `isSidechain` lines i
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from backstory.core.gc_pause import collector_at_rest
 from backstory.importers.entries import text_in
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import claude_records as records
@@ -54,10 +53,9 @@ class File:
         self._leaf: tuple[int, str, bool] | None = None
         self._report = report
         self._knows_all = False
-        with collector_at_rest():
-            for number, _, value, place in source.lines(report):
-                if type(value) is dict:
-                    self._take(value, number, place)
+        for number, _, value, place in source.lines(report):
+            if type(value) is dict:
+                self._take(value, number, place)
         self.main.resolve()
         self.side.resolve(lost_are_roots=True)
         report.mended.update(self.main.mended + self.side.mended)
