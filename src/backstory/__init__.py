@@ -37,6 +37,7 @@ from backstory.errors import (
     NotFound,
     PositionNotFound,
     ReadOnly,
+    Remedy,
     StorageError,
 )
 
@@ -85,6 +86,7 @@ __all__ = [
     "Preview",
     "ReadOnly",
     "Reference",
+    "Remedy",
     "Session",
     "Stats",
     "StorageError",

@@ -51,6 +51,9 @@ async def _in_trio_thread(call: Callable[[], R]) -> R:
     return await to_thread.run_sync(call, abandon_on_cancel=False)
 
 
+__all__ = ["AsyncAgent", "AsyncHit", "AsyncReference", "AsyncStore", "open"]
+
+
 def lift(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, R]]:

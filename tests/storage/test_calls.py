@@ -59,6 +59,10 @@ COSTS = {
     "rewind": (lambda agent: agent.rewind("here"), ["walk", "marks", "append"]),
     "jump": (lambda agent: agent.jump(2), ["walk", "append"]),
     "undo": (lambda agent: agent.undo(), ["walk", "read", "append"]),
+    "redo": (
+        lambda agent: (agent.undo(), agent.redo()),
+        ["walk", "read", "append", "walk", "lineage", "read", "append"],
+    ),
     "fork": (lambda agent: agent.fork("child"), ["lineage", "create"]),
     "spawn": (lambda agent: agent.spawn("child"), ["head", "create"]),
     "context": (lambda agent: agent.context(), ["walk", "read"]),

@@ -1,6 +1,7 @@
 """Canonical messages: what of the log a model is given, decided by one allow-list.
 
-Pure, and below the events: it imports nothing but the errors, so that the door can ask it, too.
+Pure, and below the events: it imports only the table of kinds and the errors, so that new events can be
+checked with it.
 What a message becomes in a provider's format is the business of `backstory.wire`.
 """
 

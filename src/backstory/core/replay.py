@@ -1,10 +1,10 @@
-"""The law: what each event continues, and so what the model sees at any moment.
+"""Replay: what each event continues, and so what the model sees at any moment.
 
     context(0) = empty
     context(n) = context(base(n)) + event n, if that event shows
 
-`judge` decides base and shows for one event, for everybody: the door asks it before it writes,
-the fold asks it when it replays. Pure: no I/O, no clock; inert events are told to the logger.
+`judge` decides base and shows for one event, for everyone: the log asks it before it writes, the fold asks it
+when it replays. Pure: no I/O, no clock; inert events are reported to the logger.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Context:
 
 
 class Verdict(NamedTuple):
-    """What the law says of one event."""
+    """What becomes of one event."""
 
     base: int | None  # the position it continues; None: the event before it
     shows: bool
@@ -116,7 +116,7 @@ class Moment:
 
 
 class Fold:
-    """The law applied event after event; it remembers the context at every position.
+    """The rules of the log applied event after event; it remembers the context at every position.
 
     It starts after a position: 0, or a fork's. What was before comes from the fold it `inherits`
     from; without one the moments below are bare anchors, and `stacks` has the positions of the marks on

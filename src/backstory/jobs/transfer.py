@@ -1,8 +1,8 @@
 """Export and import: whole sessions as JSON lines, without loss, between any two stores.
 
 The format is a contract: docs/export-format.md. An export reads a page at a time; an import checks
-every line against the law and writes all of it or nothing. Where a store knows a part already, that
-part has to be the same, and the rest is added.
+every line against the rules of the log and writes all of it or nothing. Where a store has a part already,
+that part must be the same, and the rest is added.
 """
 
 import json
@@ -273,7 +273,7 @@ class _Arrival:
         if self._agent is None:
             raise Invalid("there is no agent before the event")
         row = self._chained(self._agent, _row(event), event.get("digest"))
-        self._check_law(row, self._folds[self._agent.id])
+        self._check_rules(row, self._folds[self._agent.id])
         known = next(self._known, None)
         if known is not None:
             if known != row:
@@ -307,7 +307,7 @@ class _Arrival:
         parent = self._here[agent.parent or ""]
         return self._digests[parent.id][seq - parent.fork_seq - 1]
 
-    def _check_law(self, row: Stored, fold: Fold) -> None:
+    def _check_rules(self, row: Stored, fold: Fold) -> None:
         seq, kind, _, data, created_us, _, base, _ = row
         if seq != fold.head + 1:
             raise Invalid(f"position {seq} comes after {fold.head}: a position is missing or out of order")
@@ -358,8 +358,8 @@ def _text_of(data: Any) -> str | None:
 
 
 def _check_storable(value: Any) -> None:
-    """What a store can hold. Whether a model could be given it is asked when it is written first: an
-    older log may hold what today's door refuses, and is imported as it is."""
+    """Refuse what a store cannot hold. An older log may hold more than can be appended today, and is imported
+    as it is."""
     if value is not None and (not isinstance(value, str) or "\0" in value):
         raise InvalidEvent("kind and content must be text without a NUL character")
     (value or "").encode()  # a lone surrogate raises

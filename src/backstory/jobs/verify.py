@@ -1,7 +1,7 @@
-"""Does the log keep its own law? Every row is read again and every base derived again.
+"""Does the log keep its own rules? Every row is read again, and every base and digest derived again.
 
-It reports, it mends nothing: what is wrong here was done behind backstory's back, and only a
-person can say which side is right.
+It reports and changes nothing: what is wrong was not done by backstory, and only a person can say which
+side is right.
 """
 
 import json

@@ -24,6 +24,8 @@ from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 
+__all__ = ["Allow", "Halted", "Happening", "Happenings", "Loop", "Wrote"]
+
 MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
 LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
 LAST_WORDS = 2.5  # seconds that a call which is stopped has to hand over what it has

@@ -14,6 +14,8 @@ from backstory.errors import Error
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
+__all__ = ["Answer", "Call", "Model", "ModelError", "Piece", "Retrying", "Said", "Unavailable"]
+
 
 class ModelError(Error):
     """The model did not answer; the message says why and what to do."""
