@@ -169,14 +169,15 @@ def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monk
         store.start("main").user("kept")
     first = opening_postgres.MIGRATIONS
     with monkeypatch.context() as patch:
-        patch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int); SELECT nowhere"))
+        broken = "CREATE TABLE backstory.added (x int); SELECT nowhere"
+        patch.setattr(opening_postgres, "MIGRATIONS", (*first, broken))
         with pytest.raises(backstory.StorageError, match="nowhere"):
             backstory.open(url)
-    monkeypatch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE added (x int)"))
+    monkeypatch.setattr(opening_postgres, "MIGRATIONS", (*first, "CREATE TABLE backstory.added (x int)"))
     with backstory.open(url) as store:
         assert store.agent("main").events()[0].content == "kept"
     with psycopg.connect(url) as db:
-        assert db.execute("SELECT version FROM backstory.meta").fetchall() == [(2,)]
+        assert db.execute("SELECT version FROM backstory.meta").fetchall() == [(len(first) + 1,)]
 
 
 def test_a_database_in_another_encoding_is_refused(new_database):
@@ -207,7 +208,7 @@ def test_the_databases_own_message_reaches_the_caller(new_database):
         agent = store.start("main")
         with psycopg.connect(url, autocommit=True) as db:
             db.execute("ALTER TABLE backstory.events RENAME TO gone")
-        with pytest.raises(backstory.StorageError, match='relation "events" does not exist'):
+        with pytest.raises(backstory.StorageError, match=r'relation "backstory\.events" does not exist'):
             agent.context()
 
 

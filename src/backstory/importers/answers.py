@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from backstory.errors import Invalid
-from backstory.importers.entries import Data, Part, arguments_of, as_text, call_data, shallow
-from backstory.wire import load
+from backstory.importers.entries import Data, Part, arguments_of, as_text, call_data, loaded_answer, shallow
+
+REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 class Block(NamedTuple):
@@ -47,9 +48,9 @@ _FAMILIES = (
 
 def parts_of(family: str | None, blocks: Sequence[Block], model: str | None, id: str) -> list[Part]:
     """The events of an answer, each with the number of its block."""
-    if family in _BODIES and any(block.kind == "thinking" or block.seal for block in blocks):
+    if family in _FORMS and any(block.kind == "thinking" or block.seal for block in blocks):
         try:
-            loaded = load(_BODIES[family](blocks), family, model=model)
+            loaded = loaded_answer(_FORMS[family](blocks), family, model)
         except (Invalid, TypeError, ValueError):
             return plain_parts(blocks, id)
         placed = _placed(loaded, blocks, id)
@@ -97,7 +98,7 @@ def _object(arguments: Any) -> Data:
     return value if isinstance(value, dict) else {"_value": value}
 
 
-def _anthropic(blocks: Sequence[Block]) -> Data:
+def _anthropic(blocks: Sequence[Block]) -> list[Data]:
     content: list[Data] = []
     for block in blocks:
         if block.kind == "text":
@@ -110,10 +111,10 @@ def _anthropic(blocks: Sequence[Block]) -> Data:
         else:
             seal = {"signature": block.seal} if isinstance(block.seal, str) else {}
             content.append({"type": "thinking", "thinking": block.text, **seal})
-    return {"messages": [{"role": "assistant", "content": content}]}
+    return content
 
 
-def _responses(blocks: Sequence[Block]) -> Data:
+def _responses(blocks: Sequence[Block]) -> list[Data]:
     items: list[Data] = []
     for block in blocks:
         if block.kind == "text":
@@ -124,7 +125,7 @@ def _responses(blocks: Sequence[Block]) -> Data:
             items.append({"type": "function_call", "call_id": call, "name": block.name, "arguments": given})
         else:
             items.append(_reasoning(block))
-    return {"input": items}
+    return items
 
 
 def _reasoning(block: Block) -> Data:
@@ -140,7 +141,7 @@ def _reasoning(block: Block) -> Data:
     return {"type": "reasoning", "summary": summary} | (seal if isinstance(seal, dict) else {})
 
 
-def _gemini(blocks: Sequence[Block]) -> Data:
+def _gemini(blocks: Sequence[Block]) -> list[Data]:
     parts: list[Data] = []
     for block in blocks:
         seal = {"thoughtSignature": block.seal} if isinstance(block.seal, str) and block.seal else {}
@@ -150,7 +151,7 @@ def _gemini(blocks: Sequence[Block]) -> Data:
             parts.append({"functionCall": {"name": block.name, "args": _object(block.arguments)}, **seal})
         else:
             parts.append({"text": block.text, "thought": True, **seal})
-    return {"contents": [{"role": "model", "parts": parts}]}
+    return parts
 
 
 def _openai(blocks: Sequence[Block]) -> Data:
@@ -159,9 +160,9 @@ def _openai(blocks: Sequence[Block]) -> Data:
     message["content"] = said or None
     thought = "".join(block.text for block in blocks if block.kind == "thinking")
     if thought:
-        fields = (block.seal for block in blocks if block.kind == "thinking")
-        field = next((seal for seal in fields if isinstance(seal, str) and seal.isidentifier()), None)
-        message[field or "reasoning_content"] = thought
+        # Some tools keep the name of the field in which the reasoning came as its signature.
+        seals = [block.seal for block in blocks if block.kind == "thinking"]
+        message[seals[0] if seals[0] in REASONING else "reasoning_content"] = thought
     calls = [
         {
             "id": block.id,
@@ -176,10 +177,10 @@ def _openai(blocks: Sequence[Block]) -> Data:
         for block in blocks
         if block.kind == "call"
     ]
-    return {"messages": [message | ({"tool_calls": calls} if calls else {})]}
+    return message | ({"tool_calls": calls} if calls else {})
 
 
-_BODIES: dict[str, Callable[[Sequence[Block]], Data]] = {
+_FORMS: dict[str, Callable[[Sequence[Block]], Any]] = {
     "anthropic": _anthropic,
     "openai-responses": _responses,
     "gemini": _gemini,

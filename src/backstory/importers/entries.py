@@ -3,7 +3,8 @@
 What the wire refuses is still told as text: an import loses form before it loses words.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import orjson
 from backstory.core.events import DEEPEST, to_microseconds
 from backstory.errors import Invalid
 from backstory.importers.transcript import Entry
-from backstory.wire import load
+from backstory.wire import load, load_answer
 
 Data = dict[str, Any]
 # An event's data nests the arguments or blocks a few levels below itself.
@@ -134,6 +135,22 @@ def result_data(id: Any, otherwise: str, *, error: bool = False) -> Data:
     return data | {"error": True} if error else data
 
 
+# ------------------------------------------------------------------ answers
+
+# What a provider returns around the form of an answer.
+_RESPONSES: dict[str, Callable[[Any], Data]] = {
+    "anthropic": lambda blocks: {"content": blocks},
+    "openai-responses": lambda items: {"output": items},
+    "openai": lambda message: {"choices": [{"message": message}]},
+    "gemini": lambda parts: {"candidates": [{"content": {"role": "model", "parts": parts}}]},
+}
+
+
+def loaded_answer(form: Any, format: str, model: str | None) -> list[tuple[str, str | None, Data | None]]:
+    """The events of an answer in its provider's own form, as the wire loads it. Raises Invalid."""
+    return load_answer(_RESPONSES[format](form), format, model=model)
+
+
 # ------------------------------------------------------------------ Anthropic's blocks
 
 
@@ -144,7 +161,7 @@ def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[
     if usual is not None:
         return usual
     try:
-        loaded = load({"messages": [{"role": "assistant", "content": tidy}]}, "anthropic", model=model)
+        loaded = loaded_answer(tidy, "anthropic", model)
     except Invalid:
         return _worded_answer(blocks, id)
     return _placed(loaded, tidy)
@@ -164,7 +181,7 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
                 if not text.strip():
                     return None
             case {"type": "tool_use", "id": id, "name": name, "input": dict(given)} if len(block) == 4:
-                if not (_is_name(id) and _is_name(name)):
+                if not (_is_plain(id) and _is_plain(name)):
                     return None
                 found.append(Part("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
             case _:
@@ -178,8 +195,12 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
     return found if blocks else None
 
 
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+def _is_plain(value: Any) -> bool:
+    """Whether Anthropic takes an id or a name as it is; others are mended, which is the wire's business."""
+    return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def _tidy(block: Any) -> Any:
@@ -255,8 +276,11 @@ def usage_of(usage: Any, names: Mapping[str, str]) -> Data:
     """A tool's token counts under our names: input, output, cache_read, cache_write, cost."""
     if not isinstance(usage, dict):
         return {}
-    found = {ours: usage.get(theirs) for ours, theirs in names.items()}
-    return {name: value for name, value in found.items() if isinstance(value, int | float) and value}
+    return {
+        ours: value
+        for ours, theirs in names.items()
+        if (value := usage.get(theirs)) and isinstance(value, int | float)
+    }
 
 
 def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data) -> list[Entry]:
@@ -268,7 +292,7 @@ def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], 
     first = times[0] if times else None
     for part in parts:
         time = times[part.block] if part.kind == "tool_call" and part.block < len(times) else first
-        data = (part.data or {}) | extra | {"answer": id}
+        data = {**(part.data or {}), **extra, "answer": id}
         entries.append(Entry(f"{id}:{part.block}", part.kind, part.content, data, time))
         extra = {}
     return entries
