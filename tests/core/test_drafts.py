@@ -1,0 +1,48 @@
+"""Batches: tuples and events become checked events, and an error names the place."""
+
+import pytest
+
+from backstory import Event, InvalidEvent
+from backstory.core.drafts import drafts
+from backstory.core.events import Stored, draft, stored_rows
+from backstory.core.messages import check_says_something
+
+
+def test_tuples_and_events_of_another_log_become_drafts():
+    given = [("user", "a"), ("user", "b", {"n": 1}, "k"), Event.of(7, "assistant", "c", key="other")]
+    assert [(one.kind, one.content, one.key) for one in drafts(given)] == [
+        ("user", "a", None),
+        ("user", "b", "k"),
+        ("assistant", "c", "other"),
+    ]
+
+
+@pytest.mark.parametrize("odd", [(), ("user", "a", None, None, "surplus"), "user", None])
+def test_what_is_not_an_event_is_named_by_its_place(odd):
+    with pytest.raises(InvalidEvent, match="event 1 of the batch"):
+        drafts([("user", "a"), odd])
+
+
+def test_a_draft_says_what_an_event_says_whatever_the_order_of_its_data():
+    one = draft("user", "a", {"x": 1, "y": 2}, "k")
+    assert one.says(Event.of(3, "user", "a", {"y": 2, "x": 1}, key="k"))
+    assert not one.says(Event.of(3, "user", "a", {"y": 2}, key="k"))
+    assert not one.says(Event.of(3, "user", "a", {"x": 1, "y": 2}))
+
+
+def test_a_stored_row_is_an_events_columns_its_base_and_its_digest():
+    event = Event.of(3, "user", "a", key="k")
+    row = Stored.of(event, 2, b"d")
+    assert (row.event, row.base, row.digest) == (event, 2, b"d")
+    assert stored_rows([tuple(row)]) == [row]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "refused"), [("user", None, True), ("user", {"x": 1}, False), ("assistant", None, False)]
+)
+def test_what_people_say_is_not_blank(kind, data, refused):
+    if not refused:
+        check_says_something(kind, " ", data)
+        return
+    with pytest.raises(InvalidEvent, match="is empty: nothing was written"):
+        check_says_something(kind, " ", data)
