@@ -224,7 +224,7 @@ def test_what_another_process_takes_out_of_the_context_is_not_on_the_page(start,
         terminal.send("two")
         terminal.answered("Answer 2.")
         assert prompts_on(page_of(terminal.ready())) == ["two"]
-        assert "── somebody else has moved this agent ──" in terminal.text
+        assert "── someone else has moved this agent ──" in terminal.text
         assert server.said() == [("user", "two")]
 
 

@@ -23,7 +23,7 @@ from backstory.runtime.tools import Tool
 
 
 class AnswerView:
-    """Draws what happens behind a position; tells where it is, and what somebody else did meanwhile."""
+    """Draws what happens behind a position; tells where it is, and what someone else did meanwhile."""
 
     def __init__(self, console: Console, agent: Agent, *, after: int, expanded: bool = False) -> None:
         self._console = console
@@ -37,7 +37,7 @@ class AnswerView:
         self._last_kind = ""  # of the last event on the screen
         self._only_call: Event | None = None  # it is the last line on the screen, and the only call
         self.drawn_to = after  # the newest position that is on the screen
-        self.others: list[Event] = []  # what came from somebody else
+        self.others: list[Event] = []  # what came from someone else
 
     @property
     def said(self) -> str:

@@ -192,7 +192,7 @@ def begin(agent: Agent, system: str) -> bool:
         return False
     try:
         agent.extend([("clear",), ("system", system)], expected=0)
-    except Conflict:  # somebody else began it just now
+    except Conflict:  # someone else began it just now
         return False
     return True
 

@@ -187,7 +187,7 @@ class Terminal:
         missed = view.show_missed()
         self._seen = view.drawn_to
         if _moved(view.others):
-            self.redraw("somebody else has moved this agent")
+            self.redraw("someone else has moved this agent")
         return missed
 
     def _tell_unsaved(self, error: Exception, view: AnswerView) -> None:
@@ -212,7 +212,7 @@ class Terminal:
         elif self.chat.agent.head != self._seen:
             self.page.say("somebody else wrote to this agent:")
             if _moved(self.draw_new()):
-                self.redraw("somebody else has moved this agent")
+                self.redraw("someone else has moved this agent")
 
     def draw_new(self) -> list[Event]:
         """Draw the events that are not on the screen yet."""
