@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.core.about import described
 from backstory.core.compaction import compaction
-from backstory.core.drafts import drafts
+from backstory.core.drafts import answered_call, author, drafts
 from backstory.core.events import Draft, Event, draft, parse_object, to_datetime
 from backstory.core.messages import check_says_something
 from backstory.core.replay import Context, Explanation
@@ -155,7 +155,7 @@ class Agent:
 
     def tool_result(self, call: Event | str, output: str, *, error: bool = False) -> Event:
         """Write what a tool call (the event, or its id) came to."""
-        data = {"id": call} if isinstance(call, str) else _answering(call)
+        data = {"id": call} if isinstance(call, str) else answered_call(call)
         return self.append("tool_result", output, data | ({"error": True} if error else {}))
 
     def note(self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
@@ -175,12 +175,12 @@ class Agent:
         """Set a mark to come back to. `by`: who did it, kept in the event's data."""
         if label is not None and not isinstance(label, str):
             raise InvalidEvent(f"a mark's label must be a string, not {type(label).__name__}")
-        data = ({} if label is None else {"label": label}) | _by(by)
+        data = ({} if label is None else {"label": label}) | author(by)
         return self.append("mark", None, data or None, expected=expected)
 
     def clear(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Empty the context; the log keeps everything."""
-        return self.append("clear", None, _by(by) or None, expected=expected)
+        return self.append("clear", None, author(by) or None, expected=expected)
 
     def rewind(
         self, to: int | str | None = None, *, expected: int | None = None, by: str | None = None
@@ -189,14 +189,14 @@ class Agent:
         position. The mark stays."""
         if isinstance(to, bool) or not isinstance(to, int | str | None):
             raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
-        return self._move("rewind", self._mark_target(to), expected, _by(by))
+        return self._move("rewind", self._mark_target(to), expected, author(by))
 
     def _mark_target(self, to: int | str | None) -> Target:
         return lambda rows, walk: self._log.mark(self._record, walk, to, rows).seq
 
     def jump(self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None) -> Event:
         """Go to the context of any earlier position, dead or alive."""
-        return self._move("jump", self._position_target(to), expected, _by(by))
+        return self._move("jump", self._position_target(to), expected, author(by))
 
     def _position_target(self, to: int | str | datetime | None) -> Target:
         position = self._log.position(self._record, to)
@@ -211,7 +211,7 @@ class Agent:
 
     def undo(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Take back the last clear, rewind, jump or compaction; once more, and the one before it."""
-        return self._move("jump", self._undo_target, expected, {UNDO: True} | _by(by))
+        return self._move("jump", self._undo_target, expected, {UNDO: True} | author(by))
 
     def _undo_target(self, rows: Reader, walk: Walk) -> int:
         places = [piece._replace(high=piece.low) for piece in walk.pieces if piece.base is not None]
@@ -222,7 +222,7 @@ class Agent:
 
     def redo(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Take back the last undo, as long as nothing was written since."""
-        return self._move("jump", self._redo_target, expected, {REDO: True} | _by(by))
+        return self._move("jump", self._redo_target, expected, {REDO: True} | author(by))
 
     def _redo_target(self, rows: Reader, walk: Walk) -> int:
         lineage = rows.lineage(self._record)
@@ -247,7 +247,7 @@ class Agent:
         tokens = int(self.conversation(context.at).tokens())
         batch = compaction(context.messages, summary, keep=keep, head=context.at, tokens=tokens)
         (kind, content, data), *rest = batch
-        return self.extend([(kind, content, _by(by) or data), *rest], expected=context.at)
+        return self.extend([(kind, content, author(by) or data), *rest], expected=context.at)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
         """What "clear", "rewind", "jump", "undo" or "redo" would do now. Nothing is written."""
@@ -389,21 +389,3 @@ class Agent:
     def explain(self, seq: int, *, at: At = None) -> Explanation:
         """Why an event is or is not in the context."""
         return self._log.explain(self._record, seq, at)
-
-
-def _by(who: str | None) -> dict[str, Any]:
-    if who is not None and not isinstance(who, str):
-        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
-    return {} if who is None else {"by": who}
-
-
-def _answering(call: Event) -> dict[str, Any]:
-    if not isinstance(call, Event):
-        raise InvalidEvent(f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id")
-    data = call.data or {}
-    if call.kind != "tool_call" or "id" not in data:
-        raise InvalidEvent(
-            f"event {call.seq} ({call.kind}) is not a tool call with an id",
-            remedy="pass the call's event or its id",
-        )
-    return {key: data[key] for key in ("id", "name") if key in data}

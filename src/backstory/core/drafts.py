@@ -1,10 +1,10 @@
-"""Batches: events as callers write them, as tuples or as events of another log. Pure."""
+"""What callers write: batches of tuples or of events of another log, and parts of an event's data. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from backstory.core.events import Draft, Event, draft
-from backstory.errors import InvalidEvent
+from backstory.errors import Invalid, InvalidEvent
 
 
 def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
@@ -25,3 +25,23 @@ def _draft(event: Event | tuple[Any, ...]) -> Draft:
     if isinstance(event, tuple | list) and 1 <= len(event) <= 4:
         return draft(*event)
     raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")
+
+
+def author(who: str | None) -> dict[str, Any]:
+    """The part of an event's data that says who did it."""
+    if who is not None and not isinstance(who, str):
+        raise Invalid(f"by={who!r:.60} is not a name", remedy="pass a string")
+    return {} if who is None else {"by": who}
+
+
+def answered_call(call: Event) -> dict[str, Any]:
+    """The part of a tool result's data that says which call it answers."""
+    if not isinstance(call, Event):
+        raise InvalidEvent(f"{call!r:.60} is not a tool call", remedy="pass the call's event or its id")
+    data = call.data or {}
+    if call.kind != "tool_call" or "id" not in data:
+        raise InvalidEvent(
+            f"event {call.seq} ({call.kind}) is not a tool call with an id",
+            remedy="pass the call's event or its id",
+        )
+    return {key: data[key] for key in ("id", "name") if key in data}
