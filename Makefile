@@ -47,13 +47,7 @@ chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in 
 # Side by side on all cores. A part alone is often faster with JOBS=0: no workers to start.
 JOBS ?= logical
 test: $(READY)  ## Run all tests: on SQLite, on a real PostgreSQL and in memory
-ifdef ARGS
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal $(ARGS)
-else
-	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal --ignore=tests/chat
-	@# Terminals are watched while they draw: alone, and what failed is tried once more before it counts.
-	$(BIN)/python -m pytest tests/chat || $(BIN)/python -m pytest --last-failed tests/chat
-endif
 
 test-all:  ## Run all tests on every installed Python from 3.11 to 3.14
 	@for version in 3.11 3.12 3.13 3.14; do \

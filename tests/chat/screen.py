@@ -20,10 +20,11 @@ from tests import programs
 from tests.processes import PATIENCE, wait_until
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+SIZE = ("columns", "lines")  # readline sets them in a worker of pytest-xdist, and the chat would believe them
 CLEAN = {
     name: value
     for name, value in os.environ.items()
-    if name.lower() not in PROXIES and not name.startswith(("BACKSTORY_", "OPENAI_", "ANTHROPIC_"))
+    if name.lower() not in PROXIES + SIZE and not name.startswith(("BACKSTORY_", "OPENAI_", "ANTHROPIC_"))
 }
 
 
