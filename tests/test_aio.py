@@ -7,23 +7,27 @@ import threading
 import pytest
 
 import backstory
-from backstory import Agent, Store
-from backstory.aio import AsyncAgent, AsyncStore, in_thread
+from backstory import Agent, Intake, Store
+from backstory.aio import AsyncAgent, AsyncIntake, AsyncStore, in_thread
 
 
 def public(kind):
-    return {name for name in vars(kind) if not name.startswith("_")}
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+WITH = {"intake"}  # what is not awaited but entered: `async with store.intake() as intake`
 
 
 def test_the_async_face_has_all_names_of_the_synchronous_one():
     assert public(AsyncAgent) == public(Agent)
     assert public(AsyncStore) == public(Store)
+    assert public(AsyncIntake) == public(Intake)
 
 
 def test_every_method_is_awaitable_and_documented():
-    for kind in (AsyncAgent, AsyncStore):
-        for name in public(kind):
-            member = vars(kind)[name]
+    for kind in (AsyncAgent, AsyncStore, AsyncIntake):
+        for name in public(kind) - WITH:
+            member = getattr(kind, name)
             if callable(member):
                 assert inspect.iscoroutinefunction(member), name
                 assert member.__doc__, name
@@ -49,6 +53,27 @@ def test_the_face_with_await(url):
             assert child.record.fork_seq == 3
             assert (await agent.explain(5)).status == "rewound"
             assert await store.verify() == []
+
+    asyncio.run(main())
+
+
+def test_what_happened_elsewhere_is_taken_in_with_await(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            async with store.intake() as intake:
+                agent = await intake.agent("tool/1", name="one")
+                await intake.extend(agent, [("user", "a", None, "k")], expected=0)
+                child = await intake.agent("tool/2", name="two", parent=agent, at=1)
+                await intake.describe(agent, title="t")
+                await intake.remember("tool", "1", agent=agent, cursor={"n": 1})
+                assert await intake.commit() == 1
+                assert await intake.seen(["k", "l"]) == {"k"}
+                assert await intake.places(child, ["k"]) == {"k": 1}
+                assert await intake.cursor(("tool", "1")) == {"n": 1}
+                await intake.extend(child, [("user", "b")])
+            assert [e.content for e in (await child.context()).messages] == ["a", "b"]
+            assert (await store.source("tool", "1")).agent == agent.id
+            assert (await store.agent("t")) == agent
 
     asyncio.run(main())
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent, Preview
     from backstory.core.messages import Message
+    from backstory.intake import Intake, Source
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Transfer
@@ -73,6 +74,7 @@ __all__ = [
     "Explanation",
     "Finding",
     "Hit",
+    "Intake",
     "Invalid",
     "InvalidEvent",
     "KeyTaken",
@@ -88,6 +90,7 @@ __all__ = [
     "Reference",
     "Remedy",
     "Session",
+    "Source",
     "Stats",
     "StorageError",
     "Store",
@@ -105,10 +108,12 @@ _WHERE = {
     "Message": "core.messages",
     "Finding": "jobs.verify",
     "Hit": "jobs.search",
+    "Intake": "intake",
     "Loop": "runtime.loop",
     "Preview": "agent",
     "Reference": "references",
     "Session": "store",
+    "Source": "intake",
     "Stats": "jobs.stats",
     "Store": "store",
     "Tool": "runtime.tools",

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backstory.core.about import described
 from backstory.core.compaction import compaction
 from backstory.core.drafts import answered_call, author, drafts
-from backstory.core.events import Draft, Event, draft, parse_object, to_datetime
+from backstory.core.events import Draft, Event, draft
+from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO, redo_target, undo_target
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken, NotFound
+from backstory.identity import Identity
 from backstory.storage.ids import checked_name, keyed_id, new_id
-from backstory.storage.log import At, Log, now
+from backstory.storage.log import At, now
 from backstory.storage.positions import check_position, clipped
-from backstory.storage.protocols import AgentRecord, NewAgent, Reader, Walk
+from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
     from backstory.wire.conversation import Conversation
@@ -42,71 +44,8 @@ class Preview(NamedTuple):
     returns: list[Event]  # what would come back into it
 
 
-class Agent:
+class Agent(Identity):
     """One branch of a session."""
-
-    def __init__(self, log: Log, record: AgentRecord) -> None:
-        self._log = log
-        self._record = record
-
-    def __repr__(self) -> str:
-        return f"<Agent {self.name!r} {self.id}>"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Agent) and (self._log, self.id) == (other._log, other.id)
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    @property
-    def id(self) -> str:
-        """The agent's id, a time-ordered UUID."""
-        return self._record.id
-
-    @property
-    def name(self) -> str:
-        """The agent's name, unique in its session."""
-        return self._record.name
-
-    @property
-    def session(self) -> str:
-        """The id of the session, which is the id of its root agent."""
-        return self._record.session
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the agent it was forked or spawned from; None for a root."""
-        return self._record.parent
-
-    @property
-    def fork_seq(self) -> int:
-        """The last position it inherits; 0 for one that inherits nothing."""
-        return self._record.fork_seq
-
-    @property
-    def born_seq(self) -> int:
-        """Where in its parent it was born: the fork position, or the parent's head at a spawn."""
-        return self._record.born_seq
-
-    @property
-    def spawned(self) -> bool:
-        """Whether it is a sub-agent with a context of its own."""
-        return self._record.spawned
-
-    @property
-    def created_at(self) -> datetime:
-        """When it was made."""
-        return to_datetime(self._record.created_us)
-
-    @property
-    def record(self) -> AgentRecord:
-        """The agent as it was when this handle was made, its head and times included."""
-        return self._record
-
-    @property
-    def head(self) -> int:
-        """The newest position, asked of the store each time."""
-        return self._log.backend.head(self._record)
 
     # --- writing ---
 
@@ -177,6 +116,18 @@ class Agent:
             raise InvalidEvent(f"a mark's label must be a string, not {type(label).__name__}")
         data = ({} if label is None else {"label": label}) | author(by)
         return self.append("mark", None, data or None, expected=expected)
+
+    def label(self, name: str, *, at: At = None, by: str | None = None) -> Event:
+        """Name a position (default: the head), so that jumps and references find it by that name, wherever
+        the agent is by then. The last position that got a name has it."""
+        if not isinstance(name, str) or not name.strip():
+            raise Invalid(f"{name!r:.60} is not a label", remedy="pass a text")
+        data = {"label": name, "at": self._log.owner(self._record, at)[1]}
+        return self.append("note", LABEL, data | author(by))
+
+    def labels(self) -> dict[str, int]:
+        """The positions that have labels, by their names."""
+        return self._log.labels(self._record)
 
     def clear(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Empty the context; the log keeps everything."""
@@ -278,16 +229,6 @@ class Agent:
 
     # --- beside the log ---
 
-    @property
-    def key(self) -> str | None:
-        """What the agent can be found by: `store.keyed(key)`."""
-        return self._record.key
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """What is known beside the log, as it was when this handle was made: title, tags, anything."""
-        return parse_object(self._record.about) or {}
-
     def describe(self, /, **about: Any) -> dict[str, Any]:
         """Change what is kept beside the log: the keys that are given, None removes one. Never sent to a
         model; listed and searched (title, tags)."""
@@ -297,11 +238,15 @@ class Agent:
 
     # --- branching ---
 
-    def fork(self, name: str | None = None, *, at: At = None, key: str | None = None) -> "Agent":
+    def fork(
+        self, name: str | None = None, *, at: At = None, key: str | None = None, spawned: bool = False
+    ) -> "Agent":
         """A new agent that goes on from a position (a mark's label, a moment; default: the head).
-        Nothing is copied. Raises KeyTaken where an agent has this key already."""
+        Nothing is copied. Raises KeyTaken where an agent has this key already. `spawned`: it is a sub-agent
+        that inherits."""
         owner, position = self._log.owner(self._record, at)
-        return self._child(name, "fork", key, parent_pk=owner, fork_seq=position, born_seq=position)
+        birth = {"parent_pk": owner, "fork_seq": position, "born_seq": position, "spawned": spawned}
+        return self._child(name, "fork", key, **birth)
 
     def spawn(self, name: str | None = None, *, key: str | None = None) -> "Agent":
         """A new agent below this one that inherits nothing."""

@@ -11,11 +11,12 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
 from functools import partial, update_wrapper, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
 from backstory import store as sync
 from backstory.agent import Agent
 from backstory.core.events import Event
+from backstory.intake import Intake
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 
@@ -51,16 +52,16 @@ async def _in_trio_thread(call: Callable[[], R]) -> R:
     return await to_thread.run_sync(call, abandon_on_cancel=False)
 
 
-__all__ = ["AsyncAgent", "AsyncHit", "AsyncReference", "AsyncStore", "open"]
+__all__ = ["AsyncAgent", "AsyncHit", "AsyncIntake", "AsyncReference", "AsyncStore", "open"]
 
 
 def lift(
     method: Callable[Concatenate[Any, P], R],
-) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, R]]:
+) -> Callable[Concatenate["Lifted", P], Coroutine[Any, Any, R]]:
     """A method of the synchronous face, to be awaited."""
 
     @wraps(method)
-    async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def lifted(self: "Lifted", /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await in_thread(partial(method, self.sync, *args, **kwargs))
 
     return lifted
@@ -68,12 +69,12 @@ def lift(
 
 def lift_agent(
     method: Callable[Concatenate[Any, P], Agent],
-) -> Callable[Concatenate["AsyncAgent | AsyncStore", P], Coroutine[Any, Any, "AsyncAgent"]]:
+) -> Callable[Concatenate["Lifted", P], Coroutine[Any, Any, "AsyncAgent"]]:
     """The same for a method that returns an agent."""
     plain = lift(method)
 
     @wraps(method)
-    async def lifted(self: "AsyncAgent | AsyncStore", /, *args: P.args, **kwargs: P.kwargs) -> "AsyncAgent":
+    async def lifted(self: "Lifted", /, *args: P.args, **kwargs: P.kwargs) -> "AsyncAgent":
         return AsyncAgent(await plain(self, *args, **kwargs))
 
     return lifted
@@ -86,6 +87,14 @@ def shown_as(method: Callable[..., Any]) -> Callable[[F], F]:
         return cast(F, update_wrapper(function, method))
 
     return decorate
+
+
+class Lifted(Protocol):
+    """What stands on a synchronous object."""
+
+    @property
+    def sync(self) -> Any:
+        """The object underneath."""
 
 
 class AsyncAgent:
@@ -128,6 +137,8 @@ class AsyncAgent:
     tool_call = lift(Agent.tool_call)
     tool_result = lift(Agent.tool_result)
     mark = lift(Agent.mark)
+    label = lift(Agent.label)
+    labels = lift(Agent.labels)
     clear = lift(Agent.clear)
     rewind = lift(Agent.rewind)
     jump = lift(Agent.jump)
@@ -156,6 +167,53 @@ class AsyncAgent:
     live_ranges = lift(Agent.live_ranges)
     position = lift(Agent.position)
     preview = lift(Agent.preview)
+
+
+class AsyncIntake:
+    """What is handed over and not committed yet, for async callers; `sync` is the intake."""
+
+    def __init__(self, intake: Intake) -> None:
+        self.sync = intake
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            await self.commit()
+
+    @shown_as(Intake.agent)
+    async def agent(self, key: str, *, parent: AsyncAgent | None = None, **birth: Any) -> AsyncAgent:
+        """The agent with this key: see `Intake.agent`."""
+        over = parent.sync if parent else None
+        return AsyncAgent(await in_thread(partial(self.sync.agent, key, parent=over, **birth)))
+
+    @shown_as(Intake.extend)
+    async def extend(self, agent: AsyncAgent, events: Any, *, expected: int | None = None) -> None:
+        """Hand over events: see `Intake.extend`."""
+        await in_thread(partial(self.sync.extend, agent.sync, events, expected=expected))
+
+    @shown_as(Intake.describe)
+    async def describe(self, agent: AsyncAgent, /, **about: Any) -> None:
+        """Change what is kept beside an agent: see `Intake.describe`."""
+        await in_thread(partial(self.sync.describe, agent.sync, **about))
+
+    @shown_as(Intake.remember)
+    async def remember(
+        self, tool: str, id: str, *, agent: AsyncAgent | None = None, cursor: Any = None
+    ) -> None:
+        """Keep what is known of a source: see `Intake.remember`."""
+        of = agent.sync if agent else None
+        await in_thread(partial(self.sync.remember, tool, id, agent=of, cursor=cursor))
+
+    @shown_as(Intake.places)
+    async def places(self, agent: AsyncAgent, ids: Any) -> dict[str, int]:
+        """The positions of events with these keys: see `Intake.places`."""
+        return await in_thread(partial(self.sync.places, agent.sync, ids))
+
+    seen = lift(Intake.seen)
+    cursor = lift(Intake.cursor)
+    commit = lift(Intake.commit)
 
 
 class AsyncReference(NamedTuple):
@@ -199,6 +257,7 @@ class AsyncStore:
     keyed = lift_agent(Store.keyed)
     agent = lift_agent(Store.agent)
     sessions = lift(Store.sessions)
+    source = lift(Store.source)
     verify = lift(Store.verify)
     seal = lift(Store.seal)
     stats = lift(Store.stats)
@@ -206,6 +265,10 @@ class AsyncStore:
     import_from = lift(Store.import_from)
     backup = lift(Store.backup)
     close = lift(Store.close)
+
+    def intake(self) -> AsyncIntake:
+        """Take in what happened elsewhere: `async with store.intake() as intake`."""
+        return AsyncIntake(self.sync.intake())
 
     @shown_as(Store.agents)
     async def agents(self, **wanted: Any) -> list[AsyncAgent]:

@@ -9,6 +9,7 @@ It reads the text and asks the store; what a position means is the log's busines
 """
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
@@ -36,7 +37,7 @@ class Reference(NamedTuple):
 
     agent: Agent
     at: int | None
-    label: str | None = None  # what stood behind the @, if that was a mark's label
+    label: str | None = None  # what stood behind the @, if that was a label
 
 
 def resolve(store: Agents, text: str = "@") -> Reference:
@@ -64,10 +65,13 @@ def _at(agent: Agent, moment: str) -> Reference:
     for mark in reversed(agent.marks()):
         if mark.label == moment:
             return Reference(agent, mark.seq, moment)
+    labels = agent.labels()
+    if moment in labels:
+        return Reference(agent, labels[moment], moment)
     time = _time(moment)
     if time is not None:
         return Reference(agent, agent.position(time))
-    raise _no_mark(agent, moment)
+    raise _no_mark(agent, moment, labels)
 
 
 def _checked(agent: Agent, position: int) -> int:
@@ -85,10 +89,10 @@ def _time(text: str) -> datetime | None:
         return None
 
 
-def _no_mark(agent: Agent, label: str) -> MarkNotFound:
+def _no_mark(agent: Agent, label: str, named: Iterable[str]) -> MarkNotFound:
     from difflib import get_close_matches
 
-    labels = [mark.label for mark in agent.marks() if mark.label]
+    labels = [*named, *(mark.label for mark in agent.marks() if mark.label)]
     near = get_close_matches(label, labels)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
     known = ", ".join(map(repr, labels[-8:])) or "none"

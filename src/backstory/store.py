@@ -18,6 +18,7 @@ from backstory.storage.log import Log, now, with_bases
 from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
+    from backstory.intake import Intake, Source
     from backstory.jobs.search import Hit, Progress
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Transfer, Writable
@@ -105,7 +106,8 @@ class Store:
         return Agent(self._log, found[0])
 
     def agent(self, ref: str) -> Agent:
-        """The agent with this id, unique id prefix, name, or session/name."""
+        """The agent with this id, unique id prefix, name, or session/name; else the one that another tool
+        knows by this id or its beginning, or that has this title."""
         if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(
                 f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
@@ -137,9 +139,20 @@ class Store:
                 for record in self._backend.agents(Wanted(session=root.id, name=name))
             ]
         named = self._backend.agents(Wanted(name=ref))
-        if named or len(ref) < SHORTEST_PREFIX:
+        if named:
             return named
-        return self._backend.agents(Wanted(prefix=ref.lower()))
+        if len(ref) < SHORTEST_PREFIX:
+            return self._by_origin(ref)
+        return self._backend.agents(Wanted(prefix=ref.lower())) or self._by_origin(ref)
+
+    def _by_origin(self, ref: str) -> list[AgentRecord]:
+        """The agents that a tool knows by this id or, if it is unique, by its beginning; else those with this
+        title."""
+        exact = self._backend.sources(id=ref)
+        known = exact or (self._backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
+        agents = dict.fromkeys(source.agent for source in known if source.agent)
+        found = [record for id in agents for record in self._backend.agents(Wanted(prefix=id))]
+        return found or self._backend.agents(Wanted(title=ref))
 
     def _near(self, ref: str) -> str:
         from difflib import get_close_matches
@@ -274,9 +287,22 @@ class Store:
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy as of one moment into a new SQLite file, while others write."""
-        from backstory.jobs.transfer import backup
+        from backstory.jobs.backup import backup
 
         backup(self._backend, os.fspath(path))
+
+    def intake(self) -> "Intake":
+        """Take in what happened elsewhere, with its own times: see `Intake`."""
+        from backstory.intake import Intake
+
+        return Intake(self._log)
+
+    def source(self, tool: str, id: str) -> "Source | None":
+        """What is known of a source elsewhere, by its tool and the tool's own id; None if nothing is."""
+        from backstory.intake import source_of
+
+        found = self._backend.sources(tool=tool, id=id)
+        return source_of(found[0]) if found else None
 
     def seal(self) -> dict[str, Any]:
         """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove

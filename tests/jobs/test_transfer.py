@@ -199,10 +199,6 @@ REFUSED = {
         "does not come before it",
     ),
     "a fork beyond its parent": ([HEADER, a(), a(**{**CHILD, "fork_seq": 1})], "forked at 1"),
-    "a spawn that inherits": (
-        [HEADER, a(), e(), a(**{**CHILD, "fork_seq": 1, "spawned": True})],
-        "inherits nothing",
-    ),
     "a gap": ([HEADER, a(), e(seq=2)], "position 2 comes after 0"),
     "twice the same position": ([HEADER, a(), e(), e()], "position 1 comes after 1"),
     "time runs backwards": ([HEADER, a(), e(created_us=9)], "time of position 1 is before"),

@@ -114,11 +114,11 @@ def damage(durable_url):
             "microseconds before that of the previous event",
         ),
         (
-            "UPDATE agents SET spawned = {true}, born_seq = 5 WHERE no = 2",
+            "UPDATE agents SET spawned = {true}, born_seq = 4 WHERE no = 2",
             "child",
             None,
             "error",
-            "it is spawned, but inherits",
+            "its birth is recorded at 4",
         ),
         ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "birth is recorded at -77"),
         (

@@ -109,6 +109,22 @@ class TestSteps:
         told = story([u(), t("1"), r("1"), t("2"), r("2")])
         assert [message[0] for message in told] == ["user", "assistant", "tool", "assistant", "tool"]
 
+    def test_events_that_name_one_answer_are_one_message_though_results_lie_between(self):
+        def named(event, answer):
+            kind, text, data = event
+            return kind, text, (data or {}) | {"answer": answer}
+
+        events = [u(), named(a("look"), "m"), named(t("1"), "m"), r("1"), named(t("2"), "m"), r("2"), u("x")]
+        assert story(events)[1:-1] == [
+            ("assistant", "look", "1", "2"),
+            ("tool", "out", "1"),
+            ("tool", "out", "2"),
+        ]
+        apart = [u(), named(a("one"), "m"), named(t("1"), "n"), r("1")]
+        assert [message[0] for message in story(apart)] == ["user", "assistant", "assistant", "tool"]
+        later = [u(), named(t("1"), "m"), r("1"), u("x"), named(t("2"), "m"), r("2")]
+        assert [message[0] for message in story(later)][3:] == ["user", "assistant", "tool"]
+
     def test_results_of_two_steps_go_to_their_own(self):
         events = [u(), t("1"), u("x"), t("2"), r("2", "two"), r("1", "one")]
         assert story(events) == [

@@ -6,8 +6,6 @@ that part must be the same, and the rest is added.
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -16,11 +14,19 @@ from backstory.core.events import Event, Stored, parse_object, to_json
 from backstory.core.kinds import MOVES, NEEDS_CONTENT
 from backstory.core.replay import Fold
 from backstory.core.terms import harmless
-from backstory.errors import CannotOpen, Conflict, Invalid, InvalidEvent
+from backstory.errors import Conflict, Invalid, InvalidEvent
 from backstory.jobs.verify import parents_first
-from backstory.storage import connect
 from backstory.storage.ids import checked_name
-from backstory.storage.protocols import AgentRecord, Agents, Audit, Intake, Intakes, NewAgent, StoredRows
+from backstory.storage.protocols import (
+    AgentRecord,
+    Agents,
+    Intake,
+    Intakes,
+    NewAgent,
+    SourceRecord,
+    Sources,
+    StoredRows,
+)
 
 FORMAT = "backstory-export"
 VERSION = 2  # version 1, which had no keys and digests, is read too
@@ -37,12 +43,8 @@ class Writable(Protocol):
         """Take some text."""
 
 
-class Exportable(Agents, StoredRows, Protocol):
-    """What can be exported: agents and their rows."""
-
-
-class Copyable(Agents, Audit, Protocol):
-    """What can be backed up."""
+class Exportable(Agents, StoredRows, Sources, Protocol):
+    """What can be exported: agents, their rows and their sources."""
 
 
 class Transfer(NamedTuple):
@@ -64,15 +66,27 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
     ordered = parents_first({record.id: record for record in records})
     file.write(line({"format": FORMAT, "version": VERSION}))
     events = 0
+    sources = _sources(backend)
     for record in ordered:
         fields = {field: getattr(record, field) for field in (*AGENT_FIELDS, *SINCE_VERSION_2)}
-        file.write(line({"agent": fields}))
+        came_from = {"sources": sources[record.id]} if record.id in sources else {}
+        file.write(line({"agent": fields | came_from}))
         for page in _pages(backend, record):
             file.write("".join(map(_event_line, page)))
             events += len(page)
     written = Transfer(len({record.session for record in records}), len(records), events)
+    if sessions is None:  # a store that gets only some sessions has not read these files
+        file.write("".join(line({"source": source}) for source in sources.get(None, ())))
     file.write(line({"end": written._asdict()}))
     return written
+
+
+def _sources(backend: Exportable) -> dict[str | None, list[list[str | None]]]:
+    """The sources of each agent, as [tool, id, cursor]; under None those that did not become an agent."""
+    found: dict[str | None, list[list[str | None]]] = {}
+    for tool, id, agent, cursor in backend.sources():
+        found.setdefault(agent, []).append([tool, id, cursor])
+    return found
 
 
 def _pages(backend: Exportable, record: AgentRecord) -> Iterator[list[Stored]]:
@@ -125,43 +139,6 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
                 raise Invalid(f"nothing was imported: line {number} of the export: {said}") from error
         arrival.finish()
     return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
-
-
-def backup(backend: Copyable, path: str) -> None:
-    """A copy of a store as a new SQLite file, which is there whole or not at all."""
-    if os.path.exists(path):
-        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
-    folder = os.path.dirname(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        raise CannotOpen(
-            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
-        )
-    with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
-        unfinished = os.path.join(workshop, "copy.db")
-        if not backend.copy_to(unfinished):
-            _copy_by_export(backend, unfinished)
-        _put(unfinished, path)
-
-
-def _put(file: str, path: str) -> None:
-    """Give a finished file its place; a link never replaces what somebody put there meanwhile."""
-    try:
-        os.link(file, path)
-    except FileExistsError as error:
-        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file") from error
-    except OSError:  # a file system without links
-        os.rename(file, path)
-
-
-def _copy_by_export(backend: Exportable, path: str) -> None:
-    with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
-        export(backend, lines)
-        lines.seek(0)
-        copy = connect(path)
-        try:
-            import_(copy, lines)
-        finally:
-            copy.close()
 
 
 def _check_header(text: str | bytes) -> None:
@@ -218,6 +195,8 @@ class _Arrival:
             case {"event": dict(event)}:
                 self._take_event(event)
                 self._taken = Transfer(sessions, agents, events + 1)
+            case {"source": [*source]}:
+                self._intake.remember([_source(source, None)])
             case {"end": dict(end)}:
                 self._take_end(end)
             case _:
@@ -240,7 +219,7 @@ class _Arrival:
         _check_agent(fields)
         if session != self._session:
             self._session, self._folds, self._digests = session, {}, {}
-            self._here = {record.id: record for record in self._intake.agents(session)}
+            self._here = {record.id: record for record in self._intake.held(session)}
             if not self._here:
                 self.new_sessions.add(session)
         self._agent = self._here.get(id)
@@ -256,6 +235,7 @@ class _Arrival:
             fields[f] for f in AGENT_FIELDS if f != "name"
         ]:
             raise Invalid(f"the store has another agent with the id {id}")
+        self._intake.remember([_source(source, id) for source in fields.get("sources", ())])
         self._folds[id] = self._fold(parent, fork_seq)
         self._digests[id] = []
         self._known = _stored(self._intake, self._agent)
@@ -374,8 +354,15 @@ def _check_agent(fields: dict[str, Any]) -> None:
             raise Invalid(f"{id!r} is not an id")
     if (fields["parent"] is None) != (fields["id"] == fields["session"]):
         raise Invalid("only the root of a session has the session's id, and only it has no parent")
-    if fields["spawned"] and fields["fork_seq"]:
-        raise Invalid("a spawned agent inherits nothing")
+
+
+def _source(fields: Any, agent: str | None) -> SourceRecord:
+    match fields:
+        case [str(tool), str(id), None | str() as cursor]:
+            for text in (tool, id, cursor):
+                _check_storable(text)
+            return SourceRecord(tool, id, agent, cursor)
+    raise Invalid("a source is a list of a tool, an id and a cursor, which may be null")
 
 
 def _whole(value: Any) -> bool:

@@ -91,9 +91,9 @@ def _ancestry(
         yield wrong("its ancestry runs in a circle, or contains a broken agent")
     elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
-    elif agent.fork_seq and agent.spawned:
-        yield wrong(f"it is spawned, but inherits up to {agent.fork_seq}")
-    elif not (agent.spawned and 0 <= agent.born_seq <= parent.head) and agent.born_seq != agent.fork_seq:
+    elif agent.born_seq != agent.fork_seq and not (
+        agent.spawned and not agent.fork_seq and 0 <= agent.born_seq <= parent.head
+    ):
         yield wrong(f"its birth is recorded at {agent.born_seq}, where it was neither forked nor spawned")
     elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
         yield wrong("its creation is recorded before the event that it was forked at")

@@ -13,6 +13,7 @@ from typing import Any
 from backstory.core.chain import START
 from backstory.core.events import Draft, Event, checked_key, parse_object, to_microseconds
 from backstory.core.kinds import KINDS, MOVES, SPOKEN, Base
+from backstory.core.labels import LABEL, labels_in
 from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
 from backstory.storage.positions import LAST_POSITION, check_expected, check_position, clipped, last_positions
@@ -57,7 +58,7 @@ class Log:
         if expected not in (None, head) and (new or not drafts):
             raise Conflict.at(agent.name, expected or 0, head)
         inert: list[tuple[int, str]] = []
-        based = self._judged(rows, agent, new, head, inert)
+        based = judged(rows, agent, new, head, inert)
         written = iter(rows.append(agent, based, head, now()) if new else ())
         for seq, problem in inert:
             self._report_inert(agent, seq, problem)
@@ -78,23 +79,6 @@ class Log:
             if event is not None and not draft.says(event):
                 raise KeyTaken.of_event(draft.key or "", event.seq)
         return known
-
-    def _judged(
-        self,
-        rows: Reader,
-        agent: AgentRecord,
-        drafts: Sequence[Draft],
-        head: int,
-        inert: list[tuple[int, str]],
-    ) -> BasedDrafts:
-        """The drafts with the bases that they get behind this head; what that needs is read before."""
-        fold = Fold(
-            after=head,
-            stacks=_mark_stacks(rows, agent, drafts, head),
-            report=lambda seq, problem: inert.append((seq, problem)),
-        )
-        placed = enumerate(drafts, head + 1)
-        return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
 
     def move(
         self, agent: AgentRecord, choose: Callable[[Reader, Walk], Draft], expected: int | None = None
@@ -175,6 +159,20 @@ class Log:
             f"there is {what} on the mark stack of agent {agent.name!r}",
             remedy=_mark_remedy(rows, agent, stack, which),
         )
+
+    def labels(self, agent: AgentRecord) -> dict[str, int]:
+        """The positions that labels name, wherever in the lineage that was said."""
+        return labels_in(self.notes(agent, LABEL, None, live=False))
+
+    def _named(self, agent: AgentRecord, label: str) -> int:
+        """The position of the newest mark on the stack with a label, else the one that a label names."""
+        try:
+            return self.mark(agent, self.walk(agent), label).seq
+        except MarkNotFound:
+            labels = self.labels(agent)
+            if label not in labels:
+                raise
+            return labels[label]
 
     def tail(self, agent: AgentRecord, n: int, at: At = None) -> list[Event]:
         """The newest live messages: one walk, and reads of bounded size from the end."""
@@ -301,14 +299,12 @@ class Log:
                     raise Invalid(f"{at.isoformat()} has no time zone", remedy="pass an aware datetime")
                 return self.backend.position_at(agent, to_microseconds(at))
             case str():
-                return self.mark(agent, self.walk(agent), at).seq
+                return self._named(agent, at)
             case int() if not isinstance(at, bool):
                 if not 0 <= at <= LAST_POSITION:
                     check_position(agent, at, self.backend.head(agent))
                 return at
-        raise Invalid(
-            f"{at!r} is not a position", remedy="pass a whole number, a mark's label or an aware datetime"
-        )
+        raise Invalid(f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime")
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         events = self.backend.read(agent, pieces)
@@ -323,6 +319,19 @@ class Log:
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, where none of them goes back."""
     return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+
+
+def judged(
+    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
+) -> BasedDrafts:
+    """The drafts with the bases that they get behind this head; what that needs is read before."""
+    fold = Fold(
+        after=head,
+        stacks=_mark_stacks(rows, agent, drafts, head),
+        report=lambda seq, problem: inert.append((seq, problem)),
+    )
+    placed = enumerate(drafts, head + 1)
+    return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
 
 
 def _mark_stacks(

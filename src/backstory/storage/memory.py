@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, Stored
+from backstory.core.events import Event, Stored, parse_object
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
+from backstory.storage.memory_intake import KeptSources, MemoryIntake, sources_in
 from backstory.storage.protocols import (
     ALL,
     AgentRecord,
@@ -22,6 +23,7 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
+    SourceRecord,
     Walk,
     WalkedPiece,
     Wanted,
@@ -76,6 +78,7 @@ class MemoryBackend:
     def __init__(self) -> None:
         self._lock = ForkableLock()
         self._open: dict[str, _Agent] | None = {}
+        self._sources: KeptSources = {}
 
     @property
     def _agents(self) -> dict[str, _Agent]:
@@ -233,7 +236,21 @@ class MemoryBackend:
         return next(reversed(self.notes(agent, pieces, name)), None)
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
-        return [event for event in self.read(agent, pieces) if event.key in keys]
+        wanted = set(keys)
+        return [event for event in self.read(agent, pieces) if event.key in wanted]
+
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        return {event.key or "": event.seq for event in self.keyed(agent, pieces, keys)}
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        with self._lock:
+            return {event.key or "" for own in self._agents.values() for event in own.events} & set(keys)
+
+    def sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        with self._lock:
+            return sources_in(self._sources, tool, id, prefix)
 
     def found(self, key: str) -> list[tuple[str, int]]:
         with self._lock:
@@ -269,14 +286,14 @@ class MemoryBackend:
         return False
 
     @contextmanager
-    def intake(self) -> Iterator["_MemoryIntake"]:
+    def intake(self) -> Iterator[MemoryIntake]:
         with self._lock:
-            before = self._agents
+            before, sources = self._agents, dict(self._sources)
             self._open = {key: agent.copy() for key, agent in before.items()}
             try:
-                yield _MemoryIntake(self, self._agents)
+                yield MemoryIntake(self, self._agents, self._sources)
             except BaseException:
-                self._open = before
+                self._open, self._sources = before, sources
                 raise
 
     def indexed(self) -> dict[str, int]:
@@ -306,28 +323,6 @@ class MemoryBackend:
         self._open = None
 
 
-class _MemoryIntake:
-    """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
-
-    def __init__(self, backend: MemoryBackend, agents: dict[str, _Agent]) -> None:
-        self._backend = backend
-        self._agents = agents
-
-    def agents(self, session: str) -> list[AgentRecord]:
-        return self._backend.agents(Wanted(session=session))
-
-    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
-        return self._backend.add_agent(new, created_us)
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._backend.stored(agent, after, limit)
-
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
-        own = self._agents[agent.pk]
-        for row in rows:
-            own.add(row.event, row.base, row.digest)
-
-
 def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:
     return (
         record.id.startswith(wanted.prefix or "")
@@ -335,6 +330,7 @@ def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:
         and wanted.name in (None, record.name)
         and wanted.key in (None, record.key)
         and (not wanted.key_prefix or (record.key or "").startswith(wanted.key_prefix))
+        and wanted.title in (None, (parse_object(record.about) or {}).get("title"))
         and (not wanted.roots or record.parent is None)
         and (wanted.since_us is None or record.updated_us >= wanted.since_us)
         and (wanted.until_us is None or record.updated_us < wanted.until_us)

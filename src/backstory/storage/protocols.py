@@ -46,6 +46,15 @@ class NewAgent(NamedTuple):
     about: str | None = None
 
 
+class SourceRecord(NamedTuple):
+    """What the store knows of a source elsewhere: which agent it became, and how far it was read."""
+
+    tool: str
+    id: str  # what the tool calls it, or the path of a file
+    agent: str | None = None  # the agent's id
+    cursor: str | None = None  # the text of a JSON object, for whoever reads the source
+
+
 class Wanted(NamedTuple):
     """Which agents to list, and in which order; what is None does not matter."""
 
@@ -54,6 +63,7 @@ class Wanted(NamedTuple):
     name: str | None = None
     key: str | None = None
     key_prefix: str | None = None
+    title: str | None = None  # in what is kept beside the agent
     roots: bool = False
     since_us: int | None = None  # last written to at or after
     until_us: int | None = None  # last written to before
@@ -152,6 +162,9 @@ class Reader(Protocol):
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
         """The events with one of these keys in these pieces of an agent's lineage, in any order."""
 
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        """The positions of the events with these keys in these pieces, without reading the events."""
+
 
 class Appender(Reader, Protocol):
     """Reads, and appends behind what was read."""
@@ -181,10 +194,23 @@ class Rows(Appender, Agents, Protocol):
         """Where in the store there are events with this key: the owner's id and the position."""
 
 
-class Intake(StoredRows, Protocol):
+class Sources(Protocol):
+    """Where the agents came from, and how far their sources were read."""
+
+    def sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        """The sources of a tool, with an id, or with an id that begins like this; what is None does not
+        matter."""
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        """Which of these keys some event of the store has."""
+
+
+class Intake(Reader, StoredRows, Protocol):
     """Agents and events as they were elsewhere, all in one transaction. What comes in was checked before."""
 
-    def agents(self, session: str) -> list[AgentRecord]:
+    def held(self, session: str) -> list[AgentRecord]:
         """The agents of a session that are here already, locked against other writers."""
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
@@ -192,6 +218,15 @@ class Intake(StoredRows, Protocol):
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         """Write events behind the agent's newest, with their positions, times, bases and digests."""
+
+    def about(self, agent: AgentRecord) -> str | None:
+        """What is kept beside an agent."""
+
+    def describe(self, agent: AgentRecord, about: str | None) -> None:
+        """Replace what is kept beside an agent."""
+
+    def remember(self, sources: Sequence[SourceRecord]) -> None:
+        """Keep what is known of some sources; what is None stays as it was."""
 
 
 class Index(Protocol):
@@ -235,7 +270,7 @@ class Intakes(Protocol):
         """Take in what was exported elsewhere: all that the block does, or nothing."""
 
 
-class Backend(Rows, Index, Audit, Intakes, Protocol):
+class Backend(Rows, Index, Audit, Intakes, Sources, Protocol):
     """A store of agents and events. All methods may be called from any thread."""
 
     url: str

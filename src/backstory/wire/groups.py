@@ -25,12 +25,15 @@ class Loose(NamedTuple):
 def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | Step | Loose], bool]:
     """Rules 3, 4 and 8: a step is one answer of the model, its text and then its calls.
 
-    A result, a user or a system message ends a step, and so does text behind text without a call.
+    A result, a user or a system message ends a step, and so does text behind text without a call; but events
+    that name the same answer (`data["answer"]`) are one step, though results lie between them, and events
+    that name different ones are not.
     Blank text is dropped here, before it could end anything. Also says whether anything was native.
     """
     tell = target.tell
     turns: list[Say | Step | Loose] = []
     step: Step | None = None
+    last: tuple[str, Step] | None = None  # the newest step that names its answer, until someone else speaks
     is_native = False
     for at, kind, text, data in rows(messages, tell):
         native = native_of(data) if data else None
@@ -42,12 +45,20 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | St
             say = said(at, kind, text, native, target)
             if say is not None:
                 turns.append(say)
-                step = None
+                step = last = None
         elif kind == "assistant" and native is None and is_blank(text):
             tell("blank", at, "blank text of the assistant: the services refuse it")
         else:
-            if step is None or (kind == "assistant" and is_over(step, native)):
+            answer = data.get("answer") if data else None
+            if type(answer) is str:
+                if last is not None and last[0] == answer:
+                    step = last[1]
+                else:
+                    turns.append(step := Step(at))
+                    last = answer, step
+            elif step is None or (kind == "assistant" and is_over(step, native)):
                 turns.append(step := Step(at))
+                last = None
             extended(step, at, text if kind == "assistant" else None, data, native, target)
     return turns, is_native
 

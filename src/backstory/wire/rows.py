@@ -99,7 +99,7 @@ def _sound(at: int | None, kind: str, data: Any, tell: Tell) -> dict[str, Any] |
     if not isinstance(data, dict):
         return None
     if kind in TEXT_KINDS:
-        data = {"native": data["native"]} if "native" in data else {}
+        data = {name: data[name] for name in ("native", "answer") if name in data}
     cleaned: dict[str, Any] = clean(data)
     if cleaned != data:
         tell("data", at, f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced")

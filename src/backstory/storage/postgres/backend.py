@@ -17,6 +17,7 @@ from backstory.core.terms import Query
 from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, StorageError
 from backstory.storage.address import without_password
 from backstory.storage.postgres import index as postgres_index
+from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.rows import PostgresRows, of, within
 from backstory.storage.postgres.server import (
@@ -38,6 +39,7 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
+    SourceRecord,
     Walk,
     Wanted,
 )
@@ -172,6 +174,17 @@ class PostgresBackend:
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
         return self._read(lambda rows: rows.keyed(agent, pieces, keys))
+
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        return self._read(lambda rows: rows.places(agent, pieces, keys))
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        return {key for (key,) in self._query(postgres_sources.KNOWN, {"keys": list(keys)})}
+
+    def sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        return [SourceRecord(*row) for row in self._query(*postgres_sources.listing(tool, id, prefix))]
 
     def found(self, key: str) -> list[tuple[str, int]]:
         return self._read(lambda rows: rows.found(key))

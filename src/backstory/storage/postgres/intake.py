@@ -1,6 +1,7 @@
 """Taking rows into a PostgreSQL store as they were elsewhere, within one transaction.
 
-It writes what it is given. Whether that is sound is decided before, in `backstory.jobs.transfer`.
+It writes what it is given. Whether that is sound is decided before: in `backstory.jobs.transfer` for exports,
+in `backstory.intake` for everything else.
 """
 
 from collections.abc import Sequence
@@ -9,9 +10,9 @@ import psycopg
 
 from backstory.core.events import Stored
 from backstory.errors import Conflict, NameTaken
+from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.rows import PostgresRows
-from backstory.storage.postgres.server import Connection
-from backstory.storage.protocols import AgentRecord, NewAgent, Wanted
+from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 
 HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid FOR UPDATE"
 INSERT_EVENTS = """
@@ -23,30 +24,23 @@ MOVE_HEAD = """
     WHERE session = %(session)s::uuid AND no = %(no)s"""
 
 
-class PostgresIntake:
+class PostgresIntake(PostgresRows):
     """Takes in agents and events within a transaction that the backend holds."""
 
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-        self._rows = PostgresRows(db)
-
-    def agents(self, session: str) -> list[AgentRecord]:
+    def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"session": session})
-        return self._rows.agents(Wanted(session=session))
+        return self.agents(Wanted(session=session))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         try:
-            self._rows.insert(new, created_us)
+            self.insert(new, created_us)
         except psycopg.errors.UniqueViolation as error:
             if error.diag.constraint_name == "agents_session_name_key":
                 raise NameTaken.of(new.name) from error
             said = f"someone else is writing agents of session {new.session}"
             raise Conflict(said, remedy="import again") from error
-        [record] = self._rows.agents(Wanted(prefix=new.id, session=new.session))
+        [record] = self.agents(Wanted(prefix=new.id, session=new.session))
         return record
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._rows.stored(agent, after, limit)
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         with self._db.cursor().copy(INSERT_EVENTS) as copy:
@@ -55,3 +49,6 @@ class PostgresIntake:
         last = rows[-1]
         moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}
         self._db.execute(MOVE_HEAD, {"session": agent.session, "no": agent.pk, **moved})
+
+    def remember(self, sources: Sequence[SourceRecord]) -> None:
+        postgres_sources.remember(self._db, sources)

@@ -43,6 +43,7 @@ CONDITIONS = {
     "name": "a.name = %(name)s::text",
     "key": "a.key = %(key)s::text",
     "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
+    "title": "a.about::jsonb ->> 'title' = %(title)s::text",
     "roots": "a.parent IS NULL",
     "since_us": f"a.touched >= %(since_us)s / {SECOND} AND a.updated_at >= %(since_us)s",
     "until_us": f"a.touched <= %(until_us)s / {SECOND} AND a.updated_at < %(until_us)s",
@@ -166,6 +167,7 @@ LAST_NOTE = (
     + " ORDER BY e.seq DESC LIMIT 1"
 )
 KEYED = READ.replace("p.high\n", "p.high AND key = ANY(%(keys)s::text[])\n")
+PLACES = KEYED.replace(COLUMNS, "key, seq")
 FOUND = """
     SELECT a.id::text, e.seq FROM backstory.events e
     JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
@@ -219,6 +221,10 @@ class PostgresRows:
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
         return self._events(KEYED, agent, pieces, keys=list(keys))
+
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        bindings = {**within(agent.session, pieces), "keys": list(keys)} if pieces else {}
+        return dict(self.all(PLACES, bindings)) if pieces else {}
 
     def found(self, key: str) -> list[tuple[str, int]]:
         return self.all(FOUND, {"key": key})

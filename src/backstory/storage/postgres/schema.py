@@ -94,6 +94,8 @@ VERSION_2: LiteralString = (
     CREATE UNIQUE INDEX event_keys ON backstory.events (session, agent, key) WHERE key IS NOT NULL;
     CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;
     CREATE INDEX event_notes ON backstory.events (session, agent, content, seq) WHERE kind = 'note';
+    CREATE TABLE backstory.sources (
+        id text NOT NULL, tool text NOT NULL, agent uuid, cursor text, PRIMARY KEY (id, tool));
     UPDATE backstory.agents SET touched = updated_at / 1000000;
     """
     + FUNCTIONS

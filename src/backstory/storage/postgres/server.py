@@ -61,6 +61,7 @@ META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO back
 DISTRIBUTE = """
     SELECT create_reference_table('backstory.meta');
     SELECT create_distributed_table('backstory.directory', 'id');
+    SELECT create_distributed_table('backstory.sources', 'id');
     SELECT create_distributed_table('backstory.agents', 'session');
     SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
 ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait

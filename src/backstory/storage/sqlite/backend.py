@@ -22,10 +22,12 @@ from backstory.storage.protocols import (
     Found,
     NewAgent,
     Piece,
+    SourceRecord,
     Walk,
     Wanted,
 )
 from backstory.storage.sqlite import index as sqlite_index
+from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.file import connected, identity, prepared, translation
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
@@ -126,6 +128,20 @@ class SqliteBackend:
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
         with self._rows() as rows:
             return rows.keyed(agent, pieces, keys)
+
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        with self._rows() as rows:
+            return rows.places(agent, pieces, keys)
+
+    def known(self, keys: Sequence[str]) -> set[str]:
+        with self._connection() as db:
+            return sqlite_sources.known(db, keys)
+
+    def sources(
+        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
+    ) -> list[SourceRecord]:
+        with self._connection() as db:
+            return sqlite_sources.listed(db, tool, id, prefix)
 
     def found(self, key: str) -> list[tuple[str, int]]:
         with self._rows() as rows:

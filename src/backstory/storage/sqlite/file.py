@@ -67,6 +67,9 @@ MIGRATIONS = (
     CREATE INDEX agents_touched ON agents (touched);
     CREATE UNIQUE INDEX event_keys ON events (key, agent) WHERE key IS NOT NULL;
     CREATE INDEX notes ON events (content, id) WHERE kind = 'note';
+    CREATE TABLE sources (
+        tool TEXT NOT NULL, id TEXT NOT NULL, agent TEXT, cursor TEXT, PRIMARY KEY (id, tool)
+    ) STRICT, WITHOUT ROWID;
     UPDATE agents SET touched = coalesce(
         (SELECT created_at FROM events e WHERE e.id BETWEEN no << 32 AND (no << 32) + 4294967295
          ORDER BY e.id DESC LIMIT 1), created_at) / 1000000;

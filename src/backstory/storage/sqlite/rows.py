@@ -50,6 +50,7 @@ CONDITIONS = {
     "name": "a.name = :name",
     "key": "a.key = :key",
     "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
+    "title": "a.about ->> '$.title' = :title",
     "roots": "a.parent IS NULL",
     "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
     "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
@@ -153,6 +154,7 @@ KEYED = f"""
     CROSS JOIN events e INDEXED BY event_keys
     WHERE e.key = k.value AND e.agent = json_extract(p.value, '$[0]') >> 32
         AND e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+PLACES = KEYED.replace(COLUMNS, "e.key, e.id & 4294967295")
 FOUND = "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
 
 STORED = f"""
@@ -202,6 +204,9 @@ class SqliteRows:
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
         return self._events(KEYED, json.dumps(keys), ids_of(pieces))
+
+    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
+        return dict(self._all(PLACES, (json.dumps(keys), ids_of(pieces))))
 
     def found(self, key: str) -> list[tuple[str, int]]:
         return self._all(FOUND, (key,))

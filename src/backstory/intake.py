@@ -1,0 +1,265 @@
+"""Taking in what happened elsewhere: agents and events with their own times, in batches behind what is there.
+
+Everything is checked as in an append, when it is handed over. Nothing is locked until `commit`, which writes
+all of it in one transaction, so that a source may be read as slowly as it likes.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from backstory.agent import Agent
+from backstory.core.about import described
+from backstory.core.chain import START, digest, inner
+from backstory.core.drafts import drafts
+from backstory.core.events import Draft, Event, Stored, checked_key, parse_object, to_json, to_microseconds
+from backstory.errors import Conflict, Invalid, KeyTaken
+from backstory.storage import protocols
+from backstory.storage.ids import checked_name, keyed_id, name_of
+from backstory.storage.log import Log, judged, now
+from backstory.storage.positions import check_expected, check_position
+from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
+
+
+class Source(NamedTuple):
+    """What a store knows of a source elsewhere."""
+
+    tool: str
+    id: str
+    agent: str | None = None  # the id of the agent that it became
+    cursor: dict[str, Any] | None = None  # how far it was read
+
+
+def source_of(record: SourceRecord) -> Source:
+    """A source as callers see it."""
+    return Source(record.tool, record.id, record.agent, parse_object(record.cursor))
+
+
+class _Birth(NamedTuple):
+    agent: Agent
+    parent: Agent | None
+    at: int | None
+    inherits: bool
+    created_us: int
+
+
+class _Batch(NamedTuple):
+    agent: Agent
+    drafts: Sequence[Draft]
+    times: Sequence[int]
+    expected: int | None
+
+
+class _Description(NamedTuple):
+    agent: Agent
+    about: dict[str, Any]
+
+
+class Intake:
+    """What is handed over and not committed yet. `with store.intake() as intake:` commits at the end of the
+    block; if the block raises, what was not committed before is dropped."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._waiting: list[_Birth | _Batch | _Description] = []
+        self._sources: list[SourceRecord] = []
+        self._new: dict[str, Agent] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+    # --- what comes in ---
+
+    def agent(
+        self,
+        key: str,
+        *,
+        name: str | None = None,
+        parent: Agent | None = None,
+        at: int | None = None,
+        spawned: bool = False,
+        inherits: bool | None = None,
+        created_at: datetime | None = None,
+    ) -> Agent:
+        """The agent with this key, which is made with the next commit if it is not there; its log can be read
+        from then on. Without a parent it is the root of a session. With one, it goes on from the parent's
+        position `at` (default: its head), or, if it is `spawned`, is born there and inherits nothing;
+        `inherits=True` makes it a sub-agent that goes on from there."""
+        id = keyed_id(key)
+        if id in self._new:
+            return self._new[id]
+        found = self._log.backend.agents(Wanted(prefix=id))
+        if found:
+            return Agent(self._log, found[0])
+        checked = name_of(key) if name is None else checked_name(name)
+        created_us = now() if created_at is None else _microseconds(created_at)
+        record = AgentRecord(
+            None, id, parent.session if parent else id, checked, parent.id if parent else None,
+            0, 0, spawned, created_us, 0, created_us, key,
+        )  # fmt: skip
+        if parent is None and (at is not None or spawned or inherits):
+            raise Invalid("only an agent with a parent is forked or spawned", remedy="pass parent=")
+        agent = self._new[id] = Agent(self._log, record)
+        inheriting = not spawned if inherits is None else inherits
+        self._waiting.append(_Birth(agent, parent, at, inheriting, created_us))
+        return agent
+
+    def extend(
+        self, agent: Agent, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
+    ) -> None:
+        """Hand over events behind the agent's newest, as in `agent.extend`. An event's own time is kept,
+        unless it is before that of the event before: then it gets that one. What the lineage has under an
+        event's key already is passed over, whatever it says there. With `expected`, the commit raises
+        Conflict if that is not the head by then."""
+        check_expected(expected)
+        batch = list(events)
+        current = now()
+        times = [event.created_us if isinstance(event, Event) else current for event in batch]
+        self._waiting.append(_Batch(agent, drafts(batch), times, expected))
+
+    def describe(self, agent: Agent, /, **about: Any) -> None:
+        """Change what is kept beside an agent, as `agent.describe` does."""
+        described(None, about)
+        self._waiting.append(_Description(agent, about))
+
+    def remember(
+        self, tool: str, id: str, *, agent: Agent | None = None, cursor: dict[str, Any] | None = None
+    ) -> None:
+        """Keep which agent a source became, or how far it was read; what is not given stays as it was."""
+        text = None if cursor is None else to_json(cursor)
+        self._sources.append(SourceRecord(checked_key(tool), id, agent.id if agent else None, text))
+
+    # --- what is there ---
+
+    def seen(self, ids: Iterable[str]) -> set[str]:
+        """Which of these keys some event of the store has: what need not be handed over again."""
+        return self._log.backend.known(list(ids))
+
+    def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
+        """The positions that events with these keys have in an agent's lineage."""
+        if agent.record.pk is None:
+            return {}
+        backend = self._log.backend
+        return backend.places(agent.record, backend.lineage(agent.record), list(ids))
+
+    def cursor(self, source: Source | tuple[str, str]) -> dict[str, Any] | None:
+        """How far a source (or its tool and id) was read; None if nobody read it."""
+        found = self._log.backend.sources(tool=source[0], id=source[1])
+        return source_of(found[0]).cursor if found else None
+
+    # --- writing ---
+
+    def commit(self) -> int:
+        """Write what was handed over since the last commit, all of it or nothing, and return how many events
+        that were."""
+        if not self._waiting and not self._sources:
+            return 0
+        with self._log.backend.intake() as rows:
+            commit = _Commit(rows)
+            for session in sorted({item.agent.session for item in self._waiting}):
+                commit.hold(session)
+            for item in self._waiting:
+                commit.take(item)
+            rows.remember(self._sources)
+        for id, record in commit.records.items():
+            if id in self._new:
+                self._new.pop(id)._record = record
+        self._waiting, self._sources = [], []
+        return commit.written
+
+
+class _Commit:
+    """One transaction: the agents of the sessions in it as they are by now."""
+
+    def __init__(self, rows: protocols.Intake) -> None:
+        self._rows = rows
+        self.records: dict[str, AgentRecord] = {}
+        self.written = 0
+
+    def hold(self, session: str) -> None:
+        """Keep others from writing to a session."""
+        self.records |= {record.id: record for record in self._rows.held(session)}
+
+    def take(self, item: _Birth | _Batch | _Description) -> None:
+        """Write what was handed over."""
+        match item:
+            case _Birth():
+                self._make(item)
+            case _Batch():
+                self._write(item)
+            case _Description(agent, about):
+                record = self._record(agent)
+                self._rows.describe(record, described(self._rows.about(record), about))
+
+    def _record(self, agent: Agent) -> AgentRecord:
+        return self.records.get(agent.id, agent.record)
+
+    def _make(self, birth: _Birth) -> None:
+        new = birth.agent.record
+        if new.id in self.records:
+            return  # someone else made it in the meantime
+        parent_pk, fork_seq, born_seq = None, 0, 0
+        if birth.parent is not None:
+            parent_pk, born_seq = self._birthplace(self._record(birth.parent), birth.at, birth.inherits)
+            fork_seq = born_seq if birth.inherits else 0
+        made = NewAgent(new.id, new.session, new.name, parent_pk, fork_seq, born_seq, new.spawned, new.key)
+        try:
+            self.records[new.id] = self._rows.add_agent(made, birth.created_us)
+        except KeyTaken as error:
+            raise Conflict(f"someone else is taking in {new.key!r:.80}", remedy="do it again") from error
+
+    def _birthplace(self, parent: AgentRecord, at: int | None, inherits: bool) -> tuple[Any, int]:
+        position = parent.head if at is None else at
+        check_position(parent, position, parent.head)
+        if not inherits:
+            return parent.pk, position
+        pieces = self._rows.lineage(parent)
+        return next(piece.owner for piece in pieces if position <= piece.high), position
+
+    def _write(self, batch: _Batch) -> None:
+        agent = self._record(batch.agent)
+        pieces = self._rows.lineage(agent)
+        keys = [draft.key for draft in batch.drafts if draft.key is not None]
+        known = self._rows.places(agent, pieces, keys) if keys else {}
+        if batch.expected not in (None, agent.head):
+            raise Conflict.at(agent.name, batch.expected or 0, agent.head)
+        new = [(d, time) for d, time in zip(batch.drafts, batch.times, strict=True) if d.key not in known]
+        if not new:
+            return
+        rows = self._placed(agent, new, self._digest(agent, pieces))
+        self._rows.add_events(agent, rows)
+        self.written += len(rows)
+        last = rows[-1]
+        self.records[agent.id] = agent._replace(head=last.seq, updated_us=last.created_us)
+
+    def _placed(self, agent: AgentRecord, new: Sequence[tuple[Draft, int]], previous: bytes) -> list[Stored]:
+        """The rows that new events become behind the head."""
+        based = judged(self._rows, agent, [draft for draft, _ in new], agent.head, [])
+        rows, newest = [], agent.updated_us
+        for seq, ((draft, base), (_, time)) in enumerate(zip(based, new, strict=True), agent.head + 1):
+            newest = max(newest, time)
+            within = inner(draft.content, draft.data_json)
+            previous = digest(previous, seq, draft.kind, newest, base, draft.key, within)
+            rows.append(Stored.of(draft.at(seq, newest), base, previous))
+        return rows
+
+    def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
+        """The digest at the head."""
+        if not agent.head:
+            return START
+        owner = next(piece.owner for piece in pieces if agent.head <= piece.high)
+        [row] = self._rows.stored(agent._replace(pk=owner), agent.head - 1, 1)
+        return row.digest
+
+
+def _microseconds(moment: datetime) -> int:
+    if moment.tzinfo is None:
+        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
+    return max(to_microseconds(moment), 0)

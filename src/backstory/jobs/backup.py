@@ -1,0 +1,51 @@
+"""Backups: a copy of a store as a new SQLite file, while others write."""
+
+import os
+import tempfile
+from typing import Protocol
+
+from backstory.errors import CannotOpen
+from backstory.jobs.transfer import Exportable, export, import_
+from backstory.storage import connect
+from backstory.storage.protocols import Agents, Audit, Sources
+
+
+class Copyable(Agents, Audit, Sources, Protocol):
+    """What can be backed up."""
+
+
+def backup(backend: Copyable, path: str) -> None:
+    """A copy of a store as a new SQLite file, which is there whole or not at all."""
+    if os.path.exists(path):
+        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        raise CannotOpen(
+            f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
+        )
+    with tempfile.TemporaryDirectory(prefix=".backstory-", dir=folder) as workshop:
+        unfinished = os.path.join(workshop, "copy.db")
+        if not backend.copy_to(unfinished):
+            _copy_by_export(backend, unfinished)
+        _put(unfinished, path)
+
+
+def _put(file: str, path: str) -> None:
+    """Give a finished file its place; a link never replaces what somebody put there meanwhile."""
+    try:
+        os.link(file, path)
+    except FileExistsError as error:
+        raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file") from error
+    except OSError:  # a file system without links
+        os.rename(file, path)
+
+
+def _copy_by_export(backend: Exportable, path: str) -> None:
+    with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
+        export(backend, lines)
+        lines.seek(0)
+        copy = connect(path)
+        try:
+            import_(copy, lines)
+        finally:
+            copy.close()

@@ -1,0 +1,58 @@
+"""Taking rows into the store in memory as they were elsewhere, and where its agents came from."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from backstory.core.events import Stored
+from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
+
+if TYPE_CHECKING:
+    from backstory.storage.memory import MemoryBackend
+
+KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
+
+
+class MemoryIntake:
+    """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
+
+    def __init__(self, backend: "MemoryBackend", agents: Mapping[str, Any], sources: KeptSources) -> None:
+        self._backend = backend
+        self._agents = agents
+        self._sources = sources
+        self.head, self.walk, self.lineage = backend.head, backend.walk, backend.lineage
+        self.position_at, self.read, self.stored = backend.position_at, backend.read, backend.stored
+        self.marks, self.notes, self.last_note = backend.marks, backend.notes, backend.last_note
+        self.keyed, self.places = backend.keyed, backend.places
+
+    def held(self, session: str) -> list[AgentRecord]:
+        return self._backend.agents(Wanted(session=session))
+
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        return self._backend.add_agent(new, created_us)
+
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+        own = self._agents[agent.pk]
+        for row in rows:
+            own.add(row.event, row.base, row.digest)
+
+    def about(self, agent: AgentRecord) -> str | None:
+        text: str | None = self._agents[agent.pk].about
+        return text
+
+    def describe(self, agent: AgentRecord, about: str | None) -> None:
+        self._agents[agent.pk].about = about
+
+    def remember(self, sources: Sequence[SourceRecord]) -> None:
+        for new in sources:
+            old = self._sources.get((new.id, new.tool), new)
+            kept = SourceRecord(new.tool, new.id, new.agent or old.agent, new.cursor or old.cursor)
+            self._sources[new.id, new.tool] = kept
+
+
+def sources_in(kept: KeptSources, tool: str | None, id: str | None, prefix: str | None) -> list[SourceRecord]:
+    """The sources that are wanted."""
+    return [
+        source
+        for _, source in sorted(kept.items())
+        if tool in (None, source.tool) and id in (None, source.id) and source.id.startswith(prefix or "")
+    ]
