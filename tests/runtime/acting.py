@@ -1,6 +1,6 @@
 """A model that plays a part: for tests of the loop that need no server."""
 
-from backstory.runtime.models import Answer, Said
+from backstory.runtime.models import Response, TextDelta
 
 
 class Actor:
@@ -15,7 +15,7 @@ class Actor:
 
     def answer(self, conversation, tools):
         self.heard.append(conversation.to("openai")["messages"])
-        act = self.acts.pop(0) if self.acts else [Answer("(the play is over)")]
+        act = self.acts.pop(0) if self.acts else [Response("(the play is over)")]
         for piece in act:
             if isinstance(piece, BaseException):
                 raise piece
@@ -24,4 +24,4 @@ class Actor:
 
 def speaks(text, *calls):
     """An answer in words, then calls."""
-    return [*(Said(word) for word in text.split()), Answer(text, tuple(calls), {"model": "actor"})]
+    return [*(TextDelta(word) for word in text.split()), Response(text, tuple(calls), {"model": "actor"})]

@@ -6,9 +6,9 @@ import os
 import pytest
 
 from backstory.core.messages import Message
-from backstory.runtime.models import Answer, ModelError, Retrying, Said, Unavailable
+from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, Unavailable
 from backstory.runtime.models.anthropic import AnthropicModel
-from backstory.runtime.models.choice import Wish, choose
+from backstory.runtime.models.choice import ModelSpec, choose
 from backstory.runtime.models.openai import OpenAIModel
 from backstory.runtime.models.retry import ATTEMPTS
 from backstory.wire.conversation import Conversation
@@ -61,7 +61,7 @@ def broken_off(model):
     with pytest.raises(ModelError) as caught:
         pieces.extend(model.answer(HELLO, ()))
     model.close()
-    assert {type(piece) for piece in pieces} <= {Said}
+    assert {type(piece) for piece in pieces} <= {TextDelta}
     return "".join(piece.text for piece in pieces), str(caught.value)
 
 
@@ -134,7 +134,7 @@ def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
         model = AnthropicModel("claude-x", base_url=server.url.removesuffix("/v1"))
         pieces = list(model.answer(HELLO, ()))
         model.close()
-    assert [type(piece) for piece in pieces] == [Said, Retrying, Said, Answer]
+    assert [type(piece) for piece in pieces] == [TextDelta, Retrying, TextDelta, Response]
     assert "is overloaded" in pieces[1].why
 
 
@@ -199,13 +199,13 @@ def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words):
         assert words in broken_off(OpenAIModel("m", base_url=server.url, key=given))[1]
 
 
-@pytest.mark.parametrize("wish", ["openai:x", "anthropic:x"])
+@pytest.mark.parametrize("spec", ["openai:x", "anthropic:x"])
 @pytest.mark.parametrize(
     "address", ["nonsense", "localhost:1", "ftp://x", "http://", "http://x:port", "//x", "http://x:99999"]
 )
-def test_an_address_that_is_none_is_refused_at_once(address, wish):
+def test_an_address_that_is_none_is_refused_at_once(address, spec):
     with pytest.raises(ModelError, match="is no address: write all of it"):
-        choose(Wish(wish, address))
+        choose(ModelSpec(spec, address))
 
 
 def test_nobody_at_an_address_is_told_with_its_port(monkeypatch):

@@ -5,8 +5,8 @@ import threading
 import pytest
 
 import backstory
-from backstory.runtime.loop import Halted, Loop, Wrote, shortened
-from backstory.runtime.models import Answer, Call, Said
+from backstory.runtime.loop import EventWritten, Loop, Stopped, shortened
+from backstory.runtime.models import Response, TextDelta, ToolCall
 from backstory.runtime.tools import Tool, ToolError
 from tests.processes import PATIENCE
 from tests.runtime.acting import Actor, speaks
@@ -33,16 +33,16 @@ ECHO = Tool.of(echo)
 
 def test_an_answer_without_calls_is_the_end(agent):
     happened = list(Loop(agent, Actor(speaks("Hello you"))).ask("Hi"))
-    assert [one.text for one in happened if isinstance(one, Said)] == ["Hello", "you"]
+    assert [one.text for one in happened if isinstance(one, TextDelta)] == ["Hello", "you"]
     assert said(agent) == [("system", "Be careful."), ("user", "Hi"), ("assistant", "Hello you")]
     assert agent.context().messages[-1].data == {"model": "actor"}
 
 
 def test_each_event_is_in_the_log_when_it_is_told(agent):
-    model = Actor(speaks("Well", Call("c1", "echo", {"text": "x"})), speaks("Done"))
-    for happening in Loop(agent, model, [ECHO]).ask("Hi"):
-        if isinstance(happening, Wrote):
-            assert agent.event(happening.event.seq) == happening.event
+    model = Actor(speaks("Well", ToolCall("c1", "echo", {"text": "x"})), speaks("Done"))
+    for update in Loop(agent, model, [ECHO]).ask("Hi"):
+        if isinstance(update, EventWritten):
+            assert agent.event(update.event.seq) == update.event
     assert [kind for kind, _ in said(agent)] == [
         "system", "user", "assistant", "tool_call", "tool_result", "assistant",
     ]  # fmt: skip
@@ -51,8 +51,8 @@ def test_each_event_is_in_the_log_when_it_is_told(agent):
 
 def test_what_is_kept_of_an_answer_without_words_rides_on_its_first_call(agent):
     native = {"provider": "anthropic", "model": "actor", "wire": []}
-    answer = Answer(
-        "", (Call("c1", "echo", {"text": "x"}), Call("c2", "echo", {"text": "y"})), {"native": native}
+    answer = Response(
+        "", (ToolCall("c1", "echo", {"text": "x"}), ToolCall("c2", "echo", {"text": "y"})), {"native": native}
     )
     list(Loop(agent, Actor([answer], speaks("Done")), [ECHO]).ask("Hi"))
     calls = [event.data for event in agent.context().messages if event.kind == "tool_call"]
@@ -67,7 +67,7 @@ def test_calls_of_one_answer_run_side_by_side(agent):
         together.wait(PATIENCE)
         return "met"
 
-    calls = [Call(f"c{n}", "meet", {}) for n in range(3)]
+    calls = [ToolCall(f"c{n}", "meet", {}) for n in range(3)]
     list(Loop(agent, Actor(speaks("", *calls), speaks("Done")), [Tool.of(meet)]).ask("Hi"))
     assert [text for kind, text in said(agent) if kind == "tool_result"] == ["met"] * 3
 
@@ -80,10 +80,10 @@ def test_two_calls_with_one_id_keep_their_own_results(agent):
             finished.wait()
         return f"the {place} call"
 
-    calls = [Call("c", "finish", {"place": "first"}), Call("c", "finish", {"place": "second"})]
+    calls = [ToolCall("c", "finish", {"place": "first"}), ToolCall("c", "finish", {"place": "second"})]
     model = Actor(speaks("", *calls), speaks("Done"))
-    for happening in Loop(agent, model, [Tool.of(finish)]).ask("Hi"):
-        if isinstance(happening, Wrote) and happening.event.kind == "tool_result":
+    for update in Loop(agent, model, [Tool.of(finish)]).ask("Hi"):
+        if isinstance(update, EventWritten) and update.event.kind == "tool_result":
             finished.set()  # the second call has its result
     *_, asked, first, second = model.heard[-1]
     assert [first["content"], second["content"]] == ["the first call", "the second call"]
@@ -101,13 +101,13 @@ def complaining() -> str:
 @pytest.mark.parametrize(
     ("call", "output"),
     [
-        (Call("c", "fly", {}), "there is no tool 'fly': there are echo, failing, complaining"),
-        (Call("c", "echo", '{"text": '), "the arguments of echo are not a JSON object: '{\"text\": '"),
-        (Call("c", "echo", {}), "echo needs text"),
-        (Call("c", "echo", {"text": 5}), "text of echo must be of the type string, not 5"),
-        (Call("c", "echo", {"text": "x", "loud": True}), "echo has no loud: it takes text"),
-        (Call("c", "failing", {}), "failing failed: ZeroDivisionError: by nothing"),
-        (Call("c", "complaining", {}), "there is no such thing"),
+        (ToolCall("c", "fly", {}), "there is no tool 'fly': there are echo, failing, complaining"),
+        (ToolCall("c", "echo", '{"text": '), "the arguments of echo are not a JSON object: '{\"text\": '"),
+        (ToolCall("c", "echo", {}), "echo needs text"),
+        (ToolCall("c", "echo", {"text": 5}), "text of echo must be of the type string, not 5"),
+        (ToolCall("c", "echo", {"text": "x", "loud": True}), "echo has no loud: it takes text"),
+        (ToolCall("c", "failing", {}), "failing failed: ZeroDivisionError: by nothing"),
+        (ToolCall("c", "complaining", {}), "there is no such thing"),
     ],
 )
 def test_what_a_tool_cannot_do_is_a_result_that_the_model_reads(agent, call, output):
@@ -127,14 +127,14 @@ def test_a_tool_that_hangs_is_given_up_and_cancelled(agent):
         return "late"
 
     tool = Tool.of(hang, seconds=0.1, cancel=released.set)
-    list(Loop(agent, Actor(speaks("", Call("c", "hang", {})), speaks("Oh")), [tool]).ask("Hi"))
+    list(Loop(agent, Actor(speaks("", ToolCall("c", "hang", {})), speaks("Oh")), [tool]).ask("Hi"))
     assert ("tool_result", "hang did not finish within 0.1 seconds") in said(agent)
     assert released.is_set()
 
 
 def test_a_long_result_is_short_for_the_model_and_whole_in_the_log(agent):
     long = "".join(f"line {n}\n" for n in range(1000))
-    model = Actor(speaks("", Call("c", "echo", {"text": long})), speaks("Long"))
+    model = Actor(speaks("", ToolCall("c", "echo", {"text": long})), speaks("Long"))
     list(Loop(agent, model, [ECHO], longest_result=300).ask("Hi"))
     read = model.heard[-1][-1]["content"]
     assert len(read) < 500
@@ -153,7 +153,7 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
     def odd() -> str:
         return "a\0b\ud800c"
 
-    list(Loop(agent, Actor(speaks("", Call("c", "odd", {})), speaks("Done")), [Tool.of(odd)]).ask("Hi\0"))
+    list(Loop(agent, Actor(speaks("", ToolCall("c", "odd", {})), speaks("Done")), [Tool.of(odd)]).ask("Hi\0"))
     assert ("user", "Hi␀") in said(agent)
     assert ("tool_result", "a␀b�c") in said(agent)
 
@@ -171,7 +171,7 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
     ],
 )
 def test_a_tool_that_asks_runs_only_if_it_is_allowed(agent, allow, output):
-    model = Actor(speaks("", Call("c", "echo", {"text": "x"})), speaks("Done"))
+    model = Actor(speaks("", ToolCall("c", "echo", {"text": "x"})), speaks("Done"))
     list(Loop(agent, model, [Tool.of(echo, asks=True)], allow=allow).ask("Hi"))
     assert ("tool_result", output) in said(agent)
 
@@ -188,21 +188,21 @@ def test_calls_that_an_earlier_process_left_open_are_not_run_again(agent):
 
 
 def test_a_model_that_never_stops_calling_is_stopped(agent):
-    acts = [speaks("", Call(f"c{n}", "echo", {"text": "x"})) for n in range(9)]
+    acts = [speaks("", ToolCall(f"c{n}", "echo", {"text": "x"})) for n in range(9)]
     happened = list(Loop(agent, Actor(*acts), [ECHO], most_steps=3).ask("Hi"))
-    assert happened[-1] == Halted("stopped after 3 steps: say what to do next")
+    assert happened[-1] == Stopped("stopped after 3 steps: say what to do next")
     assert len([kind for kind, _ in said(agent) if kind == "tool_result"]) == 3
 
 
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (Answer(" "), "the model said nothing: ask again, or choose another model"),
+        (Response(" "), "the model said nothing: ask again, or choose another model"),
         (
-            Answer("I", data={"refused": True}),
+            Response("I", data={"refused": True}),
             "the model refused to answer: ask in another way, or choose another model",
         ),
     ],
 )
 def test_an_answer_that_is_none_is_told_at_the_end(agent, answer, why):
-    assert list(Loop(agent, Actor([answer])).ask("Hi"))[-1] == Halted(why)
+    assert list(Loop(agent, Actor([answer])).ask("Hi"))[-1] == Stopped(why)

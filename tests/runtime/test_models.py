@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from backstory.core.messages import Message
-from backstory.runtime.models import Answer, Call, ModelError, Retrying, Said, Unavailable
+from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, ToolCall, Unavailable
 from backstory.runtime.models import choice as choosing
 from backstory.runtime.models.anthropic import AnthropicModel
 from backstory.runtime.models.anthropic import assembled as anthropic_assembled
 from backstory.runtime.models.arguments import parsed, storable
-from backstory.runtime.models.choice import Wish, _provider, choose, from_config, instead, known_window
+from backstory.runtime.models.choice import ModelSpec, _provider, choose, from_config, instead, known_window
 from backstory.runtime.models.chunks import ConnectionEnded, assembled
 from backstory.runtime.models.endpoints import Endpoint
 from backstory.runtime.models.openai import OpenAIModel
@@ -39,7 +39,7 @@ def chunk(delta, reason=None):
 
 def test_chunks_become_text_and_one_answer():
     pieces = list(assembled([chunk({"content": "Hel"}), chunk({"content": "lo"}), chunk({}, "stop")], "m"))
-    assert pieces == [Said("Hel"), Said("lo"), Answer("Hello", (), {"model": "m"})]
+    assert pieces == [TextDelta("Hel"), TextDelta("lo"), Response("Hello", (), {"model": "m"})]
 
 
 def test_calls_come_in_parts_by_number_or_whole_without():
@@ -52,7 +52,10 @@ def test_calls_come_in_parts_by_number_or_whole_without():
         part(index=0, function={"arguments": '": 1}'}),
         chunk({}, "tool_calls"),
     ]
-    assert list(assembled(numbered, "m"))[-1].calls == (Call("a", "glob", {"p": 1}), Call("b", "grep", {}))
+    assert list(assembled(numbered, "m"))[-1].calls == (
+        ToolCall("a", "glob", {"p": 1}),
+        ToolCall("b", "grep", {}),
+    )
     whole = [
         part(id="a", function={"name": "glob", "arguments": "{}"}),
         part(id="b", function={"name": "grep", "arguments": "{}"}),
@@ -93,12 +96,12 @@ def test_an_attempt_is_repeated_with_growing_pauses_and_then_given_up():
     pauses = []
 
     def attempt():
-        yield Said("x")
+        yield TextDelta("x")
         raise RateLimitError
 
     pieces = retried(attempt, HERE, sleep=pauses.append)
     heard = [next(pieces) for _ in range(2 * ATTEMPTS - 1)]
-    assert [type(piece) for piece in heard] == [Said, Retrying] * (ATTEMPTS - 1) + [Said]
+    assert [type(piece) for piece in heard] == [TextDelta, Retrying] * (ATTEMPTS - 1) + [TextDelta]
     with pytest.raises(Unavailable, match="limits the rate"):
         next(pieces)
     assert pauses == sorted(pauses)
@@ -173,7 +176,7 @@ def test_the_openai_sdk_streams_and_sends_the_tools(folder):
         pieces = list(model.answer(HELLO, working_tools(folder)))
         model.close()
     assert "".join(piece.text for piece in pieces[:-1]) == "Hello there."
-    assert pieces[-1].calls == (Call("c1", "glob", {}),)
+    assert pieces[-1].calls == (ToolCall("c1", "glob", {}),)
     assert [tool["function"]["name"] for tool in server.last["tools"]][:2] == ["glob", "list_dir"]
 
 
@@ -214,7 +217,7 @@ def test_thinking_goes_back_to_the_same_model_unchanged():
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 9}},
     ]
     *_, answer = anthropic_assembled(events, "claude-x")
-    assert (answer.text, answer.calls) == ("Looking.", (Call("t1", "glob", {"pattern": "*"}),))
+    assert (answer.text, answer.calls) == ("Looking.", (ToolCall("t1", "glob", {"pattern": "*"}),))
     assert answer.data["usage"] == {"input": 7, "output": 9}
     history = Conversation(
         [
@@ -230,29 +233,29 @@ def test_thinking_goes_back_to_the_same_model_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("wish", "provider"),
+    ("spec", "provider"),
     [
-        (Wish(), ("embedded", "")),
-        (Wish("embedded"), ("embedded", "")),
-        (Wish("gpt-x"), ("openai", "gpt-x")),
-        (Wish("openai:claude-x"), ("openai", "claude-x")),
-        (Wish("claude-x"), ("anthropic", "claude-x")),
-        (Wish("claude-x", "http://here"), ("openai", "claude-x")),
-        (Wish("anthropic:x", "http://here"), ("anthropic", "x")),
-        (Wish("qwen:7b", "http://here"), ("openai", "qwen:7b")),
-        (Wish(None, "http://here"), ("openai", "")),
+        (ModelSpec(), ("embedded", "")),
+        (ModelSpec("embedded"), ("embedded", "")),
+        (ModelSpec("gpt-x"), ("openai", "gpt-x")),
+        (ModelSpec("openai:claude-x"), ("openai", "claude-x")),
+        (ModelSpec("claude-x"), ("anthropic", "claude-x")),
+        (ModelSpec("claude-x", "http://here"), ("openai", "claude-x")),
+        (ModelSpec("anthropic:x", "http://here"), ("anthropic", "x")),
+        (ModelSpec("qwen:7b", "http://here"), ("openai", "qwen:7b")),
+        (ModelSpec(None, "http://here"), ("openai", "")),
     ],
 )
-def test_which_model_is_meant(wish, provider):
-    assert _provider(wish) == provider
+def test_which_model_is_meant(spec, provider):
+    assert _provider(spec) == provider
 
 
 def test_another_model_keeps_the_address_only_of_its_own_provider():
-    before = Wish("qwen", "http://here", "secret", 4000)
-    assert instead(before, "mistral") == Wish("mistral", "http://here", "secret", None)
-    assert instead(before, "anthropic:x") == Wish("anthropic:x")
-    assert instead(before, "claude-x") == Wish("claude-x")
-    assert instead(before, "embedded") == Wish("embedded")
+    before = ModelSpec("qwen", "http://here", "secret", 4000)
+    assert instead(before, "mistral") == ModelSpec("mistral", "http://here", "secret", None)
+    assert instead(before, "anthropic:x") == ModelSpec("anthropic:x")
+    assert instead(before, "claude-x") == ModelSpec("claude-x")
+    assert instead(before, "embedded") == ModelSpec("embedded")
 
 
 def test_known_windows():
@@ -297,21 +300,21 @@ def test_a_key_that_others_can_read_is_refused(config, mode):
 
 
 def test_the_key_of_the_config_file_goes_to_its_own_address_only(config, monkeypatch):
-    assert choosing.wish(Wish()).key == "secret"
-    assert choosing.wish(Wish(model="y", base_url="http://here")).key == "secret"
-    assert choosing.wish(Wish(base_url="http://there")).key is None
+    assert choosing.resolve(ModelSpec()).key == "secret"
+    assert choosing.resolve(ModelSpec(model="y", base_url="http://here")).key == "secret"
+    assert choosing.resolve(ModelSpec(base_url="http://there")).key is None
     monkeypatch.setenv("BACKSTORY_BASE_URL", "http://there")
-    assert choosing.wish(Wish()).key is None
+    assert choosing.resolve(ModelSpec()).key is None
 
 
 @pytest.mark.parametrize(
-    ("module", "wish"), [("openai", "gpt-x"), ("anthropic", "claude-x"), ("xllamacpp", "embedded")]
+    ("module", "spec"), [("openai", "gpt-x"), ("anthropic", "claude-x"), ("xllamacpp", "embedded")]
 )
-def test_an_extra_that_is_missing_explains_itself(monkeypatch, module, wish):
+def test_an_extra_that_is_missing_explains_itself(monkeypatch, module, spec):
     monkeypatch.setitem(sys.modules, module, None)
     extra = "embedded" if module == "xllamacpp" else module
     with pytest.raises(ModelError, match=rf"pip install 'backstory\[{extra}\]'"):
-        choose(Wish(wish))
+        choose(ModelSpec(spec))
 
 
 FIRST_REQUEST = """

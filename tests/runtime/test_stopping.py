@@ -7,8 +7,8 @@ import pytest
 
 import backstory
 from backstory.errors import StorageError
-from backstory.runtime.loop import Loop, Wrote
-from backstory.runtime.models import Answer, Call, ModelError, Retrying, Said
+from backstory.runtime.loop import EventWritten, Loop
+from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, ToolCall
 from backstory.runtime.tools import Tool
 from tests.processes import wait_until
 from tests.runtime.acting import Actor, speaks
@@ -26,11 +26,11 @@ def said(agent):
 
 
 def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
-    happenings = Loop(agent, Actor(speaks("one two three"))).ask("Hi")
-    for happening in happenings:
-        if happening == Said("two"):
+    updates = Loop(agent, Actor(speaks("one two three"))).ask("Hi")
+    for update in updates:
+        if update == TextDelta("two"):
             break
-    happenings.close()
+    updates.close()
     kept = agent.context().messages[-1]
     assert (kept.kind, kept.content) == ("assistant", "onetwo")
     assert kept.data == {"model": "actor", "interrupted": True, "why": "stopped by the person"}
@@ -38,18 +38,20 @@ def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
 
 def test_a_model_that_fails_in_the_middle_loses_nothing(agent):
     with pytest.raises(ModelError, match="gone"):
-        list(Loop(agent, Actor([Said("half"), ModelError("gone")])).ask("Hi"))
+        list(Loop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"))
     kept = agent.context().messages[-1]
     assert (kept.content, kept.data["why"]) == ("half", "gone")
 
 
 def test_a_new_attempt_replaces_the_one_before_when_it_speaks(agent):
-    model = Actor([Said("wrong"), Retrying("lost", 0), *speaks("right")])
+    model = Actor([TextDelta("wrong"), Retrying("lost", 0), *speaks("right")])
     list(Loop(agent, model).ask("Hi"))
     assert said(agent)[-1] == ("assistant", "right")
     with pytest.raises(ModelError):
         list(
-            Loop(agent, Actor([Said("old"), Retrying("lost", 0), Said("new"), ModelError("gone")])).ask("Hi")
+            Loop(
+                agent, Actor([TextDelta("old"), Retrying("lost", 0), TextDelta("new"), ModelError("gone")])
+            ).ask("Hi")
         )
     assert said(agent)[-1] == ("assistant", "new")
 
@@ -57,14 +59,14 @@ def test_a_new_attempt_replaces_the_one_before_when_it_speaks(agent):
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), ModelError("gone")])
 def test_stopped_before_a_new_attempt_speaks_the_one_before_is_kept(agent, stop):
     with pytest.raises(type(stop)):
-        list(Loop(agent, Actor([Said("half"), Retrying("lost", 0), stop])).ask("Hi"))
+        list(Loop(agent, Actor([TextDelta("half"), Retrying("lost", 0), stop])).ask("Hi"))
     assert said(agent)[-1] == ("assistant", "half")
 
 
 @pytest.mark.parametrize("stop", [ZeroDivisionError("oh"), SystemExit(1)])
 def test_whatever_breaks_an_answer_off_loses_nothing(agent, stop):
     with pytest.raises(type(stop)):
-        list(Loop(agent, Actor([Said("half"), stop])).ask("Hi"))
+        list(Loop(agent, Actor([TextDelta("half"), stop])).ask("Hi"))
     assert said(agent)[-1] == ("assistant", "half")
 
 
@@ -72,7 +74,7 @@ def test_ctrl_c_behind_the_last_word_keeps_the_answer(agent):
     class Slow(Actor):
         def answer(self, conversation, tools):
             try:
-                yield Answer("all of it")
+                yield Response("all of it")
             finally:
                 raise KeyboardInterrupt
 
@@ -105,7 +107,7 @@ def test_questions_come_before_any_work_and_ctrl_c_at_one_runs_nothing(agent):
 
     asked = []
     tools = [Tool.of(lambda: ran.append(1) or "", asks=False), Tool.of(asking, asks=True)]
-    calls = [Call("c1", "<lambda>", {}), Call("c2", "asking", {}), Call("c3", "asking", {})]
+    calls = [ToolCall("c1", "<lambda>", {}), ToolCall("c2", "asking", {}), ToolCall("c3", "asking", {})]
     with pytest.raises(KeyboardInterrupt):
         list(Loop(agent, Actor(speaks("", *calls)), tools, allow=allow).ask("Hi"))
     assert ran == []
@@ -119,7 +121,7 @@ def test_a_refusal_is_in_the_log_before_the_next_question(agent):
         seen.append(results(agent))
         return "no"
 
-    calls = [Call("c1", "asking", {}), Call("c2", "asking", {})]
+    calls = [ToolCall("c1", "asking", {}), ToolCall("c2", "asking", {})]
     list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(asking, asks=True)], allow=allow).ask("Hi"))
     assert seen == [{}, {"c1": "no"}]
 
@@ -142,22 +144,22 @@ def test_stopped_in_the_work_each_call_has_the_result_that_it_deserves(agent):
         return "in time"
 
     calls = [
-        Call("c1", "slow", {}),
-        Call("c2", "quick", {}),
-        Call("c3", "stuck", {}),
-        Call("c4", "second", {}),
+        ToolCall("c1", "slow", {}),
+        ToolCall("c2", "quick", {}),
+        ToolCall("c3", "stuck", {}),
+        ToolCall("c4", "second", {}),
     ]
     tools = [Tool.of(slow, cancel=cancelled.set), Tool.of(quick), Tool.of(stuck), Tool.of(second)]
     model = Actor(speaks("", *calls), speaks("Back"))
     loop = Loop(agent, model, tools)
-    happenings = loop.ask("Hi")
-    for happening in happenings:
-        if isinstance(happening, Wrote) and happening.event.kind == "tool_result":
+    updates = loop.ask("Hi")
+    for update in updates:
+        if isinstance(update, EventWritten) and update.event.kind == "tool_result":
             break
     finished.set()
     wait_until(lambda: "second" in workers)
     workers["second"].join()
-    happenings.close()
+    updates.close()
     never.set()
     assert results(agent) == {
         "c1": "interrupted: it was stopped before it was done, and may have done a part of it\nhalf of it",
@@ -170,12 +172,12 @@ def test_stopped_in_the_work_each_call_has_the_result_that_it_deserves(agent):
 
 
 def test_closed_when_a_call_is_told_of_every_call_has_a_result(agent):
-    calls = [Call("c1", "quick", {}), Call("c2", "quick", {})]
-    happenings = Loop(agent, Actor(speaks("", *calls)), [Tool.of(quick)]).ask("Hi")
-    for happening in happenings:
-        if isinstance(happening, Wrote) and happening.event.kind == "tool_call":
+    calls = [ToolCall("c1", "quick", {}), ToolCall("c2", "quick", {})]
+    updates = Loop(agent, Actor(speaks("", *calls)), [Tool.of(quick)]).ask("Hi")
+    for update in updates:
+        if isinstance(update, EventWritten) and update.event.kind == "tool_call":
             break
-    happenings.close()
+    updates.close()
     assert results(agent) == dict.fromkeys(("c1", "c2"), "interrupted: it was not run")
 
 
@@ -197,7 +199,7 @@ def test_what_a_tool_says_after_it_was_given_up_does_not_count(agent):
         said_late.wait()
         return "later"
 
-    calls = [Call("c1", "late", {}), Call("c2", "later", {})]
+    calls = [ToolCall("c1", "late", {}), ToolCall("c2", "later", {})]
     tools = [Tool.of(late, seconds=0.1, cancel=cancel), Tool.of(later)]
     list(Loop(agent, Actor(speaks("", *calls)), tools).ask("Hi"))
     assert results(agent) == {"c1": "late did not finish within 0.1 seconds", "c2": "later"}
@@ -209,7 +211,7 @@ def test_a_signal_in_the_middle_of_a_write_waits_for_its_end(agent, monkeypatch,
         raise KeyboardInterrupt
 
     before = signal.signal(number, strike)
-    calls = (Call("c1", "quick", {}),)
+    calls = (ToolCall("c1", "quick", {}),)
     write = type(agent).extend
 
     def disturbed(self, events):
@@ -246,10 +248,10 @@ def test_so_is_half_an_answer_and_the_output_of_a_tool(agent, monkeypatch):
     failing_to_write(monkeypatch, agent, "assistant", "append")
     monkeypatch.setattr(type(agent), "user", lambda self, text: None)
     with pytest.raises(StorageError) as caught:
-        list(Loop(agent, Actor([Said("half"), ModelError("gone")])).ask("Hi"))
+        list(Loop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"))
     assert caught.value.unsaved == "half"
     with pytest.raises(StorageError) as caught:
-        list(Loop(agent, Actor(speaks("", Call("c1", "quick", {}))), [Tool.of(quick)]).ask("Hi"))
+        list(Loop(agent, Actor(speaks("", ToolCall("c1", "quick", {}))), [Tool.of(quick)]).ask("Hi"))
     assert caught.value.unsaved == "quick"
 
 
@@ -262,7 +264,7 @@ def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monke
 
     failing_to_write(monkeypatch, agent, "append")
     monkeypatch.setattr(type(agent), "user", lambda self, text: None)
-    calls = [Call("c1", "slow", {}), Call("c2", "quick", {})]
+    calls = [ToolCall("c1", "slow", {}), ToolCall("c2", "quick", {})]
     with pytest.raises(StorageError) as caught:
         list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(slow), Tool.of(quick)]).ask("Hi"))
     failed.set()

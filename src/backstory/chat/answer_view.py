@@ -17,8 +17,8 @@ from backstory.chat.region import Drawn, Frame, Lines, Region
 from backstory.chat.stream import Stream
 from backstory.core.events import Event
 from backstory.present.safe_text import one_line
-from backstory.runtime.loop import Halted, Happening, Happenings, Wrote
-from backstory.runtime.models import Retrying, Said
+from backstory.runtime.loop import EventWritten, Stopped, Update, Updates
+from backstory.runtime.models import Retrying, TextDelta
 from backstory.runtime.tools import Tool
 
 
@@ -44,13 +44,13 @@ class AnswerView:
         """What the model has said of an answer that is not in the log yet."""
         return self._stream.text
 
-    def follow(self, happenings: Happenings) -> None:
+    def follow(self, updates: Updates) -> None:
         """Draw everything that happens; Ctrl-C goes through, after the loop has recorded it."""
         try:
-            with closing(happenings), echo_off():
+            with closing(updates), echo_off():
                 self.resume()
-                for happening in happenings:
-                    self._take(happening)
+                for update in updates:
+                    self._take(update)
         finally:
             self.pause()
 
@@ -115,17 +115,17 @@ class AnswerView:
         with self._region.lock:
             self._stream = Stream(self._console)
 
-    def _take(self, happening: Happening) -> None:
-        match happening:
-            case Said(text):
+    def _take(self, update: Update) -> None:
+        match update:
+            case TextDelta(text):
                 self._stream.text += text
             case Retrying(why, seconds):
                 again = "; the answer begins again" if self._stream.is_begun else ""
                 self._begin()
                 self._note(f"{one_line(why)}; trying again in {seconds:.1f} s{again}")
-            case Halted(why):
+            case Stopped(why):
                 self._note(why)
-            case Wrote(event):
+            case EventWritten(event):
                 self.show(event)
 
     def _note(self, text: str) -> None:

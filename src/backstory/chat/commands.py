@@ -93,7 +93,7 @@ def _back(at: "Terminal", _: str) -> None:
 def _retry(at: "Terminal", _: str) -> None:
     at.write(at.chat.retry)
     at.draw_new()
-    at.answer(at.chat.go_on())
+    at.answer(at.chat.resume())
 
 
 def _fork(at: "Terminal", rest: str) -> None:

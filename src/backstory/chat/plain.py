@@ -6,8 +6,8 @@ from contextlib import closing
 from backstory.chat.session import Chat
 from backstory.core.events import Event
 from backstory.present.safe_text import one_line, visible
-from backstory.runtime.loop import Halted, Happening, Wrote
-from backstory.runtime.models import Retrying, Said
+from backstory.runtime.loop import EventWritten, Stopped, Update
+from backstory.runtime.models import Retrying, TextDelta
 
 TAKEN_BACK = "there was no answer: the question is out of the context (--keep keeps it)"
 
@@ -16,9 +16,9 @@ def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:
     """Ask, and print what the model says as it comes, unless `quiet`. The answer; None if there was none."""
     reader = Reader(quiet=quiet)
     try:
-        with closing(chat.ask(question)) as happenings:
-            for happening in happenings:
-                reader.take(happening)
+        with closing(chat.ask(question)) as updates:
+            for update in updates:
+                reader.take(update)
     finally:
         reader.end_line()
         if reader.answer is None and reader.prompt and chat.take_back(reader.prompt):
@@ -36,23 +36,23 @@ class Reader:
         self._in_line = False  # something was printed, and its line is not at its end
         self._is_terminal = sys.stdout.isatty()
 
-    def take(self, happening: Happening) -> None:
+    def take(self, update: Update) -> None:
         """Print what there is to print."""
-        match happening:
-            case Said(text):
+        match update:
+            case TextDelta(text):
                 self._print(text)
-            case Wrote(event) if event.kind == "user":
+            case EventWritten(event) if event.kind == "user":
                 self.prompt = event
-            case Wrote(event) if event.kind == "assistant":
+            case EventWritten(event) if event.kind == "assistant":
                 self.answer = event if (event.content or "").strip() else None
                 if not self._in_line:
                     self._print(event.content or "")
                 self.end_line()
-            case Wrote(event) if event.kind == "tool_call":
+            case EventWritten(event) if event.kind == "tool_call":
                 self._tell(f"[{(event.data or {}).get('name')}]")
             case Retrying(why, seconds):
                 self._tell(f"{why}; trying again in {seconds:.1f} s")
-            case Halted(why):
+            case Stopped(why):
                 self.answer = None
                 self._tell(why)
 

@@ -12,7 +12,7 @@ from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.present.names import short_ref
-from backstory.runtime.loop import Allow, Happenings, Loop
+from backstory.runtime.loop import Allow, Loop, Updates
 from backstory.runtime.models import Model
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools import Tool
@@ -65,17 +65,17 @@ class Chat:
         """The model that answers."""
         return self.loop.model
 
-    def ask(self, text: str) -> Happenings:
+    def ask(self, text: str) -> Updates:
         """What happens when the person says something."""
         return self.loop.ask(text)
 
     def say(self, text: str) -> Event:
-        """Write what the person says; `go_on` lets the model answer."""
+        """Write what the person says; `resume` lets the model answer."""
         return self.agent.user(storable(text))
 
-    def go_on(self) -> Happenings:
+    def resume(self) -> Updates:
         """What happens when the model goes on."""
-        return self.loop.go_on()
+        return self.loop.resume()
 
     def take_back(self, prompt: Event) -> bool:
         """Go back to before a prompt that got no answer, so that the next request does not have it. Returns

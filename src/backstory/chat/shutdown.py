@@ -9,7 +9,7 @@ from typing import Any, Self
 NAMES = ("SIGTERM", "SIGHUP")  # the second is not everywhere
 
 
-class Leaving:
+class Shutdown:
     """Listens as long as it is entered; `code` is the exit code that was asked for, or 0."""
 
     def __init__(self) -> None:

@@ -14,14 +14,14 @@ from backstory.chat.consent import Consent
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
-from backstory.chat.shutdown import Leaving
+from backstory.chat.shutdown import Shutdown
 from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
 from backstory.errors import Error, StorageError
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line
-from backstory.runtime.loop import Happenings
+from backstory.runtime.loop import Updates
 from backstory.runtime.models import Model, ModelError
 from backstory.store import Store
 
@@ -48,7 +48,7 @@ class Terminal:
         *,
         choose: Choose,
         run_command: RunCommand,
-        leaving: Leaving,
+        leaving: Shutdown,
     ) -> None:
         self.chat = chat
         self.page = Page(console)
@@ -138,7 +138,7 @@ class Terminal:
         except (Error, OSError):
             self._keep(text)
             raise
-        self.answer(self.chat.go_on(), said)
+        self.answer(self.chat.resume(), said)
 
     def write(self, act: Callable[[], T]) -> T:
         """Do what writes into the store: it may have to wait for others."""
@@ -148,14 +148,14 @@ class Terminal:
         self.typed = text
         self._refused.append(text)
 
-    def answer(self, happenings: Happenings, said: Event | None = None) -> None:
+    def answer(self, updates: Updates, said: Event | None = None) -> None:
         """Draw what was said, and what comes of it."""
         view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
         self._consent.screen = view
         try:
             if said is not None:
                 view.show(said)
-            view.follow(happenings)
+            view.follow(updates)
         except KeyboardInterrupt:
             missed = self._draw_missed(view)
             kept = any(event.kind in ("assistant", "tool_result") for event in missed)

@@ -9,7 +9,7 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.input import system_options
 from backstory.cli.main import CTRL_C, Ended
-from backstory.cli.progress import progress
+from backstory.cli.progress import progress_bar
 from backstory.cli.requirements import missing
 from backstory.cli.stores import opened
 from backstory.errors import Error
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from backstory.chat.session import Chat
     from backstory.core.events import Event
     from backstory.runtime.models import Model
-    from backstory.runtime.models.choice import Wish
+    from backstory.runtime.models.choice import ModelSpec
 
 OPTIONS = (
     click.option("--model", metavar="NAME", help="openai:NAME, anthropic:NAME, claude-…, or embedded."),
@@ -38,21 +38,21 @@ def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def wish_of(
+def model_spec(
     *, model: str | None = None, base_url: str | None = None, window: int | None = None, **_: Any
-) -> "Wish":
+) -> "ModelSpec":
     """The model that the options, the environment and the config file ask for."""
-    from backstory.runtime.models.choice import Wish, wish
+    from backstory.runtime.models.choice import ModelSpec, resolve
 
-    return wish(Wish(model=model, base_url=base_url, window=window))
+    return resolve(ModelSpec(model=model, base_url=base_url, window=window))
 
 
-def chosen_model(wanted: "Wish") -> "Model":
-    """The model of a wish; on a terminal, with a bar if it has to be downloaded."""
+def chosen_model(wanted: "ModelSpec") -> "Model":
+    """The model that was asked for; on a terminal, with a bar if it has to be downloaded."""
     from backstory.runtime.models.choice import choose
 
-    with progress("downloading the model", "bytes") as tell:
-        return choose(wanted, tell=tell)
+    with progress_bar("downloading the model", "bytes") as progress:
+        return choose(wanted, progress=progress)
 
 
 def check_platform() -> None:
@@ -63,7 +63,7 @@ def check_platform() -> None:
         raise Error("the chat needs Linux, macOS or WSL") from None
 
 
-def check_packages(what: str, *extras: str, wanted: "Wish") -> None:
+def check_packages(what: str, *extras: str, wanted: "ModelSpec") -> None:
     """Name all packages that are missing at once, before anything is begun."""
     from backstory.runtime.models.choice import provider_of
 
@@ -76,7 +76,7 @@ def check_packages(what: str, *extras: str, wanted: "Wish") -> None:
 def chat_with(
     url: str | None,
     ref: str | None,
-    wanted: "Wish",
+    wanted: "ModelSpec",
     *,
     allow: Any,
     system: str | None = None,
@@ -112,13 +112,13 @@ def answer_once(
     url: str | None, ref: str | None, question: str, *, yes: bool, as_json: bool = False, **options: Any
 ) -> int:
     """Ask a question, print the answer, and return the exit code."""
-    wanted = wish_of(**options)
+    wanted = model_spec(**options)
     check_packages("the chat", "cli", wanted=wanted)
     from backstory.chat.plain import answer
-    from backstory.chat.shutdown import Leaving
+    from backstory.chat.shutdown import Shutdown
 
     allow = (lambda tool, arguments: True) if yes else None
-    with Leaving() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
+    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
         try:
             found = answer(chat, question, quiet=as_json)
         except KeyboardInterrupt:

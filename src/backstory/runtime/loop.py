@@ -1,6 +1,6 @@
 """The turn loop: a conversation goes to the model, its answer into the log, its calls to the tools.
 
-    for happening in Loop(agent, model, tools).ask("Which files are here?"): ...
+    for update in Loop(agent, model, tools).ask("Which files are here?"): ...
 
 Each event is written when it happens, by the agent's own methods, and whoever iterates is told. The loop
 draws nothing and decides nothing that a person should: it asks `allow`. When it is stopped (Ctrl-C, or
@@ -19,12 +19,12 @@ from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.messages import tool_call
 from backstory.errors import Error
-from backstory.runtime.models import Answer, Model, Retrying, Said
+from backstory.runtime.models import Model, Response, Retrying, TextDelta
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 
-__all__ = ["Allow", "Halted", "Happening", "Happenings", "Loop", "Wrote"]
+__all__ = ["Allow", "EventWritten", "Loop", "Stopped", "Update", "Updates"]
 
 MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
 LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
@@ -37,20 +37,20 @@ SAID_NOTHING = "the model said nothing: ask again, or choose another model"
 REFUSED = "the model refused to answer: ask in another way, or choose another model"
 
 
-class Wrote(NamedTuple):
+class EventWritten(NamedTuple):
     """An event was written."""
 
     event: Event
 
 
-class Halted(NamedTuple):
+class Stopped(NamedTuple):
     """The loop ended without an answer, and why. Nothing comes after it."""
 
     why: str
 
 
-Happening = Said | Retrying | Wrote | Halted
-Happenings = Generator[Happening, None, None]
+Update = TextDelta | Retrying | EventWritten | Stopped
+Updates = Generator[Update, None, None]
 
 # May this tool run with these arguments? True, or the reason why not, which the model is told.
 Allow = Callable[[Tool, dict[str, Any]], bool | str]
@@ -77,37 +77,37 @@ class Loop:
         self.most_steps = most_steps
         self.longest_result = longest_result
 
-    def ask(self, text: str) -> Happenings:
+    def ask(self, text: str) -> Updates:
         """Write what the person says, and go on until the model has answered."""
         with defer_signals():
             event = self.agent.user(storable(text))
-        yield Wrote(event)
-        yield from self.go_on()
+        yield EventWritten(event)
+        yield from self.resume()
 
-    def go_on(self) -> Happenings:
+    def resume(self) -> Updates:
         """Let the model speak, and run what it calls, until it has nothing left to call."""
         for _ in range(self.most_steps):
             answer = yield from self._answer()
             yield from self._take(answer)
             if not answer.calls:
-                yield from _halted(answer)
+                yield from _stopped(answer)
                 return
-        yield Halted(f"stopped after {self.most_steps} steps: say what to do next")
+        yield Stopped(f"stopped after {self.most_steps} steps: say what to do next")
 
     # --- the model ---
 
-    def _answer(self) -> Generator[Happening, None, Answer]:
+    def _answer(self) -> Generator[Update, None, Response]:
         """One answer of the model, told while it comes."""
         said: list[str] = []
-        answer = Answer("")
+        answer = Response("")
         begins_again = False
         try:
             with _closing(self.model.answer(self.agent.conversation(), self.tools)) as pieces:
                 for piece in pieces:
-                    if isinstance(piece, Answer):
+                    if isinstance(piece, Response):
                         answer, said = piece, [piece.text]
                         break
-                    if isinstance(piece, Said):
+                    if isinstance(piece, TextDelta):
                         if begins_again:  # until it speaks, the attempt before is all there is
                             said.clear()
                         said.append(piece.text)
@@ -123,19 +123,19 @@ class Loop:
         why = str(stop) if isinstance(stop, Exception) else "stopped by the person"
         if text.strip():
             data = {"model": self.model.name, "interrupted": True, "why": storable(why)}
-            with defer_signals(), _carrying(text):
+            with defer_signals(), _unsaved_on_error(text):
                 self.agent.assistant(storable(text), data=data)
 
-    def _take(self, answer: Answer) -> Happenings:
+    def _take(self, answer: Response) -> Updates:
         """Write an answer, and run what it calls. Whatever stops this, each call has a result in the end."""
         work = _Work()
         waiting: dict[int, Event] = {}
         try:
-            with defer_signals(), _carrying(answer.text):
+            with defer_signals(), _unsaved_on_error(answer.text):
                 written = self.agent.extend(_events(answer))
                 waiting |= {event.seq: event for event in written if event.kind == "tool_call"}
             for event in written:
-                yield Wrote(event)
+                yield EventWritten(event)
             yield from self._run(work, waiting)
         except BaseException:
             with (
@@ -147,7 +147,7 @@ class Loop:
 
     # --- the tools ---
 
-    def _run(self, work: "_Work", waiting: dict[int, Event]) -> Happenings:
+    def _run(self, work: "_Work", waiting: dict[int, Event]) -> Updates:
         """Run the calls of one answer side by side; each result is written when it is there. All questions
         come first: while a person thinks nothing runs, so there is no result that would have to wait."""
         allowed = []
@@ -186,12 +186,14 @@ class Loop:
                 raise ToolError(answer or "not run: it was not allowed")
         return tool, given
 
-    def _record(self, waiting: dict[int, Event], seq: int, output: str, error: bool) -> Wrote:
+    def _record(self, waiting: dict[int, Event], seq: int, output: str, error: bool) -> EventWritten:
         """Write a result, and wait for it no longer, both or neither."""
-        with defer_signals(), _carrying(output):
-            wrote = Wrote(self.agent.append("tool_result", *self._result(waiting[seq], output, error)))
+        with defer_signals(), _unsaved_on_error(output):
+            written = EventWritten(
+                self.agent.append("tool_result", *self._result(waiting[seq], output, error))
+            )
             del waiting[seq]
-        return wrote
+        return written
 
     def _result(self, call: Event, output: str, error: bool) -> tuple[str, dict[str, Any]]:
         """A result's content and data: what the model reads, and the whole of it where that is more."""
@@ -259,7 +261,7 @@ class _Work:
         return True
 
 
-def _events(answer: Answer) -> list[tuple[str, str | None, dict[str, Any] | None]]:
+def _events(answer: Response) -> list[tuple[str, str | None, dict[str, Any] | None]]:
     """The events of an answer; what else is to be kept of it rides on the first."""
     calls: list[dict[str, Any]] = []
     for call in answer.calls:
@@ -286,16 +288,16 @@ def shortened(text: str, longest: int) -> str:
     return f"{text[:head]}\n{note}\n{text[-tail:]}"
 
 
-def _halted(answer: Answer) -> Iterator[Halted]:
+def _stopped(answer: Response) -> Iterator[Stopped]:
     """That an answer without calls is none, if it is none."""
     if (answer.data or {}).get("refused"):
-        yield Halted(REFUSED)
+        yield Stopped(REFUSED)
     elif not answer.text.strip():
-        yield Halted(SAID_NOTHING)
+        yield Stopped(SAID_NOTHING)
 
 
 @contextmanager
-def _carrying(text: str) -> Iterator[None]:
+def _unsaved_on_error(text: str) -> Iterator[None]:
     """An error within the block carries, as `unsaved`, the text that could not be written."""
     try:
         yield

@@ -11,7 +11,7 @@ from backstory.cli.chat_setup import (
     check_packages,
     check_platform,
     chosen_model,
-    wish_of,
+    model_spec,
 )
 from backstory.cli.input import standard_input
 from backstory.cli.main import run_within
@@ -46,17 +46,17 @@ def chat_command(url: str | None, ref: str, **options: Any) -> int:
 
 
 def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> int:
-    wanted = wish_of(**options)
+    wanted = model_spec(**options)
     check_packages("the chat", "cli", "chat", wanted=wanted)
     from backstory.chat.consent import Consent
     from backstory.chat.question import ask_key
-    from backstory.chat.shutdown import Leaving
+    from backstory.chat.shutdown import Shutdown
     from backstory.chat.terminal import Terminal
     from backstory.runtime.models.choice import instead
 
     console = screen.console()
     consent = Consent(console, ask_key, yes=yes)
-    with Leaving() as leaving, chat_with(url, ref, wanted, allow=consent, **options) as chat:
+    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=consent, **options) as chat:
         terminal = Terminal(
             chat,
             console,

@@ -11,7 +11,7 @@ import click
 
 from backstory.cli import output as screen
 from backstory.cli.options import command
-from backstory.cli.progress import Tell, progress
+from backstory.cli.progress import Progress, progress_bar
 from backstory.cli.stores import filled
 from backstory.present.measures import counted
 
@@ -24,8 +24,8 @@ def import_command(url: str | None, file: IO[bytes], as_json: bool) -> None:
     """Reads an export from FILE or standard input, and adds all of it or nothing, with the same ids,
     times and positions. What the store already has is skipped, so an import can be repeated. The store is
     created if it does not exist."""
-    with _spooled(file) as lines, filled(url) as store, progress("importing", "bytes") as tell:
-        added = store.import_from(_lines(lines, tell))
+    with _spooled(file) as lines, filled(url) as store, progress_bar("importing", "bytes") as progress:
+        added = store.import_from(_lines(lines, progress))
     if as_json:
         screen.answer_json(added._asdict())
     else:
@@ -44,12 +44,12 @@ def _spooled(file: IO[bytes]) -> Iterator[IO[bytes]]:
         yield spool
 
 
-def _lines(file: IO[bytes], tell: Tell | None) -> Iterator[bytes]:
-    """The lines of a file; `tell` hears how far it is read."""
+def _lines(file: IO[bytes], progress: Progress | None) -> Iterator[bytes]:
+    """The lines of a file; `progress` hears how far it is read."""
     total = os.fstat(file.fileno()).st_size
     done = 0
     for number, line in enumerate(file):
         done += len(line)
-        if tell and number % 1_000 == 0:
-            tell(done, total)
+        if progress and number % 1_000 == 0:
+            progress(done, total)
         yield line

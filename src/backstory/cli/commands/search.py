@@ -6,7 +6,7 @@ import click
 
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
-from backstory.cli.progress import progress
+from backstory.cli.progress import progress_bar
 from backstory.cli.stores import opened
 from backstory.core.kinds import KINDS
 from backstory.jobs.search import Hit
@@ -45,8 +45,8 @@ def search_command(
     asked = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with opened(url) as store:
         only = agent_of(store.resolve(agent), "--agent takes an agent, not a position") if agent else None
-        with progress("indexing", "events") as tell:
-            hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, progress=tell)
+        with progress_bar("indexing", "events") as progress:
+            hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, progress=progress)
         agents = store.agents()
     for hit in hits:
         _print(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)

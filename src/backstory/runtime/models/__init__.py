@@ -2,19 +2,29 @@
 
     for piece in model.answer(conversation, tools): ...
 
-A model yields what it says while it says it (`Said`), tells when it has to begin again
-(`Retrying`), and ends with one `Answer`. What goes wrong is a `ModelError` whose message is one line that
+A model yields what it says while it says it (`TextDelta`), tells when it has to begin again
+(`Retrying`), and ends with one `Response`. What goes wrong is a `ModelError` whose message is one line that
 says what to do. A model neither writes to a log nor runs a tool: that is the loop's business.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from backstory.core.messages import ToolCall
 from backstory.errors import Error
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
-__all__ = ["Answer", "Call", "Model", "ModelError", "Piece", "Retrying", "Said", "Unavailable"]
+__all__ = [
+    "Model",
+    "ModelError",
+    "Response",
+    "Retrying",
+    "StreamItem",
+    "TextDelta",
+    "ToolCall",
+    "Unavailable",
+]
 
 
 class ModelError(Error):
@@ -25,7 +35,7 @@ class Unavailable(ModelError):
     """It could not be reached, or has no time: the same request may succeed later."""
 
 
-class Said(NamedTuple):
+class TextDelta(NamedTuple):
     """A piece of the answer's text, as it comes."""
 
     text: str
@@ -38,23 +48,15 @@ class Retrying(NamedTuple):
     seconds: float
 
 
-class Call(NamedTuple):
-    """A tool call. `arguments` is an object, or the model's own text where that was no JSON object."""
-
-    id: str
-    name: str
-    arguments: Any
-
-
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A whole answer."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     data: dict[str, Any] | None = None  # what else to keep of it: model, usage, native content
 
 
-Piece = Said | Retrying | Answer
+StreamItem = TextDelta | Retrying | Response
 
 
 class Model(Protocol):
@@ -68,5 +70,5 @@ class Model(Protocol):
     def window(self) -> int | None:
         """How many tokens it can read; None where nobody knows."""
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
-        """The answer, piece by piece; the last piece is the `Answer`."""
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
+        """The answer, piece by piece; the last piece is the `Response`."""

@@ -7,7 +7,7 @@ same model unchanged, is kept as native content beside the text.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
+from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
@@ -53,7 +53,7 @@ class AnthropicModel:
         self.window = window
         self._most_tokens = most_tokens
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
         body = conversation.to("anthropic", model=self.name, cache="auto")
         body |= {"model": self.name, "max_tokens": self._most_tokens}
@@ -86,7 +86,7 @@ CONTINUES = {
 }
 
 
-def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
+def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """What the events of a stream say, piece by piece."""
     blocks: dict[int, dict[str, Any]] = {}
     usage = {"input": 0, "output": 0}
@@ -104,7 +104,7 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
                 if field:
                     block[field] = block.get(field, "") + delta.get(source, "")
                 if delta["type"] == "text_delta":
-                    yield Said(delta["text"])
+                    yield TextDelta(delta["text"])
             case "message_delta":
                 ended = event["delta"].get("stop_reason") or ended
                 usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
@@ -122,17 +122,17 @@ def _read(usage: dict[str, Any]) -> Iterator[tuple[str, int]]:
     yield from (("cached", cached), ("cache_written", written))
 
 
-def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Answer:
+def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Response:
     texts = (block.get("text", "") for block in blocks if block["type"] == "text")
     text = storable("".join(texts))  # as the wire joins them
     calls = tuple(
-        Call(block["id"], block["name"], parsed(block.get("json", "")))
+        ToolCall(block["id"], block["name"], parsed(block.get("json", "")))
         for block in blocks
         if block["type"] == "tool_use"
     )
     if any(block["type"] not in ("text", "tool_use") for block in blocks):
         data["native"] = {"provider": "anthropic", "model": model, "wire": storable_value(_wire(blocks))}
-    return Answer(text, calls, data)
+    return Response(text, calls, data)
 
 
 def _wire(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.runtime.models import Model, ModelError
-from backstory.runtime.models.download import Tell
+from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
 VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
@@ -30,7 +30,7 @@ WINDOWS = {
 }
 
 
-class Wish(NamedTuple):
+class ModelSpec(NamedTuple):
     """What somebody said about the model; None where they said nothing."""
 
     model: str | None = None
@@ -38,17 +38,17 @@ class Wish(NamedTuple):
     key: str | None = None
     window: int | None = None
 
-    def over(self, other: "Wish") -> "Wish":
-        """This wish, and the other one where this says nothing."""
+    def over(self, other: "ModelSpec") -> "ModelSpec":
+        """These fields, and the other's where these are None."""
         return other._replace(
             **{field: value for field, value in self._asdict().items() if value is not None}
         )
 
 
-def wish(said: Wish) -> Wish:
+def resolve(said: ModelSpec) -> ModelSpec:
     """What was said, then the environment, then the config file."""
     said_there: dict[str, Any] = {field: os.environ.get(name) or None for field, name in VARIABLES.items()}
-    environment = Wish()._replace(**said_there)
+    environment = ModelSpec()._replace(**said_there)
     wanted = said.over(environment)
     configured = from_config(config_path())
     if wanted.base_url and wanted.base_url != configured.base_url:
@@ -60,9 +60,9 @@ def wish(said: Wish) -> Wish:
     return wanted.over(configured)
 
 
-def instead(before: Wish, model: str) -> Wish:
+def instead(before: ModelSpec, model: str) -> ModelSpec:
     """Another model than before; at the same address with the same key if it is the same provider's."""
-    asked = Wish(model)
+    asked = ModelSpec(model)
     if _provider(before)[0] == _provider(asked)[0]:
         return before._replace(model=model, window=None)
     return asked
@@ -76,12 +76,12 @@ def config_path() -> Path:
     return folder / "chat.toml"
 
 
-def from_config(path: Path) -> Wish:
+def from_config(path: Path) -> ModelSpec:
     """What the config file says. One with a key in it must be its owner's alone."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
-        return Wish()
+        return ModelSpec()
     except OSError as error:
         raise ModelError(f"the config file {path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # no UTF-8, or no TOML
@@ -89,14 +89,14 @@ def from_config(path: Path) -> Wish:
     _check(values, path)
     if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
         raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
-    return Wish(**values)
+    return ModelSpec(**values)
 
 
 def _check(values: dict[str, Any], path: Path) -> None:
-    unknown = sorted(values.keys() - set(Wish._fields))
+    unknown = sorted(values.keys() - set(ModelSpec._fields))
     if unknown:
         raise ModelError(
-            f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(Wish._fields)}"
+            f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(ModelSpec._fields)}"
         )
     for name, value in values.items():
         wanted, example = (int, "200000") if name == "window" else (str, '"…"')
@@ -104,19 +104,19 @@ def _check(values: dict[str, Any], path: Path) -> None:
             raise ModelError(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
 
 
-def provider_of(wanted: Wish) -> str:
-    """Whose model a wish names, which is also the extra of this package that it needs."""
+def provider_of(wanted: ModelSpec) -> str:
+    """Whose model this is, which is also the extra of this package that it needs."""
     return _provider(wanted)[0]
 
 
-def choose(wanted: Wish, *, tell: Tell | None = None) -> Model:
-    """The model of a wish; `tell` hears of the progress if one has to be fetched."""
+def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
+    """The model that was asked for; `progress` hears of the progress if one has to be fetched."""
     provider, name = _provider(wanted)
     window = wanted.window or known_window(name)
     if provider == EMBEDDED:
         from backstory.runtime.models.embedded import EmbeddedModel
 
-        return EmbeddedModel(tell=tell)
+        return EmbeddedModel(progress=progress)
     if provider == "anthropic":
         from backstory.runtime.models.anthropic import AnthropicModel
 
@@ -126,7 +126,7 @@ def choose(wanted: Wish, *, tell: Tell | None = None) -> Model:
     return OpenAIModel(name or None, base_url=wanted.base_url, key=wanted.key, window=window)
 
 
-def _provider(wanted: Wish) -> tuple[str, str]:
+def _provider(wanted: ModelSpec) -> tuple[str, str]:
     model = wanted.model or ""
     provider, colon, name = model.partition(":")
     if colon and provider in ("openai", "anthropic"):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from backstory.runtime.models import Answer, Call, ModelError, Piece, Said
+from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.wire.streams import grow
 
@@ -15,7 +15,7 @@ CUT = "length"  # how the protocol calls an answer that reached its limit
 REFUSED = "content_filter"  # and one that somebody did not want to be given
 
 
-def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
+def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """What the chunks say, piece by piece."""
     text: list[str] = []
     calls: dict[int, dict[str, str]] = {}
@@ -33,7 +33,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
                 if not isinstance(piece, str):
                     raise TypeError(f"the text of an answer is {piece!r:.50}")
                 text.append(piece)
-                yield Said(piece)
+                yield TextDelta(piece)
             for part in delta.get("tool_calls") or ():
                 _add(calls, part)
             grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
@@ -43,7 +43,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[Piece]:
     if thought:  # some servers refuse the next request if they do not get it back
         wire = _message("".join(text), calls, thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
-    yield Answer(storable("".join(text)), _calls(calls), data)
+    yield Response(storable("".join(text)), _calls(calls), data)
 
 
 def _message(text: str, calls: dict[int, dict[str, str]], thought: dict[str, Any]) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def _add(calls: dict[int, dict[str, str]], part: dict[str, Any]) -> None:
     call["arguments"] += function.get("arguments") or ""
 
 
-def _calls(calls: dict[int, dict[str, str]]) -> tuple[Call, ...]:
+def _calls(calls: dict[int, dict[str, str]]) -> tuple[ToolCall, ...]:
     return tuple(
-        Call(
+        ToolCall(
             storable(call["id"]).strip() or f"call_{os.urandom(12).hex()}",
             storable(call["name"]).strip() or "unnamed",
             parsed(call["arguments"]),

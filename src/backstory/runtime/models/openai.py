@@ -7,7 +7,7 @@ whoever watches hears of them.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from backstory.runtime.models import ModelError, Piece
+from backstory.runtime.models import ModelError, StreamItem
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.runtime.models.extras import require
@@ -57,7 +57,7 @@ class OpenAIModel:
             return names[0]
         raise ModelError(f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME")
 
-    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[Piece]:
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
         body = {"model": self.name, **conversation.to("openai", model=self.name)}
         if tools:

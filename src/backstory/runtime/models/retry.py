@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from backstory.runtime.models import ModelError, Piece, Retrying, Unavailable
+from backstory.runtime.models import ModelError, Retrying, StreamItem, Unavailable
 from backstory.runtime.models.endpoints import Endpoint
 
 ATTEMPTS = 4
@@ -49,11 +49,11 @@ TOO_LONG = re.compile(r"context.?(length|window|size)|prompt is too long", re.IG
 
 
 def retried(
-    attempt: Callable[[], Iterator[Piece]],
+    attempt: Callable[[], Iterator[StreamItem]],
     endpoint: Endpoint,
     *,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Piece]:
+) -> Iterator[StreamItem]:
     """The pieces of an attempt; one that fails in passing is begun again, and says so."""
     for number in range(1, ATTEMPTS + 1):
         try:
