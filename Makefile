@@ -4,16 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHAT := .venv-chat
+ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help chat test test-all coverage corpus check format bench bench-peers clean
+.PHONY: help chat test test-all test-adapters coverage corpus check format bench bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
 help:
 	@echo "Usage: make TARGET"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo 'Options go into ARGS:    make chat ARGS="--model claude-... --new"'
 	@echo '                         make test ARGS="tests/core -k rewind"'
@@ -56,6 +57,19 @@ test-all:  ## Run all tests on every installed Python from 3.11 to 3.14
 		else echo "python$$version is not installed: skipped"; fi; \
 	done
 
+# All frameworks resolve into one environment. Claude's without its program of 160 MB, which no test needs.
+$(ADAPTERS)/.ready: pyproject.toml
+	$(check_python)
+	@echo "Setting up the frameworks in $(ADAPTERS) (once, some minutes)"
+	@$(PYTHON) -m venv $(ADAPTERS)
+	@$(ADAPTERS)/bin/python $(PIP) 'pip>=25.1'
+	@$(ADAPTERS)/bin/python $(PIP) --no-binary claude-agent-sdk --editable '.[adapters,postgres]' --group adapters
+	@touch $@
+
+test-adapters: $(ADAPTERS)/.ready  ## Run the tests of the adapters, with the frameworks they are for
+	BACKSTORY_TEST_ADAPTERS=1 $(ADAPTERS)/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
+		$(or $(ARGS),tests/adapters)
+
 # All of core/ is reached, line by line and branch by branch; of wire/ all but a few odd parts of formats.
 coverage: $(READY)  ## Check that the tests reach every line and branch of the pure modules
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/core tests/wire \
@@ -83,4 +97,4 @@ bench-peers: $(READY)  ## Measure the same jobs with other libraries (about an h
 	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
 
 clean:  ## Remove everything that these targets made
-	rm -rf .venv .venv-3.* .venv-peers $(CHAT) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

@@ -3,9 +3,12 @@ floors do no I/O."""
 
 import ast
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+import backstory
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 
@@ -20,7 +23,7 @@ FLOORS = [
     {"intake", "jobs", "references"},
     {"store"},
     {"aio"},
-    {"runtime", "importers"},
+    {"runtime", "importers", "adapters"},
     {"present"},
     {"chat"},
     {"cli"},
@@ -35,6 +38,8 @@ PURE_PARTS = {
         *("format", "decode", "formats"),
     )
 }
+# What adapters import from the package itself, as users do. The modules among it have floors.
+FACE = set(backstory.__all__) - {"aio", "wire"}
 IMPURE_MODULES = {
     "os",
     "io",
@@ -74,7 +79,9 @@ def test_a_module_imports_only_from_the_floors_below(path):
     places = {name: place for place, names in enumerate(FLOORS) for name in names}
     here = places[floor(path)]
     for module in imports(path):
-        if module.startswith("backstory."):
+        if module.removeprefix("backstory.") in FACE:
+            assert floor(path) == "adapters", f"{floor(path)} imports {module}"
+        elif module.startswith("backstory."):
             there = module.split(".")[1]
             assert places[there] <= here, f"{floor(path)} imports {there}"
 
@@ -98,6 +105,22 @@ def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in ("open", "print", "input")
+
+
+PUBLIC = {"backstory", "backstory.aio", "backstory.wire", "backstory.importers"}
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "adapters").glob("*.py")), ids=lambda path: path.name)
+def test_an_adapter_imports_only_what_is_public(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "backstory":
+            if node.module.startswith("backstory.adapters."):
+                continue
+            assert node.module in PUBLIC, node.module
+            for name in node.names:
+                assert name.name in import_module(node.module).__all__, f"{node.module}.{name.name}"
+        elif isinstance(node, ast.Import):
+            assert {name.name for name in node.names if name.name.startswith("backstory")} <= PUBLIC
 
 
 def test_every_module_has_a_floor():

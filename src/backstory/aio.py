@@ -52,7 +52,7 @@ async def _in_trio_thread(call: Callable[[], R]) -> R:
     return await to_thread.run_sync(call, abandon_on_cancel=False)
 
 
-__all__ = ["AsyncAgent", "AsyncHit", "AsyncIntake", "AsyncReference", "AsyncStore", "open"]
+__all__ = ["AsyncAgent", "AsyncHit", "AsyncIntake", "AsyncReference", "AsyncStore", "in_thread", "open"]
 
 
 def lift(

@@ -1,0 +1,125 @@
+"""The rule that makes a framework's items both exact and messages. Pure.
+
+An item becomes one or more events. The first one carries it, in `data["item"]`: `{"of": ADAPTER, "form":
+ITEM}`; the others have `{"of": ADAPTER, "part": true}`. Where the item is a provider's own form, it is the
+event's native content and nothing else. What JSON or a database cannot hold is carried as text. So reading
+gives back every item, equal as JSON with the order of its keys, while everything else in backstory sees
+ordinary messages.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from backstory import Event
+
+DEEPEST = 100  # levels that the data of an event may have
+SPOKEN = frozenset({"system", "user", "assistant", "tool_call", "tool_result"})
+
+Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
+Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
+
+
+class Carried(NamedTuple):
+    """An item, and the event that carries it."""
+
+    event: Event
+    item: Any
+
+
+def plain(item: Any) -> Any:
+    """The item as JSON gives it back; TypeError or ValueError for what is not JSON."""
+    return json.loads(json.dumps(item))
+
+
+def people_text(text: str) -> str:
+    """A text as an event can have it: without NUL and lone surrogates."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()
+
+
+def carried(adapter: str, item: Any, events: Sequence[Draft], *, provider: str | None = None) -> list[Draft]:
+    """The events that say what an item says, with the item in the first of them. With `provider`, the item
+    is that provider's own form."""
+    (kind, content, data, *key), *rest = events
+    data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
+    first = _carrier(adapter, item, data, provider)
+    parts = [
+        (kind, _kept(content), {**(data or {}), "item": {"of": adapter, "part": True}}, *key)
+        for kind, content, data, *key in rest
+    ]
+    return [(kind, _kept(content), first, *key), *parts]
+
+
+def note(adapter: str, name: str, item: Any) -> Draft:
+    """An item that is no message."""
+    [event] = carried(adapter, item, [("note", name, None)])
+    return event
+
+
+def _kept(content: str | None) -> str | None:
+    return None if content is None else people_text(content)
+
+
+def _carrier(adapter: str, item: Any, data: dict[str, Any], provider: str | None) -> dict[str, Any]:
+    """The data of the event that carries an item, in the first form that gives it back."""
+    exact = json.dumps(item)
+    forms: list[dict[str, Any]] = [{"item": {"of": adapter, "form": item}}]
+    if provider is not None:
+        forms.insert(0, {"native": {"provider": provider, "wire": [item]}, "item": {"of": adapter}})
+    for form in forms:
+        if _gives_back(data | form, exact):
+            return data | form
+    safe = {name: value for name, value in data.items() if _is_kept({name: value})}
+    return safe | {"item": {"of": adapter, "text": exact}}
+
+
+def _gives_back(data: dict[str, Any], exact: str) -> bool:
+    text = _text_of(data)
+    return text is not None and json.dumps(_form(orjson.loads(text))) == exact
+
+
+def _is_kept(data: dict[str, Any]) -> bool:
+    return _text_of(data) is not None
+
+
+def _text_of(data: dict[str, Any]) -> str | None:
+    """The text that a store would keep; None where it would refuse."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, RecursionError):
+        return None
+    return text if text.count("{") + text.count("[") <= DEEPEST or _depth(data) <= DEEPEST else None
+
+
+def _depth(value: Any) -> int:
+    levels, depth = [value], 0
+    while levels:
+        inner = [each.values() if isinstance(each, dict) else each for each in levels]
+        levels = [found for each in inner for found in each if isinstance(found, dict | list)]
+        depth += 1
+    return depth
+
+
+def _form(data: dict[str, Any]) -> Any:
+    """The item that the data of a carrier holds."""
+    item = data["item"]
+    if "text" in item:
+        return json.loads(item["text"])
+    return item["form"] if "form" in item else data["native"]["wire"][0]
+
+
+def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
+    """The items that events carry, in order; other messages are translated."""
+    for event in events:
+        if event.kind not in SPOKEN and event.kind != "note":
+            continue
+        data = orjson.loads(event.data_json) if event.data_json else {}
+        tag = data.get("item")
+        if isinstance(tag, dict) and tag.get("of") == adapter:
+            if "part" not in tag:
+                yield Carried(event, _form(data))
+        elif event.kind != "note" and (item := translate(event)) is not None:
+            yield Carried(event, item)

@@ -1,0 +1,217 @@
+"""The OpenAI Agents SDK: `Runner.run(agent, "…", session=BackstorySession("user-42", "history.db"))`.
+
+An item of the SDK is an item of OpenAI's Responses, so it is the native content of its event. Clearing and
+popping are moves in the log: everything stays in it.
+"""
+
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
+
+from agents.memory.session_settings import SessionSettings, coerce_session_settings
+
+from backstory import Agent, Conflict, Error, Event, wire
+from backstory.adapters.items import Carried, Draft, carried, note, plain, read_items
+from backstory.adapters.keys import agent_key
+from backstory.adapters.stores import History, Where
+from backstory.aio import in_thread
+
+__all__ = ["BackstorySession"]
+
+ADAPTER = "openai_agents"
+FORMAT = "openai-responses"
+PAGE = 64  # positions read at once, at first, from the end of a long history
+# Calls that OpenAI's own tools make and the caller answers: with an output in sight they are read as calls.
+ANSWERED = {
+    "shell_call": "shell_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "computer_call": "computer_call_output",
+}
+
+Item = dict[str, Any]
+R = TypeVar("R")
+
+
+class BackstorySession:
+    """A session of the OpenAI Agents SDK whose history is an agent of a backstory store.
+
+    `repair=True` leaves outputs whose calls are gone out of unlimited reads: no model accepts them. `key`
+    opens the agent that has this key, whoever began it.
+    """
+
+    session_settings: SessionSettings | None
+
+    def __init__(
+        self,
+        session_id: str,
+        db_path: Where = ":memory:",
+        *,
+        session_settings: SessionSettings | dict[str, Any] | None = None,
+        repair: bool = False,
+        key: str | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings = coerce_session_settings(session_settings or SessionSettings())
+        self.repair = repair
+        self._key = agent_key(ADAPTER, session_id) if key is None else key
+        self._history = History(db_path)
+
+    @property
+    def agent(self) -> Agent:
+        """The agent that holds the session: for marks, rewinds, earlier contexts, and everything else."""
+        return self._history.ensured(self._key, self.session_id)
+
+    def fork(self, new_id: str, at: Any = None) -> "BackstorySession":
+        """A new session that goes on from here, or from an earlier position: one row, nothing is copied."""
+        self._history.forked(self.agent, agent_key(ADAPTER, new_id), new_id, at)
+        return BackstorySession(
+            new_id, self._history.store, session_settings=self.session_settings, repair=self.repair
+        )
+
+    def close(self) -> None:
+        """Let go of the store; from then on every method raises RuntimeError."""
+        self._history.close()
+
+    # --- the SDK's protocol ---
+
+    async def get_items(self, limit: int | None = None) -> list[Item]:
+        """The newest `limit` items, oldest first; None: as the settings say, else all."""
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        nothing: list[Carried] = []
+        found = await self._read(lambda agent: newest(agent, limit), nothing)
+        items = [each.item for each in found]
+        return _without_orphans(items) if self.repair and limit is None else items
+
+    async def add_items(self, items: list[Item]) -> None:
+        """Write items behind the others, all or none."""
+        self._history.store  # noqa: B018  a closed session refuses even an empty list
+        if items:
+            batch = [event for item in items for event in drafts(plain(item))]
+            await self._write(lambda agent: agent.extend(batch))
+
+    async def pop_item(self) -> Item | None:
+        """Take the newest item out of the context and return it; None if there is none."""
+        return await self._read(_popped, None)
+
+    async def clear_session(self) -> None:
+        """Empty the context."""
+        await self._read(lambda agent: bool(agent.clear(by=ADAPTER)), False)
+
+    async def _get_compaction_snapshot(
+        self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
+    ) -> Any:
+        """What the SDK asks for by name, to compact in one step: the newest items, and how to replace the
+        last of them. What is to be pruned stays in the log."""
+        from agents.memory.session import _CompactionSnapshot
+
+        nothing: tuple[int, list[Carried]] = (0, [])
+        head, found = await self._read(lambda agent: (agent.head, newest(agent, limit + 1)), nothing)
+        shown = found[-limit:]
+
+        async def replace_suffix(start: int, output: list[Item]) -> bool:
+            if not shown[start:]:
+                return False
+            target = {"target_message_id": shown[start].event.seq - 1, "by": ADAPTER}
+            batch: list[Draft] = [("jump", None, target, f"{ADAPTER}:{secrets.token_hex(8)}")]
+            batch += [event for item in output for event in drafts(plain(item))]
+            try:
+                return await self._read(lambda agent: bool(agent.extend(batch, expected=head)), False)
+            except Conflict:
+                return False
+
+        return _CompactionSnapshot([each.item for each in shown], len(found) <= limit, replace_suffix)
+
+    async def _read(self, call: Callable[[Agent], R], otherwise: R) -> R:
+        self._history.store  # noqa: B018
+        return await in_thread(partial(self._history.read, self._key, call, otherwise))
+
+    async def _write(self, call: Callable[[Agent], R]) -> R:
+        return await in_thread(partial(self._history.write, self._key, self.session_id, call))
+
+
+# --- reading ---
+
+
+def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
+    """The newest items of the context, oldest first; None: all."""
+    if limit is None:
+        return list(read_items(ADAPTER, agent.context().messages, item_of))
+    found: list[Carried] = []
+    size = limit + PAGE
+    for low, high in reversed(agent.live_ranges() if limit > 0 else []):
+        while low <= high and len(found) < limit:
+            after = max(low - 1, high - size)
+            page = agent.events(after=after, until=high)
+            found = [*read_items(ADAPTER, page, item_of), *found]
+            high, size = after, size * 4
+    return found[-limit:] if limit > 0 else []
+
+
+def _popped(agent: Agent) -> Item | None:
+    """Jump to just before the newest item. The key makes each pop one of its own: two that jump to the same
+    place behind the same head are not one jump that was repeated."""
+    while True:
+        head = agent.head
+        found = newest(agent, 1)
+        if not found:
+            return None
+        target = {"target_message_id": found[0].event.seq - 1, "by": ADAPTER}
+        try:
+            agent.append("jump", None, target, key=f"{ADAPTER}:{secrets.token_hex(8)}", expected=head)
+        except Conflict:  # someone else wrote in between: look again
+            continue
+        item: Item = found[0].item
+        return item
+
+
+def _without_orphans(items: list[Item]) -> list[Item]:
+    """The items without outputs whose calls are gone."""
+    calls = {item.get("call_id") for item in items if not _is_output(item)}
+    return [item for item in items if not _is_output(item) or item.get("call_id") in calls]
+
+
+def _is_output(item: Item) -> bool:
+    return isinstance(item, dict) and str(item.get("type")).endswith("_call_output")
+
+
+def item_of(event: Event) -> Item | None:
+    """A message that something else wrote, as an item."""
+    data = event.data or {}
+    match event.kind:
+        case "tool_call":
+            [call] = wire.dump([event], FORMAT, pending=True).body["input"]
+            return dict(call) | {"call_id": str(data.get("id"))}
+        case "tool_result":
+            return {"type": "function_call_output", "call_id": str(data.get("id")), "output": event.content}
+        case "assistant":
+            return {"role": "assistant", "content": event.content} if event.content else None
+        case "system":
+            return {"role": "system", "content": event.content}
+    said = wire.dump([event], FORMAT).body["input"]
+    return {"role": "user", "content": said} if isinstance(said, str) else said[0] if said else None
+
+
+# --- writing ---
+
+
+def drafts(item: Any) -> list[Draft]:
+    """The events that an item becomes."""
+    events = _loaded(item) if isinstance(item, dict) else []
+    if not events:
+        return [note(ADAPTER, f"{ADAPTER}.item", item)]
+    return carried(ADAPTER, item, events, provider=FORMAT)
+
+
+def _loaded(item: Item) -> list[Draft]:
+    """What an item says, as far as the format can be read; nothing for what is no message."""
+    items = [item]
+    if item.get("type") in ANSWERED and isinstance(item.get("call_id"), str):
+        items.append({"type": ANSWERED[item["type"]], "call_id": item["call_id"], "id": item["call_id"]})
+    try:
+        found: list[Draft] = list(wire.load({"input": items}, FORMAT))
+    except Error:
+        return []
+    return found[:1] if len(items) > 1 else found

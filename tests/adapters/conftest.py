@@ -1,0 +1,79 @@
+"""Adapters are tested where their frameworks are: `make test-adapters` installs them all.
+
+Elsewhere the tests of a framework that is missing are skipped, and the last lines of the run say which.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import backstory
+from tests.processes import PATIENCE
+
+ROOT = Path(__file__).parents[2]
+NEEDS = {
+    "test_openai_agents.py": "agents",
+    "test_openai_agents_runs.py": "agents",
+    "test_claude.py": "claude_agent_sdk",
+    "test_pydantic_ai.py": "pydantic_ai",
+    "test_langgraph.py": "langgraph",
+    "test_langgraph_kit.py": "langgraph",
+    "test_adk.py": "google.adk",
+    "test_agent_framework.py": "agent_framework",
+    "test_strands.py": "strands",
+}
+
+
+def is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of the package around it
+        return False
+
+
+missing = {file: module for file, module in NEEDS.items() if not is_here(module)}
+collect_ignore = list(missing)
+if missing and os.environ.get("BACKSTORY_TEST_ADAPTERS"):
+    raise RuntimeError(f"not installed: {', '.join(sorted(set(missing.values())))}")
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    if missing:
+        names = ", ".join(sorted(set(missing.values())))
+        terminalreporter.write_line(f"adapters not tested here, for want of {names}: make test-adapters")
+
+
+@pytest.fixture
+def run():
+    """Runs a coroutine."""
+    return asyncio.run
+
+
+@pytest.fixture
+def two_writers():
+    """Runs two processes of `tests.adapters.writers` at once, to their end."""
+
+    def write(adapter: str, url: str) -> None:
+        command = [sys.executable, "-m", "tests.adapters.writers", adapter, url]
+        writers = [subprocess.Popen([*command, name], cwd=ROOT) for name in ("one", "two")]
+        assert [writer.wait(PATIENCE) for writer in writers] == [0, 0]
+
+    return write
+
+
+@pytest.fixture
+def sound():
+    """Checks that a store is sound, and that every agent's conversation can be sent anywhere."""
+
+    def check(store: backstory.Store) -> None:
+        assert store.verify() == []
+        for agent in store.agents():
+            for format in backstory.wire.FORMATS:
+                agent.conversation().to(format)
+
+    return check

@@ -1,0 +1,146 @@
+"""The rule that items come back exactly, and the keys of agents: no framework is needed for it."""
+
+import json
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backstory
+from backstory.adapters.items import carried, note, people_text, read_items
+from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name
+from backstory.adapters.stores import History
+
+texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def nested(levels):
+    item = {"deep": 1}
+    for _ in range(levels):
+        item = {"deep": item}
+    return item
+
+
+def stored(batch):
+    agent = backstory.open(":memory:").start()
+    agent.extend(batch)
+    return agent.context().messages
+
+
+def read(events, translate=lambda event: None):
+    return [each.item for each in read_items("mine", events, translate)]
+
+
+@given(values, st.sampled_from([None, "openai-responses"]))
+def test_any_json_comes_back_equal_to_the_order_of_its_keys(item, provider):
+    events = stored(carried("mine", item, [("user", "words", None)], provider=provider))
+    assert json.dumps(read(events)) == json.dumps([item])
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"b": 1, "a": True},
+        {"n": 2**70},
+        {"n": float("nan")},
+        {"t": "\ud800"},
+        {"t": "\0"},
+        nested(120),
+        [],
+        1.0,
+    ],
+    ids=["order", "large", "nan", "surrogate", "nul", "deep", "list", "float"],
+)
+def test_what_json_or_a_database_cannot_hold_comes_back_too(item):
+    events = stored([note("mine", "mine.item", item)])
+    assert json.dumps(read(events)) == json.dumps([item])
+
+
+def test_an_item_of_several_events_is_one_item():
+    batch = carried(
+        "mine", {"all": 1}, [("assistant", "words", None), ("tool_call", None, {"id": "1", "name": "f"})]
+    )
+    assert read(stored(batch)) == [{"all": 1}]
+
+
+def test_what_others_wrote_is_translated_one_by_one():
+    batch = [
+        ("user", "theirs", None),
+        *carried("other", {"x": 1}, [("assistant", "also theirs", None)]),
+        *carried("mine", {"y": 1}, [("user", "mine", None)]),
+        ("note", "a note", None),
+    ]
+    assert read(stored(batch), lambda event: event.content) == ["theirs", "also theirs", {"y": 1}]
+
+
+def test_the_form_of_a_provider_stands_in_the_event_once():
+    [(_, _, data)] = carried(
+        "mine", {"role": "user", "content": "a long question"}, [("user", "", None)], provider="p"
+    )
+    assert json.dumps(data).count("a long question") == 1
+    assert data["item"] == {"of": "mine"}
+
+
+def test_text_for_people_has_nothing_that_a_database_refuses():
+    assert people_text("a\0b\ud800c") == "a\ufffdb?c"
+
+
+def test_a_key_has_each_id_encoded():
+    assert agent_key("mine", "a/b", "c d", "é") == "mine:a%2Fb/c%20d/%C3%A9"
+    assert agent_key("mine", "a", "b") != agent_key("mine", "a/b")
+    assert agent_key("mine", "a", "b").startswith(key_prefix("mine", "a"))
+    assert not agent_key("mine", "ab").startswith(key_prefix("mine", "a"))
+
+
+@pytest.mark.parametrize("id", ["", " ", "x" * 5_000, "a/b@c", "\ud800", "\n", "é" * 300])
+def test_every_id_has_a_key_and_a_name_that_can_be_used(id):
+    store = backstory.open(":memory:")
+    agent = store.ensure(agent_key("mine", id), name=agent_name(id))
+    assert store.keyed(agent_key("mine", id)) == agent
+
+
+def test_a_long_id_is_its_hash():
+    assert agent_key("mine", "a", "x" * 2_000) == f"mine:a/{sha256(b'x' * 2_000).hexdigest()}"
+    assert len(agent_key("mine", "y" * 2_000, "x" * 2_000)) <= 1_000
+
+
+def test_another_name_is_as_long_as_a_name_may_be():
+    assert len(other_name("x" * 200, "key")) <= 200
+
+
+def test_adapters_of_one_place_share_a_store_until_the_last_is_closed(tmp_path):
+    one, two = History(tmp_path / "h.db"), History(str(tmp_path / "h.db"))
+    store = one.store
+    assert two.store is store
+    one.close()
+    one.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        one.store  # noqa: B018
+    assert two.store.agents() == []
+    two.close()
+    with pytest.raises(backstory.StorageError, match="closed"):
+        store.agents()
+
+
+def test_a_store_that_was_handed_over_stays_open():
+    with backstory.open(":memory:") as store:
+        history = History(store)
+        history.close()
+        assert store.agents() == []
+
+
+def test_two_stores_in_memory_are_two():
+    assert History(":memory:").store is not History(":memory:").store
+
+
+def test_a_fork_gets_another_name_where_its_name_is_taken():
+    history = History(":memory:")
+    agent = history.ensured("mine:a", "a")
+    assert history.forked(agent, "mine:a%2Fb", "a/b").name == "a_b"
+    assert history.forked(agent, "mine:a_b", "a_b").name == other_name("a_b", "mine:a_b")
