@@ -224,6 +224,21 @@ def test_a_command_that_is_stopped_says_what_it_had_said(tools, folder):
         tools["bash"].run(command=f"echo begun; {LINGERS} sleep 300")
 
 
+def test_a_command_that_is_stopped_while_it_starts_is_stopped(tools, folder, monkeypatch):
+    def slowly(*arguments, **more):
+        work = started(*arguments, **more)
+        stopper.start()
+        wait_until((folder / "pid").exists)
+        return work
+
+    started = subprocess.Popen
+    stopper = threading.Thread(target=tools["bash"].cancel)
+    monkeypatch.setattr(subprocess, "Popen", slowly)
+    with pytest.raises(ToolError, match=r"\[stopped before it was done\]$"):
+        tools["bash"].run(command=f"{LINGERS} sleep 300", seconds=30)
+    stopper.join()
+
+
 KILLED = """
 import os, sys, threading, time
 from backstory.runtime.tools import working_tools

@@ -34,19 +34,14 @@ class Processes:
 
     def __init__(self) -> None:
         self._running: dict[subprocess.Popen[bytes], str] = {}  # and why it was ended, if it was
+        self._starting = threading.Lock()  # what has been started can be ended: nothing is missed in between
 
     def run(self, command: Sequence[str], folder: Path, seconds: float) -> Done:
         """Run a command to its end, or to one of its limits; errors are part of the output."""
-        work = subprocess.Popen(
-            ["sh", "-c", GUARDED, "sh", *command],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own, so that it can be ended with its children
-        )
+        with self._starting:
+            work = _started(command, folder)
+            self._running[work] = ""
         output = _Output(work)
-        self._running[work] = ""
         ended = ""
         try:
             work.wait(seconds)
@@ -54,7 +49,8 @@ class Processes:
             ended = f"ended after {seconds:g} seconds: the time limit"
         finally:
             _end(work)  # what it left in the background ends with it, but for sessions of their own
-            ended = self._running.pop(work) or ended
+            with self._starting:
+                ended = self._running.pop(work) or ended
         text = output.text()
         if output.is_full:
             ended = f"ended after {MOST_OUTPUT:,} bytes: the output limit"
@@ -62,9 +58,22 @@ class Processes:
 
     def kill(self) -> None:
         """End everything that is running."""
-        for work in list(self._running):
-            self._running[work] = STOPPED
+        with self._starting:
+            running = list(self._running)
+            self._running.update(dict.fromkeys(running, STOPPED))
+        for work in running:
             _end(work)
+
+
+def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        ["sh", "-c", GUARDED, "sh", *command],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,  # a group of its own, so that it can be ended with its children
+    )
 
 
 class _Output:
