@@ -195,7 +195,28 @@ def test_the_anthropic_sdk_streams(folder):
         model.close()
         assert server.last.refused_for == []
         assert server.last.body["tools"][0]["name"] == "glob"
+        marked = [bool(tool.get("cache_control")) for tool in server.last.body["tools"]]
+        assert marked == [*([False] * (len(marked) - 1)), True]  # what the prompt cache keeps first
+        assert server.last.body["messages"][-1]["content"][-1]["cache_control"]
     assert pieces[-1].text == "ok"
+
+
+def test_what_came_from_the_prompt_cache_is_in_the_usage():
+    read = {"input_tokens": 1, "cache_read_input_tokens": 6, "cache_creation_input_tokens": 2}
+    events = [
+        {"type": "message_start", "message": {"usage": read}},
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 4}},
+    ]
+    *_, answer = anthropic_assembled(events, "claude-x")
+    assert answer.data["usage"] == {"input": 9, "output": 4, "cached": 6, "cache_written": 2}
+
+
+def test_what_a_server_signed_beside_a_call_is_kept_for_it():
+    signed = {"google": {"thought_signature": "c2ln"}}
+    call = {"index": 0, "id": "1", "function": {"name": "glob", "arguments": "{}"}, "extra_content": signed}
+    chunks = [{"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}]
+    *_, answer = assembled(chunks, "m")
+    assert answer.data["native"]["wire"]["tool_calls"][0]["extra_content"] == signed
 
 
 def test_thinking_goes_back_to_the_same_model_unchanged():

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from backstory.wire import Repair
 from tests.slow import SLOW, more
 
 laws = settings(
@@ -32,6 +33,16 @@ def pieces(body: dict[str, Any], format: str) -> list[Any]:
             continue
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         found.extend((message["role"], block) for block in blocks)
+    return found
+
+
+def without_last_words(found: list[Any], repairs: list[Repair]) -> list[Any]:
+    """What has to stay as it is when the user says more: not the `Continue.` that only gave the model the
+    turn, and not Anthropic's system messages at the very end, which may not stand before the user."""
+    if repairs and "last word" in repairs[-1].why:
+        return found[:-1]
+    while found and isinstance(found[-1], tuple) and found[-1][0] == "system":
+        found = found[:-1]
     return found
 
 

@@ -35,6 +35,7 @@ class Exchange(NamedTuple):
     is_compatible: bool  # another server than OpenAI's that speaks its language
     body: dict[str, Any]
     tokens: int | None  # what the answer says the request was
+    answer: Any  # the answer, or a list with the events of its stream; None where there is none
 
     @property
     def stored(self) -> bool:
@@ -92,7 +93,23 @@ def exchanges() -> Iterator[Exchange]:
             format.startswith("openai") and not OPENAI.search(entry["url"]),
             json.loads((FOLDER / entry["file"]).read_bytes()),
             tokens_of(format, entry.get("answer")),
+            answer_of(entry.get("answer")),
         )
+
+
+def answer_of(answer: str | None) -> Any:
+    """What came back."""
+    if answer is None:
+        return None
+    values = [inner for value in _values((FOLDER / answer).read_bytes()) for inner in _unwrapped(value)]
+    return values[0] if answer.endswith(".json") and values else values
+
+
+def _unwrapped(value: Any) -> list[Any]:
+    """Bedrock's frames around another service's events have these as base64 in them."""
+    if isinstance(value, dict) and isinstance(value.get("bytes"), str):
+        return [json.loads(base64.b64decode(value["bytes"]))]
+    return [value]
 
 
 def tokens_of(format: str, answer: str | None) -> int | None:

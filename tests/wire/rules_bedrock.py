@@ -240,7 +240,7 @@ def _tool_config(body: dict[str, Any], turns: list[Turn], request: Request) -> I
         yield "Value at 'toolConfig.tools' failed to satisfy constraint: Member must have length at least 1"
     names: set[str] = set()
     for index, tool in enumerate(items(tools)):
-        if request.strict or _tag(tool) not in ("cachePoint", "systemTool"):
+        if _tag(tool) != "cachePoint" and (request.strict or _tag(tool) != "systemTool"):
             yield from _tool(tool, f"toolConfig.tools.{index}", names)
 
 

@@ -14,7 +14,7 @@ from backstory.core.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.plain import plain_json
-from tests.wire.laws import laws, pieces, strings
+from tests.wire.laws import laws, pieces, strings, without_last_words
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
@@ -138,9 +138,7 @@ def test_appending_extends_the_earlier_dump(operations, more):
         early, repairs = dump(before, format)
         if any(repair.rule == "close" or repair.at is None for repair in repairs):
             continue  # an open call, whose result may still come; or nothing said yet
-        kept = pieces(early, format)
-        if repairs and "last word" in repairs[-1].why:
-            kept.pop()  # the Continue. that only gave the model the turn
+        kept = without_last_words(pieces(early, format), repairs)
         assert pieces(dump(after, format).body, format)[: len(kept)] == kept
 
 

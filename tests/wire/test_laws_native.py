@@ -18,7 +18,7 @@ from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.tokens import count_tokens
 from tests.wire.histories import histories
-from tests.wire.laws import laws, pieces, strings
+from tests.wire.laws import laws, pieces, strings, without_last_words
 from tests.wire.logs import GARBAGE_VALUES, MODELS, NATIVE_LISTS, context_of
 from tests.wire.rules import violations
 
@@ -115,9 +115,7 @@ def test_appending_extends_the_earlier_dump(operations, more, model):
         early, repairs = dump(before, format, model=model)
         if any(repair.rule == "close" or repair.at is None for repair in repairs):
             continue  # an open call, whose result may still come; or nothing said yet
-        kept = pieces(early, format)
-        if repairs and "last word" in repairs[-1].why:
-            kept.pop()  # the Continue. that only gave the model the turn
+        kept = without_last_words(pieces(early, format), repairs)
         assert pieces(dump(after, format, model=model).body, format)[: len(kept)] == kept
 
 

@@ -129,8 +129,9 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
     """The events that a provider's answer comes to, as (kind, content, data), ready to append.
 
     The answer is a dict, an object of the provider's SDK, or the events of a stream in a list.
-    Sealed content (signatures, encrypted reasoning) rides in `data["native"]`, tagged with the model that
-    the answer names (else `model`); model and usage are in the data of the first event.
+    Sealed content (signatures, encrypted reasoning) rides in `data["native"]`, tagged with `model`, the one
+    that was asked and will be asked again (default: the one that the answer names). The answer's model and
+    usage are in the data of the first event.
     """
     source = _format(format)
     whole = as_plain(response)

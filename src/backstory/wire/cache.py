@@ -1,7 +1,7 @@
 """Breakpoints of the prompt cache, for Anthropic and Bedrock: what is read again costs a tenth.
 
-A breakpoint says "keep everything up to here". They stand on the system text (tools come before it, so they
-are kept too), on the last message, and on the message where the request before this one ended, so that what
+A breakpoint says "keep everything up to here". They stand on the tools, which come first of all, on the
+system text, on the last message, and on the message where the request before this one ended, so that what
 that one kept is found again. Other formats cache by themselves.
 """
 
@@ -26,6 +26,24 @@ def marked(body: Body, format: str, model: str | None) -> Body:
     return _bedrock(body, model) if format == "bedrock" else body
 
 
+def marked_tools(body: Body, format: str, model: str | None) -> Body:
+    """A whole request with a breakpoint behind its tools, instead of those that came with them."""
+    if format == "anthropic" and body.get("tools"):
+        return body | {"tools": _marked_tools([_bare(tool) for tool in body["tools"]])}
+    tools = _without_points((body.get("toolConfig") or {}).get("tools") or [])
+    # Nova keeps system text and messages only: AWS, "Prompt caching for faster model inference".
+    if format == "bedrock" and tools and "nova" not in (model or ""):
+        return body | {"toolConfig": body["toolConfig"] | {"tools": [*tools, POINT]}}
+    return body
+
+
+def _marked_tools(tools: list[Body]) -> list[Body]:
+    for index in reversed(range(len(tools))):
+        if not tools[index].get("defer_loading"):  # "Tools with defer_loading cannot use prompt caching"
+            return [*tools[:index], tools[index] | {"cache_control": MARK}, *tools[index + 1 :]]
+    return tools
+
+
 def thinned(format: str) -> Change:
     """Leave out all but the last four breakpoints: histories that were loaded bring theirs along."""
     return (
@@ -40,18 +58,25 @@ def _ends(messages: list[Body]) -> list[int]:
 
 
 def _anthropic(body: Body) -> Body:
-    clean = _map_blocks(
-        body, lambda block: {key: value for key, value in block.items() if key != "cache_control"}
-    )
-    messages = list(clean["messages"])
+    clean = _map_blocks(body, _bare)
+    # What was marked is a list of blocks, and stays one when the mark has moved on.
+    messages = [message | {"content": _blocks(message["content"])} for message in clean["messages"]]
     for index in _ends(messages):
         messages[index] = messages[index] | {"content": _with_mark(messages[index]["content"])}
     found = clean | {"messages": messages}
     return found | {"system": _with_mark(found["system"])} if found.get("system") else found
 
 
+def _bare(block: Body) -> Body:
+    return {key: value for key, value in block.items() if key != "cache_control"}
+
+
+def _blocks(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 def _with_mark(content: Any) -> Any:
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+    blocks = list(_blocks(content))
     for index in reversed(range(len(blocks))):
         block = blocks[index]
         if block.get("type") in MARKED and block.get("text") != "":
@@ -77,10 +102,10 @@ def _map_content(content: Any, change: Callable[[Body], Body]) -> Any:
         return content
     found = []
     for block in content:
-        if isinstance(block, dict) and "cache_control" in block:
+        if "cache_control" in block:
             block = change(block)
-        if isinstance(block, dict) and isinstance(block.get("content"), list):
-            block = block | {"content": _map_content(block["content"], change)}
+        if block.get("type") == "tool_result":
+            block = block | {"content": _map_content(block.get("content"), change)}
         found.append(block)
     return found
 
@@ -89,11 +114,10 @@ def _marks(contents: Any) -> Iterator[Body]:
     """The blocks that have a mark, in their order; those in results come before the result itself."""
     for content in contents:
         for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict):
-                if block.get("type") == "tool_result":
-                    yield from _marks([block.get("content")])
-                if block.get("cache_control"):
-                    yield block
+            if block.get("type") == "tool_result":
+                yield from _marks([block.get("content")])
+            if block.get("cache_control"):
+                yield block
 
 
 def _thin(body: Body) -> tuple[Body, list[str]]:
@@ -104,9 +128,7 @@ def _thin(body: Body) -> tuple[Body, list[str]]:
     bare = set(surplus)
 
     def change(block: Body) -> Body:
-        if id(block) not in bare:
-            return block
-        return {key: value for key, value in block.items() if key != "cache_control"}
+        return _bare(block) if id(block) in bare else block
 
     return _map_blocks(body, change), [f"{len(surplus)} cache breakpoints left out: there may be {MOST}"]
 
@@ -115,25 +137,16 @@ def _thin(body: Body) -> tuple[Body, list[str]]:
 
 
 def _bedrock(body: Body, model: str | None) -> Body:
-    messages = [_without_points(message) for message in body["messages"]]
+    messages = [message | {"content": _without_points(message["content"])} for message in body["messages"]]
     for index in _ends(messages):
         messages[index] = messages[index] | {"content": [*messages[index]["content"], POINT]}
-    found = body | {"messages": messages}
-    system = [block for block in body.get("system") or () if "cachePoint" not in block]
-    if system:
-        return found | {"system": [*system, POINT]}
-    tools = (body.get("toolConfig") or {}).get("tools")
-    # Nova keeps system text and messages only: AWS, "Prompt caching for faster model inference".
-    if tools and "nova" not in (model or ""):
-        return found | {"toolConfig": {"tools": [*tools, POINT]}}
-    return found
+    found = marked_tools(body, "bedrock", model) | {"messages": messages}
+    system = _without_points(body.get("system") or [])
+    return found | {"system": [*system, POINT]} if system else found
 
 
-def _without_points(message: Body) -> Body:
-    content = message["content"]
-    if not any("cachePoint" in block for block in content):
-        return message
-    return message | {"content": [block for block in content if "cachePoint" not in block]}
+def _without_points(blocks: list[Body]) -> list[Body]:
+    return [block for block in blocks if "cachePoint" not in block]
 
 
 def _thin_points(body: Body) -> tuple[Body, list[str]]:

@@ -15,6 +15,7 @@ from backstory.core.messages import Message, canonical
 from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
 from backstory.wire import Dump, Repair, dump, to_bytes
+from backstory.wire.cache import marked_tools
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -86,6 +87,8 @@ class Conversation(Sequence[Message]):
         model = model or self.settings.model
         body, repairs = self.dump(format, model=model, **options)
         whole, more = request_body(body, self.settings, format, model)
+        if options.get("cache") is not None:
+            whole = marked_tools(whole, format, model)
         return Dump(whole, [*repairs, *more])
 
     def to_bytes(self, format: str, **options: Any) -> bytes:

@@ -25,6 +25,14 @@ class Answered(NamedTuple):
     usage: dict[str, int] | None
 
 
+def usage_of(read: Any, wrote: Any, cached: Any = 0, cache_written: Any = 0) -> dict[str, int]:
+    """Tokens as they are kept: all that was read and written, and of it what came from the cache or was put
+    there, where something did. What is not a number counts as nothing."""
+    found = {"input": read, "output": wrote, "cached": cached, "cache_written": cache_written}
+    numbers = {name: count if type(count) is int else 0 for name, count in found.items()}
+    return {name: count for name, count in numbers.items() if count or name in ("input", "output")}
+
+
 def _concatenated(forms: list[Form]) -> Form | None:
     if not all(isinstance(form, list) for form in forms):
         return forms[0] if len(forms) == 1 else None

@@ -38,7 +38,8 @@ def answer_events(format: Format, response: Mapping[str, Any], model: str | None
     [unit] = Ids().named([Unit("step", form, parts, "response")])
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
-    (kind, text, data), *rest = _step(format, unit, its_model or model, is_apart=False)
+    # Who asked "claude-x-latest" asks it again: the name that the answer gives is often another.
+    (kind, text, data), *rest = _step(format, unit, model or its_model, is_apart=False)
     return [(kind, text, {**(data or {}), **about} or None), *rest]
 
 

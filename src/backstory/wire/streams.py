@@ -26,7 +26,8 @@ def openai_completion(chunks: list[Event]) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     about: dict[str, Any] = {}
     for chunk in chunks:
-        about |= {key: chunk[key] for key in ("model", "usage") if chunk.get(key)}
+        own = chunk.get("x_groq") or {}  # where Groq says what it cost
+        about |= {key: found for key in ("model", "usage") if (found := chunk.get(key) or own.get(key))}
         for choice in (chunk.get("choices") or ())[:1]:
             delta = choice.get("delta") or {}
             for part in delta.get("tool_calls") or ():
@@ -96,14 +97,13 @@ def add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
 
 
 def responses_response(events: list[Event]) -> Mapping[str, Any]:
-    """Responses: the last event has it all; if it is missing, the items that were done."""
-    for event in reversed(events):
-        if isinstance(event.get("response"), Mapping) and event["response"].get("output"):
-            found: Mapping[str, Any] = event["response"]
-            return found
-    done = [event["item"] for event in events if event.get("type") == "response.output_item.done"]
+    """Responses: the items as they were done. The last event has them all once more, with reasoning sealed
+    anew; what a recorded request sent back was the first."""
+    ends = [event for event in events if event.get("type") == "response.output_item.done"]
+    done = [event["item"] for event in sorted(ends, key=lambda event: event.get("output_index") or 0)]
     about: Event = next((event["response"] for event in reversed(events) if event.get("response")), {})
-    return {**about, "output": done}
+    last = about.get("output") or []
+    return {**about, "output": done if len(done) >= len(last) else last}
 
 
 # How each kind of Anthropic's deltas continues its block: the delta's field, and the block's.
@@ -170,18 +170,22 @@ def gemini_response(chunks: list[Event]) -> dict[str, Any]:
     return {**about, "candidates": [{"content": {"role": "model", "parts": parts}}]}
 
 
+BEDROCK_EVENTS = ("contentBlockStart", "contentBlockDelta", "metadata")
+
+
 def bedrock_response(events: list[Event]) -> dict[str, Any]:
-    """ConverseStream: blocks by their index, begun by a start or by their first delta."""
+    """ConverseStream: blocks by their index, begun by a start or by their first delta. An SDK puts each event
+    under its name; on the wire the name is in the frame's headers, and the event stands alone."""
     blocks: dict[int, dict[str, Any]] = {}
     about: dict[str, Any] = {}
     for event in events:
-        match event:
-            case {"contentBlockStart": {"start": start, "contentBlockIndex": index}}:
+        match next((event[name] for name in BEDROCK_EVENTS if name in event), event):
+            case {"start": start, "contentBlockIndex": index}:
                 blocks[index] = {key: dict(value) for key, value in start.items()}
-            case {"contentBlockDelta": {"delta": delta, "contentBlockIndex": index}}:
+            case {"delta": delta, "contentBlockIndex": index}:
                 _continue_bedrock(blocks.setdefault(index, {}), delta)
-            case {"metadata": metadata}:
-                about = {"usage": metadata.get("usage")}
+            case {"usage": usage}:
+                about = {"usage": usage}
     content = [_finished_bedrock(block) for _, block in sorted(blocks.items()) if block]
     return {**about, "output": {"message": {"role": "assistant", "content": content}}}
 

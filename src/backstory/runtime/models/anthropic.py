@@ -14,7 +14,10 @@ from backstory.runtime.models.endpoints import Endpoint, address, key_for, strea
 from backstory.runtime.models.extras import require
 from backstory.runtime.models.retry import retried
 from backstory.runtime.tools import Tool
+from backstory.wire.cache import marked_tools
 from backstory.wire.conversation import Conversation
+from backstory.wire.formats.anthropic import counts
+from backstory.wire.streams import continue_block, finished_block
 
 MOST_TOKENS = 8192  # of one answer; the service insists on a number
 CUT = "max_tokens"
@@ -58,7 +61,7 @@ class AnthropicModel:
         body = conversation.to("anthropic", model=self.name, cache="auto")
         body |= {"model": self.name, "max_tokens": self._most_tokens}
         if tools:
-            body["tools"] = described(tools)
+            body = marked_tools(body | {"tools": described(tools)}, "anthropic", self.name)
         return retried(lambda: assembled(self._stream(body), self.name), self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -77,15 +80,6 @@ def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-# How each kind of delta continues its block: the delta's field, and the block's.
-CONTINUES = {
-    "text_delta": ("text", "text"),
-    "input_json_delta": ("partial_json", "json"),
-    "thinking_delta": ("thinking", "thinking"),
-    "signature_delta": ("signature", "signature"),
-}
-
-
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """What the events of a stream say, piece by piece."""
     blocks: dict[int, dict[str, Any]] = {}
@@ -94,17 +88,13 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
     for event in events:
         match event["type"]:
             case "message_start":
-                usage |= {name: count for name, count in _read(event["message"].get("usage") or {}) if count}
+                usage |= counts(event["message"].get("usage")) or {}
             case "content_block_start":
                 blocks[event["index"]] = dict(event["content_block"])
             case "content_block_delta":
-                delta = event["delta"]
-                source, field = CONTINUES.get(delta["type"], ("", ""))
-                block = blocks[event["index"]]
-                if field:
-                    block[field] = block.get(field, "") + delta.get(source, "")
-                if delta["type"] == "text_delta":
-                    yield TextDelta(delta["text"])
+                continue_block(blocks[event["index"]], event["delta"])
+                if event["delta"]["type"] == "text_delta":
+                    yield TextDelta(event["delta"]["text"])
             case "message_delta":
                 ended = event["delta"].get("stop_reason") or ended
                 usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
@@ -114,19 +104,11 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
     yield _answer(list(blocks.values()), model, data)
 
 
-def _read(usage: dict[str, Any]) -> Iterator[tuple[str, int]]:
-    """What was read: all of it, and of that what came from the cache and what was put there."""
-    cached = usage.get("cache_read_input_tokens") or 0
-    written = usage.get("cache_creation_input_tokens") or 0
-    yield "input", (usage.get("input_tokens") or 0) + cached + written
-    yield from (("cached", cached), ("cache_written", written))
-
-
 def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> Response:
     texts = (block.get("text", "") for block in blocks if block["type"] == "text")
     text = storable("".join(texts))  # as the wire joins them
     calls = tuple(
-        ToolCall(block["id"], block["name"], parsed(block.get("json", "")))
+        ToolCall(block["id"], block["name"], parsed(block.get("partial_json", "")))
         for block in blocks
         if block["type"] == "tool_use"
     )
@@ -138,8 +120,7 @@ def _answer(blocks: list[dict[str, Any]], model: str, data: dict[str, Any]) -> R
 def _wire(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The blocks as they are sent back."""
     return [
-        {"type": "tool_use", "id": block["id"], "name": block["name"], "input": parsed(block.get("json", ""))}
-        if block["type"] == "tool_use"
-        else {key: value for key, value in block.items() if key != "citations"}
+        finished_block(block)
+        | ({"input": parsed(block.get("partial_json", ""))} if block["type"] == "tool_use" else {})
         for block in blocks
     ]

@@ -9,8 +9,9 @@ from typing import Any
 
 from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
-from backstory.wire.streams import grow
+from backstory.wire.streams import add_call, grow
 
+FUNCTION_CALL = {"id", "type", "function"}
 CUT = "length"  # how the protocol calls an answer that reached its limit
 REFUSED = "content_filter"  # and one that somebody did not want to be given
 
@@ -18,7 +19,7 @@ REFUSED = "content_filter"  # and one that somebody did not want to be given
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """What the chunks say, piece by piece."""
     text: list[str] = []
-    calls: dict[int, dict[str, str]] = {}
+    calls: dict[int, dict[str, Any]] = {}
     thought: dict[str, Any] = {}
     usage = ended = None
     for chunk in chunks:
@@ -35,30 +36,22 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
                 text.append(piece)
                 yield TextDelta(piece)
             for part in delta.get("tool_calls") or ():
-                _add(calls, part)
+                add_call(calls, part)
             grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
     data = _data(model, usage, ended)
-    if thought:  # some servers refuse the next request if they do not get it back
-        wire = _message("".join(text), calls, thought)
+    # Some servers refuse the next request if they do not get back what they thought, or signed.
+    if thought or any(call.keys() > FUNCTION_CALL for call in calls.values()):
+        wire = _message("".join(text), list(calls.values()), thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
     yield Response(storable("".join(text)), _calls(calls), data)
 
 
-def _message(text: str, calls: dict[int, dict[str, str]], thought: dict[str, Any]) -> dict[str, Any]:
+def _message(text: str, calls: list[dict[str, Any]], thought: dict[str, Any]) -> dict[str, Any]:
     """The answer as its server wants it back."""
     message: dict[str, Any] = {"role": "assistant", "content": text or None} | thought
-    if calls:
-        message["tool_calls"] = [
-            {
-                "id": call["id"],
-                "type": "function",
-                "function": {"name": call["name"], "arguments": call["arguments"]},
-            }
-            for call in calls.values()
-        ]
-    return message
+    return message | {"tool_calls": calls} if calls else message
 
 
 class TransportError(Exception):
@@ -73,24 +66,12 @@ def _error(error: Any) -> str:
     return str(error.get("message", error)) if isinstance(error, dict) else str(error)
 
 
-def _add(calls: dict[int, dict[str, str]], part: dict[str, Any]) -> None:
-    """One part of a call: most servers number the calls, some send each one whole, without numbers."""
-    index = part.get("index")
-    if index is None:
-        index = len(calls) if part.get("id") or not calls else len(calls) - 1
-    call = calls.setdefault(index, {"id": "", "name": "", "arguments": ""})
-    function = part.get("function") or {}
-    call["id"] = call["id"] or part.get("id") or ""
-    call["name"] = call["name"] or function.get("name") or ""
-    call["arguments"] += function.get("arguments") or ""
-
-
-def _calls(calls: dict[int, dict[str, str]]) -> tuple[ToolCall, ...]:
+def _calls(calls: dict[int, dict[str, Any]]) -> tuple[ToolCall, ...]:
     return tuple(
         ToolCall(
             storable(call["id"]).strip() or f"call_{os.urandom(12).hex()}",
-            storable(call["name"]).strip() or "unnamed",
-            parsed(call["arguments"]),
+            storable(call["function"]["name"]).strip() or "unnamed",
+            parsed(call["function"]["arguments"]),
         )
         for call in calls.values()
     )

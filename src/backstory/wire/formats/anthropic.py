@@ -10,7 +10,14 @@ from typing import Any
 
 from backstory.wire.body import field, items, name_in, objects, one_of
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
-from backstory.wire.formats.blocks import cited, is_said, is_without_words, renamed_block, without_empty_text
+from backstory.wire.formats.blocks import (
+    cited,
+    is_said,
+    is_without_words,
+    renamed_block,
+    summed,
+    without_empty_text,
+)
 from backstory.wire.media import IMAGES, PDF, media, standard, type_of, web_url, words_of
 from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
@@ -232,13 +239,8 @@ def counts(usage: Any) -> dict[str, int] | None:
     """Tokens as they are kept: all that was read, of it what came from the cache or was put there."""
     if not isinstance(usage, dict):
         return None
-    cached = usage.get("cache_read_input_tokens") or 0
-    kept = usage.get("cache_creation_input_tokens") or 0
-    found = {
-        "input": (usage.get("input_tokens") or 0) + cached + kept,
-        "output": usage.get("output_tokens") or 0,
-    }
-    return found | {name: count for name, count in (("cached", cached), ("cache_written", kept)) if count}
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return summed(usage, names, "output_tokens")
 
 
 ANTHROPIC = Format(

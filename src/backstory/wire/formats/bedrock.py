@@ -12,7 +12,7 @@ from backstory.wire.body import expect, field, items, name_in, objects, one_of, 
 from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
 from backstory.wire.formats.anthropic import has_more_behind_a_call, system_units
-from backstory.wire.formats.blocks import is_without_words, without_empty_text
+from backstory.wire.formats.blocks import is_without_words, summed, without_empty_text
 from backstory.wire.media import (
     IMAGES,
     SUFFIXES,
@@ -320,18 +320,21 @@ def answered(response: Mapping[str, Any]) -> Answered:
     content = field(
         field(output, "message", dict, "response.output"), "content", list, "response.output.message"
     )
-    return Answered(content, None, _counts(response.get("usage")))
+    return Answered(list(map(_as_request, content)), None, _counts(response.get("usage")))
+
+
+def _as_request(block: Any) -> Any:
+    """A block as requests have it: answers say that a call is a call, for which requests have no word."""
+    match block:
+        case {"toolUse": {"type": "tool_use", **use}}:
+            return {"toolUse": use}
+    return block
 
 
 def _counts(usage: Any) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
-    cached, kept = usage.get("cacheReadInputTokens") or 0, usage.get("cacheWriteInputTokens") or 0
-    found = {
-        "input": (usage.get("inputTokens") or 0) + cached + kept,
-        "output": usage.get("outputTokens") or 0,
-    }
-    return found | {name: count for name, count in (("cached", cached), ("cache_written", kept)) if count}
+    return summed(usage, ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"), "outputTokens")
 
 
 BEDROCK = Format(

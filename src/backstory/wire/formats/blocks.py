@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from backstory.wire.format import usage_of
 from backstory.wire.turns import Other, Part, Text, is_blank
 
 
@@ -32,3 +33,10 @@ def renamed_block(form: Any, key: str, id: str) -> Any:
     """A result's one block with another id of its call."""
     [block] = form
     return [block | {key: id}]
+
+
+def summed(usage: dict[str, Any], read: tuple[str, str, str], wrote: str) -> dict[str, int]:
+    """Tokens as they are kept. These services count apart what came from the cache and what was put there."""
+    parts = [usage.get(name) for name in read]
+    whole = sum(part for part in parts if type(part) is int)
+    return usage_of(whole, usage.get(wrote), *parts[1:])

@@ -11,7 +11,7 @@ from typing import Any
 
 from backstory.wire.body import expect, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import Answered, Form, Format, merged
+from backstory.wire.format import Answered, Form, Format, merged, usage_of
 from backstory.wire.media import PDF, is_text_type, media, standard, type_of, web_url
 from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
@@ -229,13 +229,12 @@ def answered(response: Mapping[str, Any]) -> Answered:
 def _counts(usage: Any) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
-    thought = spelled(usage, "thoughtsTokenCount") or 0
-    cached = spelled(usage, "cachedContentTokenCount") or 0
-    found = {
-        "input": spelled(usage, "promptTokenCount") or 0,
-        "output": (spelled(usage, "candidatesTokenCount") or 0) + thought,
-    }
-    return found | ({"cached": cached} if cached else {})
+    wrote = (spelled(usage, name) for name in ("candidatesTokenCount", "thoughtsTokenCount"))
+    return usage_of(
+        spelled(usage, "promptTokenCount"),
+        sum(count for count in wrote if type(count) is int),
+        spelled(usage, "cachedContentTokenCount"),
+    )
 
 
 GEMINI = Format(

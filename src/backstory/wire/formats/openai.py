@@ -11,7 +11,7 @@ from typing import Any
 
 from backstory.wire.body import expect, field, id_in, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_of
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, from_url, type_of_suffix, web_url
 from backstory.wire.streams import openai_completion
 from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
@@ -106,7 +106,10 @@ def joined(forms: list[Form]) -> Form | None:
             return None
         if is_worded(whole) and is_worded(form):
             return None
-        content = form.get("content") if not is_worded(whole) else whole.get("content")
+        # "empty array. Expected an array with minimum length 1", so that is not what the whole says.
+        content = (
+            whole.get("content") if is_worded(whole) or form.get("content") == [] else form.get("content")
+        )
         calls.extend(form.get("tool_calls") or ())
         whole = {**form, **whole, "content": content}
     return whole | {"tool_calls": calls} if calls else whole
@@ -255,9 +258,11 @@ def answered(response: Mapping[str, Any]) -> Answered:
     choices = field(dict(response), "choices", list, "response")
     first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
     message = field(first, "message", dict, "response.choices[0]")
-    form = {key: value for key, value in message.items() if value is not None and _is_kept(key)}
-    if isinstance(form.get("audio"), dict):
-        form["audio"] = {"id": form["audio"].get("id")}  # the data is in the service's store
+    form = {key: value for key, value in message.items() if _is_kept(key) and not _is_empty(key, value)}
+    if "audio" in form:
+        form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
+    if isinstance(form.get("tool_calls"), list):
+        form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
     model = response.get("model")
     return Answered(
         {"role": "assistant", "content": None} | form,
@@ -271,14 +276,30 @@ def _is_kept(key: str) -> bool:
     return key in READ or key == "audio" or "reasoning" in key or "thinking" in key
 
 
+def _with_arguments(call: Any) -> Any:
+    """A call with arguments: where nothing was given, some servers leave them out of their answers."""
+    match call:
+        case {"function": {"name": str()} as function} if function.get("arguments") is None:
+            return call | {"function": function | {"arguments": "{}"}}
+    return call
+
+
+def _is_empty(key: str, value: Any) -> bool:
+    """Whether a field says nothing: servers fill in empty ones, which they refuse in requests."""
+    if key == "content":
+        return value is None
+    if key in ("function_call", "audio"):
+        return not isinstance(value, dict) or not value.get("name" if key == "function_call" else "id")
+    return value in (None, "", [], {})
+
+
 def counts(usage: Any) -> dict[str, int] | None:
     """Tokens as they are kept."""
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = (details.get("cached_tokens") if isinstance(details, dict) else None) or 0
-    found = {"input": usage.get("prompt_tokens") or 0, "output": usage.get("completion_tokens") or 0}
-    return found | ({"cached": cached} if cached else {})
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
 
 
 def renamed(form: Form, id: str) -> Form:

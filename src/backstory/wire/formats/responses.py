@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, usage_of
 from backstory.wire.formats.items import (
     CALLS,
     CUSTOM,
@@ -282,9 +282,8 @@ def _counts(usage: Any) -> dict[str, int] | None:
     if not isinstance(usage, dict):
         return None
     details = usage.get("input_tokens_details")
-    cached = (details.get("cached_tokens") if isinstance(details, dict) else None) or 0
-    found = {"input": usage.get("input_tokens") or 0, "output": usage.get("output_tokens") or 0}
-    return found | ({"cached": cached} if cached else {})
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return usage_of(usage.get("input_tokens"), usage.get("output_tokens"), cached)
 
 
 RESPONSES = Format(

@@ -1,0 +1,216 @@
+"""`load_answer`: what a provider answered becomes events, and what it sealed goes back to it."""
+
+import json
+
+import anthropic.types
+import openai.types.chat
+import pytest
+from google.genai import types as google
+
+import backstory
+from backstory import Invalid
+from backstory.wire import FORMATS, dump, load_answer, to_bytes
+from tests.wire.answers import ANSWERS
+from tests.wire.rules import violations
+
+CASES = [pytest.param(case, id=f"{case.format}: {case.name}") for case in ANSWERS]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_answer_becomes_events(case):
+    assert load_answer(case.whole, case.format, model="m-1") == case.events
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_events_of_a_stream_come_to_the_same(case):
+    assert load_answer(case.stream, case.format, model="m-1") == case.events
+    assert load_answer(iter(case.stream), case.format, model="m-1") == case.events
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_next_request_has_the_answer_as_it_came(case):
+    store = backstory.open(":memory:")
+    agent = store.start("main")
+    agent.user("Well?")
+    agent.extend(load_answer(case.stream, case.format, model="m-1"))
+    for message in agent.conversation():
+        if message.kind == "tool_call":
+            agent.tool_result(message.data["id"], "3 files")
+    agent.user("Go on.")
+    conversation = agent.conversation()
+    assert conversation.repairs(case.format, model="m-1", stored=True) == []
+    dumped = json.loads(conversation.to_bytes(case.format, model="m-1", stored=True))
+    assert json.dumps(case.form, sort_keys=True)[1:-1] in json.dumps(dumped, sort_keys=True)
+    assert violations(dumped, case.format, strict=False, model="m-1", stored=True, compatible=True) == []
+
+
+def test_bedrock_events_are_read_as_the_sdk_names_them_and_as_the_frames_hold_them():
+    for case in (case for case in ANSWERS if case.format == "bedrock"):
+        bare = [inner for event in case.stream for inner in event.values()]
+        assert load_answer(bare, "bedrock", model="m-1") == case.events
+
+
+def test_objects_of_the_sdks_are_read_as_they_are():
+    message = anthropic.types.Message.model_validate(
+        {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-x",
+            "content": [{"type": "text", "text": "Yes."}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 3, "output_tokens": 1},
+        }
+    )
+    about = {"model": "claude-x", "usage": {"input": 3, "output": 1}}
+    assert load_answer(message, "anthropic") == [("assistant", "Yes.", about)]
+    completion = openai.types.chat.ChatCompletion.model_validate(
+        {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "gpt-x",
+            "choices": [
+                {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": "Yes."},
+                    "logprobs": None,
+                }
+            ],
+        }
+    )
+    assert load_answer(completion, "openai") == [("assistant", "Yes.", {"model": "gpt-x"})]
+    chunk = google.GenerateContentResponse.model_validate(
+        {"candidates": [{"content": {"role": "model", "parts": [{"text": "Yes."}]}}], "modelVersion": "g-x"}
+    )
+    assert load_answer([chunk], "gemini") == [("assistant", "Yes.", {"model": "g-x"})]
+
+
+def test_an_object_that_can_say_itself_as_a_dict_does():
+    class Reply:
+        def to_dict(self):
+            return {"content": [{"type": "text", "text": "Yes."}]}
+
+    assert load_answer(Reply(), "anthropic") == [("assistant", "Yes.", None)]
+
+
+def test_the_model_that_was_asked_is_asked_again_whatever_the_answer_calls_it():
+    sealed = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}, {"type": "text", "text": "Yes."}]
+    answer = {"model": "claude-x-20260101", "content": sealed}
+    events = load_answer(answer, "anthropic", model="claude-newest")
+    assert events[0][2]["model"] == "claude-x-20260101"
+    history = [("user", "Well?", None), *events, ("user", "Sure?", None)]
+    assert dump(history, "anthropic", model="claude-newest").body["messages"][1]["content"] == sealed
+    unasked = [("user", "Well?", None), *load_answer(answer, "anthropic"), ("user", "Sure?", None)]
+    assert dump(unasked, "anthropic", model="claude-x").body["messages"][1]["content"] == sealed
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_is_not_an_answer_is_refused(format):
+    for found in ("Yes.", None, 5):
+        with pytest.raises(Invalid, match=f"an answer of the format {format} is an object"):
+            load_answer(found, format)
+
+
+@pytest.mark.parametrize(
+    ("format", "empty"),
+    [
+        ("openai", {"choices": []}),
+        ("openai-responses", {}),
+        ("anthropic", {"model": "x"}),
+        ("bedrock", {"output": {}}),
+    ],
+)
+def test_an_answer_without_its_content_is_refused_with_the_place(format, empty):
+    with pytest.raises(Invalid, match=r"^response\S*: missing, expected an? (object|array)"):
+        load_answer(empty, format)
+
+
+def test_gemini_may_answer_nothing_at_all():
+    assert load_answer({"promptFeedback": {"blockReason": "OTHER"}}, "gemini") == [("assistant", "", None)]
+
+
+def test_a_stream_that_broke_off_says_what_had_come():
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Y"}]}
+    begun = [{"type": "response.created", "response": {"model": "m-1"}}]
+    done = {"type": "response.output_item.done", "item": item}
+    assert load_answer([*begun, done], "openai-responses")[0][1] == "Y"
+    assert (
+        load_answer(
+            [*begun, {"type": "response.completed", "response": {"output": [item]}}], "openai-responses"
+        )[0][1]
+        == "Y"
+    )
+
+
+def test_input_that_is_cut_off_is_kept_as_text():
+    use = {"type": "tool_use", "id": "toolu_1", "name": "glob", "input": {}}
+    events = [
+        {"type": "message_start", "message": {}},
+        {"type": "content_block_start", "index": 0, "content_block": use},
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "input_json_delta", "partial_json": '{"a'},
+        },
+    ]
+    [(_, _, data)] = load_answer(events, "anthropic")
+    assert data["arguments"] == {"_invalid_json": '{"a'}
+
+
+def completion(**message):
+    return {"choices": [{"message": {"role": "assistant", **message}}]}
+
+
+def test_fields_that_servers_fill_with_nothing_are_not_sent_back():
+    answer = completion(
+        content="Yes.",
+        function_call={"name": "", "arguments": ""},
+        audio={"id": "", "data": ""},
+        refusal="",
+        tool_calls=None,
+        annotations=[],
+    )
+    assert load_answer(answer, "openai") == [("assistant", "Yes.", None)]
+
+
+def test_a_call_without_arguments_is_a_call_of_nothing():
+    call = {"id": "1", "type": "function", "function": {"name": "glob"}}
+    history = [("user", "?", None), *load_answer(completion(content=None, tool_calls=[call]), "openai")]
+    sent = json.loads(to_bytes([*history, ("tool_result", "x", {"id": "1"})], "openai"))
+    assert sent["messages"][1]["tool_calls"][0]["function"] == {"name": "glob", "arguments": "{}"}
+
+
+def test_a_spoken_answer_is_named_by_its_id():
+    answer = completion(content=None, audio={"id": "audio_1", "data": "c291bmQ=", "transcript": "Yes."})
+    [(_, _, data)] = load_answer(answer, "openai")
+    assert data["native"]["wire"]["audio"] == {"id": "audio_1"}
+
+
+def test_calls_that_come_whole_and_without_numbers_are_kept_apart():
+    def part(id, arguments):
+        return {"id": id, "function": {"name": "glob", "arguments": arguments}, "extra_content": {"x": id}}
+
+    chunks = [
+        {"choices": [{"delta": {"tool_calls": [part("1", "{}")]}}]},
+        {"choices": [{"delta": {"tool_calls": [part("2", '{"a"')]}}]},
+        {"choices": [{"delta": {"tool_calls": [{"function": {"arguments": ": 1}"}}]}}]},
+        {"choices": [{"delta": None}], "x_groq": {"usage": {"prompt_tokens": 3, "completion_tokens": 2}}},
+    ]
+    first, second = load_answer(chunks, "openai")
+    assert first[2]["usage"] == {"input": 3, "output": 2}
+    assert (first[2]["arguments"], second[2]["arguments"]) == ({}, {"a": 1})
+    assert first[2]["native"]["wire"]["tool_calls"][1]["extra_content"] == {"x": "2"}
+
+
+def test_fields_of_a_delta_that_are_objects_or_lists_go_on_too():
+    deltas = [
+        {"content": "Yes.", "reasoning_extra": {"a": "x"}, "reasoning_details": ["one"]},
+        {"reasoning_extra": {"a": "y"}, "reasoning_details": ["two", {"index": 0, "text": "z"}]},
+        {"reasoning_extra": "all of it"},
+    ]
+    [(_, _, data)] = load_answer([{"choices": [{"delta": delta}]} for delta in deltas], "openai")
+    assert data["native"]["wire"]["reasoning_details"] == ["one", "two", {"index": 0, "text": "z"}]
+    assert data["native"]["wire"]["reasoning_extra"] == "all of it"
