@@ -43,13 +43,16 @@ from backstory.errors import (
 
 if TYPE_CHECKING:
     from backstory import aio, wire
-    from backstory.agent import Agent, Preview
+    from backstory.agent import Agent
     from backstory.core.messages import Message
+    from backstory.core.outline import OutlineRow
+    from backstory.follower import Follower
     from backstory.intake import Intake, Source
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Transfer
     from backstory.jobs.verify import Finding
+    from backstory.moves import Preview
     from backstory.references import Reference
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
@@ -73,6 +76,7 @@ __all__ = [
     "Event",
     "Explanation",
     "Finding",
+    "Follower",
     "Hit",
     "Intake",
     "Invalid",
@@ -84,6 +88,7 @@ __all__ = [
     "NameTaken",
     "NewerVersion",
     "NotFound",
+    "OutlineRow",
     "PositionNotFound",
     "Preview",
     "ReadOnly",
@@ -107,10 +112,12 @@ _WHERE = {
     "Conversation": "wire.conversation",
     "Message": "core.messages",
     "Finding": "jobs.verify",
+    "Follower": "follower",
     "Hit": "jobs.search",
     "Intake": "intake",
     "Loop": "runtime.loop",
-    "Preview": "agent",
+    "OutlineRow": "core.outline",
+    "Preview": "moves",
     "Reference": "references",
     "Session": "store",
     "Source": "intake",

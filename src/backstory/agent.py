@@ -6,9 +6,9 @@ agent's own record.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from backstory.core.about import described
 from backstory.core.compaction import compaction
@@ -16,14 +16,16 @@ from backstory.core.drafts import answered_call, author, drafts
 from backstory.core.events import Draft, Event, draft
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
+from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
-from backstory.core.undo import REDO, UNDO, redo_target, undo_target
-from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken, NotFound
+from backstory.core.undo import REDO, UNDO
+from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
+from backstory.follower import Follower, follow_agent
 from backstory.identity import Identity
+from backstory.moves import Preview, Target, Targets
 from backstory.storage.ids import checked_name, keyed_id, new_id
 from backstory.storage.log import At, now
-from backstory.storage.positions import check_position, clipped
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
@@ -32,16 +34,6 @@ if TYPE_CHECKING:
 
 NO_ARGUMENTS: dict[str, Any] = {}
 OUR_NOTES = "backstory."  # how the names of the library's own notes begin
-
-Target = Callable[[Reader, Walk], int]  # decides where a move goes, by what it reads
-
-
-class Preview(NamedTuple):
-    """What a clear, rewind, jump or undo would do."""
-
-    target: int  # the position whose context it would go to; 0: the empty one
-    leaves: list[Event]  # what would leave the context
-    returns: list[Event]  # what would come back into it
 
 
 class Agent(Identity):
@@ -138,53 +130,19 @@ class Agent(Identity):
     ) -> Event:
         """Go back to a mark on the stack: the newest, the newest with a label, or the one at a
         position. The mark stays."""
-        if isinstance(to, bool) or not isinstance(to, int | str | None):
-            raise Invalid(f"{to!r} is not a mark", remedy="pass a label, a position or nothing")
-        return self._move("rewind", self._mark_target(to), expected, author(by))
-
-    def _mark_target(self, to: int | str | None) -> Target:
-        return lambda rows, walk: self._log.mark(self._record, walk, to, rows).seq
+        return self._move("rewind", self._targets.mark(to), expected, author(by))
 
     def jump(self, to: int | str | datetime, *, expected: int | None = None, by: str | None = None) -> Event:
         """Go to the context of any earlier position, dead or alive."""
-        return self._move("jump", self._position_target(to), expected, author(by))
-
-    def _position_target(self, to: int | str | datetime | None) -> Target:
-        position = self._log.position(self._record, to)
-        if position is None:
-            raise Invalid("jump needs a target", remedy="pass a position, a mark's label or a datetime")
-
-        def target(_rows: Reader, walk: Walk) -> int:
-            check_position(self._record, position, walk.head)
-            return position
-
-        return target
+        return self._move("jump", self._targets.position(to), expected, author(by))
 
     def undo(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Take back the last clear, rewind, jump or compaction; once more, and the one before it."""
-        return self._move("jump", self._undo_target, expected, {UNDO: True} | author(by))
-
-    def _undo_target(self, rows: Reader, walk: Walk) -> int:
-        places = [piece._replace(high=piece.low) for piece in walk.pieces if piece.base is not None]
-        target = undo_target(rows.read(self._record, places)[::-1])
-        if target is None:
-            raise NotFound(f"nothing to undo: no clear, rewind or jump led to the context of {self.name!r}")
-        return target
+        return self._move("jump", self._targets.undo, expected, {UNDO: True} | author(by))
 
     def redo(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Take back the last undo, as long as nothing was written since."""
-        return self._move("jump", self._redo_target, expected, {REDO: True} | author(by))
-
-    def _redo_target(self, rows: Reader, walk: Walk) -> int:
-        lineage = rows.lineage(self._record)
-
-        def event_at(seq: int) -> Event | None:
-            return next(iter(rows.read(self._record, clipped(lineage, seq, seq))), None)
-
-        target = redo_target(event_at(walk.head), event_at)
-        if target is None:
-            raise NotFound(f"nothing to redo: the last thing that happened to {self.name!r} was not an undo")
-        return target
+        return self._move("jump", self._targets.redo, expected, {REDO: True} | author(by))
 
     def compact(
         self, summary: str, *, keep: int = 0, expected: int | None = None, by: str | None = None
@@ -202,24 +160,11 @@ class Agent(Identity):
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
         """What "clear", "rewind", "jump", "undo" or "redo" would do now. Nothing is written."""
-        targets: dict[str, Callable[[], Target]] = {
-            "clear": lambda: lambda rows, walk: 0,
-            "rewind": lambda: self._mark_target(to if isinstance(to, int | str) else None),
-            "jump": lambda: self._position_target(to),
-            "undo": lambda: self._undo_target,
-            "redo": lambda: self._redo_target,
-        }
-        if move not in targets:
-            raise Invalid(f"{move!r} is not a move", remedy=f"use one of {', '.join(targets)}")
-        walk = self._log.walk(self._record)
-        target = targets[move]()(self._log.backend, walk)
-        now, then = (self.context(position).messages for position in (walk.head, target))
-        before, after = ({event.seq for event in events} for events in (now, then))
-        return Preview(
-            target,
-            [event for event in now if event.seq not in after],
-            [event for event in then if event.seq not in before],
-        )
+        return self._targets.preview(move, to)
+
+    @property
+    def _targets(self) -> Targets:
+        return Targets(self._log, self._record)
 
     def _move(self, kind: str, target: Target, expected: int | None, more: dict[str, Any]) -> Event:
         def choose(rows: Reader, walk: Walk) -> Draft:
@@ -317,6 +262,16 @@ class Agent(Identity):
     def events(self, *, after: At = 0, until: At = None) -> list[Event]:
         """The whole lineage, dead events included, or the part behind `after` up to `until`."""
         return self._log.events(self._record, after, until)
+
+    def outline(self, after: At = 0) -> list[OutlineRow]:
+        """The whole lineage without its texts, or the part behind `after`: the kind, size, time and base of
+        each event."""
+        return self._log.outline(self._record, after)
+
+    def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
+        """The events behind `after` (default: the head), as they are committed by anyone: an iterator that
+        ends when it or the store is closed, or when nothing came for `timeout` seconds."""
+        return follow_agent(self._log, self._record, self._log.position(self._record, after), timeout)
 
     def position(self, at: At = None) -> int:
         """The position that a mark's label or a moment stands for; the head, if none is given."""

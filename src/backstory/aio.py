@@ -6,53 +6,36 @@ its thread is done: when CancelledError arrives, an append has happened or it ne
 """
 
 import asyncio
-import contextvars
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
 from functools import partial, update_wrapper, wraps
 from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
 from backstory import store as sync
 from backstory.agent import Agent
+from backstory.async_follower import AsyncFollower
 from backstory.core.events import Event
 from backstory.intake import Intake
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
+from backstory.threads import in_thread
 
 P = ParamSpec("P")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-async def in_thread(call: Callable[[], R]) -> R:
-    """Run a call in a thread; when cancelled, see it through before the cancellation goes on."""
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return await _in_trio_thread(call)
-    context = contextvars.copy_context()
-    work = loop.run_in_executor(None, context.run, call)
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        while not work.done():
-            try:
-                await asyncio.wait([work])
-            except asyncio.CancelledError:
-                continue  # cancelled again: the thread still cannot be left half known
-        work.exception()  # so that an error nobody can receive any more is not reported as lost
-        raise
-
-
-async def _in_trio_thread(call: Callable[[], R]) -> R:
-    """The same where the event loop is trio's, which the caller has imported."""
-    from trio import to_thread
-
-    return await to_thread.run_sync(call, abandon_on_cancel=False)
-
-
-__all__ = ["AsyncAgent", "AsyncHit", "AsyncIntake", "AsyncReference", "AsyncStore", "in_thread", "open"]
+__all__ = [
+    "AsyncAgent",
+    "AsyncFollower",
+    "AsyncHit",
+    "AsyncIntake",
+    "AsyncReference",
+    "AsyncStore",
+    "in_thread",
+    "open",
+]
 
 
 def lift(
@@ -166,6 +149,15 @@ class AsyncAgent:
     explained = lift(Agent.explained)
     live_ranges = lift(Agent.live_ranges)
     position = lift(Agent.position)
+    outline = lift(Agent.outline)
+
+    @shown_as(Agent.follow)
+    def follow(
+        self, after: int | str | datetime | None = None, *, timeout: float | None = None
+    ) -> "AsyncFollower[Event]":
+        """The events behind `after` as they are committed: an async iterator."""
+        return AsyncFollower(partial(self.sync.follow, after, timeout=timeout), lambda event: event)
+
     preview = lift(Agent.preview)
 
 
@@ -295,6 +287,20 @@ class AsyncStore:
         """The events with this key, in all sessions, each with the agent that owns it."""
         found = await in_thread(partial(self.sync.find, key))
         return [(AsyncAgent(agent), event) for agent, event in found]
+
+    @shown_as(Store.marks)
+    async def marks(self, session: str) -> list[tuple[AsyncAgent, Event]]:
+        """All marks of a session, dead or alive, each with the agent that owns it."""
+        found = await in_thread(partial(self.sync.marks, session))
+        return [(AsyncAgent(agent), mark) for agent, mark in found]
+
+    @shown_as(Store.follow)
+    def follow(
+        self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
+    ) -> "AsyncFollower[tuple[AsyncAgent, Event]]":
+        """The events of all agents as they are committed: an async iterator."""
+        follow = partial(self.sync.follow, after, timeout=timeout)
+        return AsyncFollower(follow, lambda found: (AsyncAgent(found[0]), found[1]))
 
     @shown_as(Store.last_notes)
     async def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:

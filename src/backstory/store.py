@@ -10,6 +10,7 @@ from backstory.agent import Agent
 from backstory.core.events import Event, checked_key, draft, parse_object, to_datetime, to_microseconds
 from backstory.core.messages import check_says_something
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
+from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
 from backstory.storage import connect
@@ -243,6 +244,22 @@ class Store:
         agents = self.agents(prefix=prefix)
         found = ((agent, agent.last_note(name)) for agent in agents)
         return [(agent, note) for agent, note in found if note is not None]
+
+    def marks(self, session: str) -> list[tuple[Agent, Event]]:
+        """All marks of a session (its id, its name, or any agent of it), dead or alive, each with the agent
+        that owns it."""
+        id = self.agent(session).session
+        owners = {record.id: Agent(self._log, record) for record in self._backend.agents(Wanted(session=id))}
+        marks = self._backend.session_marks(id)
+        return [(owners[owner], mark) for owner, mark in marks if owner in owners]
+
+    def follow(
+        self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
+    ) -> Follower[tuple[Agent, Event]]:
+        """The events of all agents as they are committed, each with its agent, new agents included. `after`:
+        the last position seen of each agent, by its id; of an agent that is not in it, everything. Ends as
+        `agent.follow` does."""
+        return follow_store(self._log, after, timeout, lambda record: Agent(self._log, record))
 
     def resolve(self, ref: str = "@") -> Reference:
         """The agent and position that a reference like session/name@label means; `@`: the latest."""

@@ -52,6 +52,7 @@ def agent(calls):
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 COSTS = {
+    "outline": (lambda agent: agent.outline(), ["lineage", "outline"]),
     "append": (lambda agent: agent.user("c"), ["append"]),
     "extend": (lambda agent: agent.extend([("user", "c"), ("user", "d")]), ["append"]),
     "mark": (lambda agent: agent.mark("there"), ["append"]),

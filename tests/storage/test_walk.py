@@ -231,6 +231,7 @@ def test_a_database_with_citus_gets_its_tables_distributed_by_session(new_databa
         backstory.open(url).close()
         assert [what for (what,) in db.execute("SELECT what FROM public.calls")] == [
             "reference backstory.meta",
+            "reference backstory.followers",
             "distribute backstory.directory id ",
             "distribute backstory.agents session ",
             "distribute backstory.events session backstory.agents",

@@ -7,10 +7,11 @@ taken as it is: nothing is written on start.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backstory.agent import Agent, Preview
+from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
+from backstory.moves import Preview
 from backstory.present.names import short_ref
 from backstory.runtime.loop import Allow, Loop, Updates
 from backstory.runtime.models import Model

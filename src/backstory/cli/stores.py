@@ -39,7 +39,16 @@ def opened(url: str | None, *, make: bool = False) -> AbstractContextManager[Sto
             f"there is no store at {path!r}",
             remedy=f"create one with `backstory new`, or name another with --store or {VARIABLE}",
         )
+    if path is None:
+        _quiet_pool()
     return backstory.open(address)
+
+
+def _quiet_pool() -> None:
+    """Ctrl-C in the middle of a statement closes its connection, which is nothing to warn a person about."""
+    import logging
+
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 @contextmanager

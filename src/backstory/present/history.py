@@ -18,6 +18,12 @@ def told(agent: Agent, after: int, until: int, at: int | None = None) -> Iterato
         after += PAGE
 
 
+def followed(agent: Agent, after: int) -> Iterator[Told]:
+    """The events after a position as they are committed, for ever, each with why it is live or inert."""
+    for event in agent.follow(after):
+        yield from agent.explained(after=event.seq - 1, until=event.seq, at=event.seq)
+
+
 def told_live(agent: Agent, after: int, until: int, at: int | None = None) -> Iterator[Told]:
     """The same for live events only; dead ones are not even read."""
     for low, high in agent.live_ranges(at):

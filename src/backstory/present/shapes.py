@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from backstory.agent import Agent, Preview
+from backstory.agent import Agent
 from backstory.core.events import Event, to_datetime
 from backstory.core.replay import Explanation
+from backstory.moves import Preview
 from backstory.present.measures import stamp
 
 if TYPE_CHECKING:  # who shows one of these has imported it already

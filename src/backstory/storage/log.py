@@ -8,17 +8,19 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from backstory.core.chain import START
 from backstory.core.events import Draft, Event, checked_key, parse_object, to_microseconds
 from backstory.core.kinds import KINDS, MOVES, SPOKEN, Base
 from backstory.core.labels import LABEL, labels_in
+from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
 from backstory.storage.positions import LAST_POSITION, check_expected, check_position, clipped, last_positions
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
+T = TypeVar("T")
 At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
 
 TAIL_SLACK = 16  # positions read beyond what is asked for: marks and notes lie between messages
@@ -232,6 +234,14 @@ class Log:
             check_position(agent, position or 0, head)
         return self._read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
 
+    def outline(self, agent: AgentRecord, after: At) -> list[OutlineRow]:
+        """The lineage behind a position, without the texts: the lineage, and one read."""
+        pieces = self.backend.lineage(agent)
+        low, head = self.position(agent, after) or 0, pieces[-1].high
+        check_position(agent, low, head)
+        wanted = clipped(pieces, low + 1, head)
+        return _complete(agent, wanted, self.backend.outline(agent, wanted))
+
     def event(self, agent: AgentRecord, seq: int) -> Event:
         """One event of the lineage, dead or alive."""
         if type(seq) is not int:
@@ -307,13 +317,17 @@ class Log:
         raise Invalid(f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime")
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        events = self.backend.read(agent, pieces)
-        if len(events) != sum(piece.high - piece.low + 1 for piece in pieces):
-            raise Corrupt(
-                f"events are missing from the log of agent {agent.name!r} ({agent.id})",
-                remedy=Remedy("{} shows which", "verify"),
-            )
-        return events
+        return _complete(agent, pieces, self.backend.read(agent, pieces))
+
+
+def _complete(agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:
+    """What was read in some pieces, if that is all that must be there."""
+    if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
+        raise Corrupt(
+            f"events are missing from the log of agent {agent.name!r} ({agent.id})",
+            remedy=Remedy("{} shows which", "verify"),
+        )
+    return found
 
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:

@@ -8,9 +8,11 @@ import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from backstory.core.chain import START, digest, inner
 from backstory.core.events import Event, Stored, parse_object
+from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
@@ -30,6 +32,7 @@ from backstory.storage.protocols import (
     live,
     pieces_of,
 )
+from backstory.storage.signal import Signal, SignalWatch
 
 
 class _Agent:
@@ -79,6 +82,8 @@ class MemoryBackend:
         self._lock = ForkableLock()
         self._open: dict[str, _Agent] | None = {}
         self._sources: KeptSources = {}
+        self._committed = Signal()
+        self._watches: WeakSet[SignalWatch] = WeakSet()
 
     @property
     def _agents(self) -> dict[str, _Agent]:
@@ -103,6 +108,7 @@ class MemoryBackend:
                 forked_at = parent.event(new.fork_seq).created_us if new.fork_seq <= parent.head else 0
                 created_us = max(created_us, forked_at)
             self._agents[new.id] = _Agent(new, created_us)
+            self.announce()
             [record] = self.agents(Wanted(prefix=new.id))
             return record
 
@@ -164,6 +170,7 @@ class MemoryBackend:
                 within = inner(draft.content, draft.data_json)
                 previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
                 own.add(draft.at(seq, now), base, previous)
+            self.announce()
             return own.events[len(own.events) - len(events) :]
 
     def _digest(self, id: str, seq: int) -> bytes:
@@ -224,6 +231,26 @@ class MemoryBackend:
             fork = own.new.fork_seq
             found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
+
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        found = []
+        for piece in pieces:
+            bases = self._agents[piece.owner].bases
+            for event in self.read(agent, [piece]):
+                base = bases.get(event.seq)
+                found.append(OutlineRow(event.seq, event.kind, _bytes(event), event.created_us, base))
+        return found
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        with self._lock:
+            owners = (
+                (id, agent.events) for id, agent in self._agents.items() if agent.new.session == session
+            )
+            return [(id, event) for id, events in owners for event in events if event.kind == "mark"]
+
+    def heads(self) -> list[tuple[str, int]]:
+        with self._lock:
+            return [(id, agent.head) for id, agent in self._agents.items()]
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return [event for event in self.read(agent, pieces) if event.kind == "mark"]
@@ -319,8 +346,20 @@ class MemoryBackend:
             return [(piece.owner, piece.low, piece.high) for piece in pieces]
         return [(key, agent.new.fork_seq + 1, agent.head) for key, agent in self._agents.items()]
 
+    def watch(self) -> SignalWatch:
+        with self._lock:
+            watch = SignalWatch(self._committed)
+            self._watches.add(watch)
+            return watch
+
+    def announce(self) -> None:
+        """Tell who watches that something was written; they see it when the lock is free."""
+        self._committed.send()
+
     def close(self) -> None:
         self._open = None
+        for watch in list(self._watches):
+            watch.close()
 
 
 def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:

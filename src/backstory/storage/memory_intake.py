@@ -34,6 +34,7 @@ class MemoryIntake:
         own = self._agents[agent.pk]
         for row in rows:
             own.add(row.event, row.base, row.digest)
+        self._backend.announce()
 
     def about(self, agent: AgentRecord) -> str | None:
         text: str | None = self._agents[agent.pk].about

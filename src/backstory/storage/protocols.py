@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.events import Draft, Event, Stored
+from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Corrupt, Remedy
 
@@ -174,6 +175,25 @@ class Appender(Reader, Protocol):
         Raises Conflict where `expected` is given and is not the head."""
 
 
+class Watch(Protocol):
+    """Notices that something was committed to a store, by anyone. One thread waits; any thread wakes it."""
+
+    closed: bool  # by its user, or with its store
+
+    def wait(self, seconds: float | None) -> None:
+        """Return when something may have been committed since the last time this returned (since the watch
+        began, the first time), when it is woken or closed, or after so many seconds."""
+
+    def woken(self) -> bool:
+        """Whether it was woken since this was last asked."""
+
+    def wake(self) -> None:
+        """End a wait, or the next one if there is none."""
+
+    def close(self) -> None:
+        """Stop watching; ends a wait."""
+
+
 class Rows(Appender, Agents, Protocol):
     """Agents and their events."""
 
@@ -189,6 +209,19 @@ class Rows(Appender, Agents, Protocol):
 
     def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
         """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""
+
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        """The events in these pieces of an agent's lineage without their texts, in order."""
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        """The marks that the agents of a session own, dead or alive, each with its owner's id: agent by agent
+        in the order of birth, and in order."""
+
+    def heads(self) -> list[tuple[str, int]]:
+        """The id and the head of every agent, in the order of birth, as of one moment."""
+
+    def watch(self) -> Watch:
+        """Watch the store from now on."""
 
     def found(self, key: str) -> list[tuple[str, int]]:
         """Where in the store there are events with this key: the owner's id and the position."""

@@ -11,8 +11,9 @@ from backstory.cli.stores import opened
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Explanation
+from backstory.errors import Invalid
 from backstory.present.event_text import STYLES, body, gist
-from backstory.present.history import Told, told, told_live
+from backstory.present.history import Told, followed, told, told_live
 from backstory.present.measures import clock, stamp
 from backstory.present.safe_text import visible
 from backstory.present.shapes import event_json
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-@command("log", example="backstory log main --live\nbackstory log main --since before --kind user")
+@command(
+    "log",
+    example="backstory log main --live\nbackstory log main --since before --kind user\nbackstory log -f -n 5",
+)
 @reference(metavar="REF[@POS]")
 @click.option("--live", is_flag=True, help="Only events that are in the context.")
 @click.option(
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="POS", help="Only events after a position, a mark's label or a time.")
 @click.option("-n", "--last", type=click.IntRange(1), metavar="N", help="Only the last N events.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
 @click.option("--full", is_flag=True, help="All of each text, not only its first line.")
 @click.option("--pager/--no-pager", default=True, help="Use the pager on a terminal (default).")
 def log_command(
@@ -38,6 +43,7 @@ def log_command(
     kinds: tuple[str, ...],
     since: str | None,
     last: int | None,
+    follow: bool,
     full: bool,
     pager: bool,
     as_json: bool,
@@ -46,6 +52,8 @@ def log_command(
     shows the log as it was at that position. In a pipe: position, kind, status, time, text."""
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)
+        if follow and at is not None:
+            raise Invalid("-f follows an agent at its head, not at a position", remedy="leave out the @")
         until = agent.head if at is None else at
         after = 0 if since is None else store.resolve(f"{agent.id}@{since}").at or 0
         if last is not None and not kinds and not live:
@@ -56,7 +64,10 @@ def log_command(
             from collections import deque
 
             found = iter(deque(found, maxlen=last))
-        _print(found, full=full, pager=pager, as_json=as_json)
+        _print(found, full=full, pager=pager and not follow, as_json=as_json)
+        if follow:
+            new = (one for one in followed(agent, until) if not kinds or one[0].kind in kinds)
+            _print(new, full=full, pager=False, as_json=as_json)
 
 
 def _print(found: Iterable[Told], *, full: bool, pager: bool, as_json: bool) -> None:

@@ -5,12 +5,13 @@ from typing import Any
 
 import click
 
-from backstory.agent import Agent, Preview
+from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.core.events import Event
 from backstory.errors import Invalid
+from backstory.moves import Preview
 from backstory.present.event_text import gist
 from backstory.present.measures import count
 from backstory.present.shapes import event_json, preview_json

@@ -8,11 +8,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstory.core.events import Event, Stored
+from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, StorageError
 from backstory.storage.address import without_password
@@ -31,6 +33,7 @@ from backstory.storage.postgres.server import (
     migrate,
     translation,
 )
+from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocols import (
     ALL,
     AgentRecord,
@@ -84,6 +87,7 @@ class PostgresBackend:
         self._pool = self._opened_pool()
         self._pid = os.getpid()
         self._closed = False
+        self._watches: WeakSet[PostgresWatch] = WeakSet()
 
     def _opened_pool(self) -> "ConnectionPool[Connection]":
         with self._translated(CannotOpen):
@@ -162,6 +166,15 @@ class PostgresBackend:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._read(lambda rows: rows.read(agent, pieces))
+
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        return self._read(lambda rows: rows.outline(agent, pieces))
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        return self._read(lambda rows: rows.session_marks(session))
+
+    def heads(self) -> list[tuple[str, int]]:
+        return self._read(lambda rows: rows.heads())
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._read(lambda rows: rows.marks(agent, pieces))
@@ -243,7 +256,20 @@ class PostgresBackend:
         with self._connection() as db:
             return postgres_index.find(db, query, kinds, pieces, session, limit)
 
+    def watch(self) -> PostgresWatch:
+        if self._closed:
+            raise self._is_closed()
+        watch = PostgresWatch(self._conninfo, self._notify, lambda: self._translated(StorageError))
+        self._watches.add(watch)
+        return watch
+
+    def _notify(self) -> None:
+        with self._connection() as db:
+            db.execute(NOTIFY)
+
     def close(self) -> None:
+        for watch in list(self._watches):
+            watch.close()
         if self._pid == os.getpid():  # a parent's connections are not a child's to close
             self._pool.close()
         self._closed = True
@@ -254,12 +280,15 @@ class PostgresBackend:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         if self._closed:
-            raise StorageError(f"the store {self.url!r} is closed", remedy="open it again")
+            raise self._is_closed()
         if self._pid != os.getpid():  # connections must not be shared with a parent process
             self._left_to_parent = self._pool
             self._pid, self._pool = os.getpid(), self._opened_pool()
         with self._translated(StorageError), self._pool.connection() as db:
             yield db
+
+    def _is_closed(self) -> StorageError:
+        return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
 
     @contextmanager
     def _translated(self, otherwise: type[StorageError]) -> Iterator[None]:

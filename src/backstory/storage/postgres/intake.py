@@ -21,7 +21,7 @@ INSERT_EVENTS = """
 MOVE_HEAD = """
     UPDATE backstory.agents SET head = %(head)s, updated_at = greatest(updated_at, %(updated_us)s),
         touched = greatest(updated_at, %(updated_us)s) / 1000000, digest = %(digest)s
-    WHERE session = %(session)s::uuid AND no = %(no)s"""
+    WHERE session = %(session)s::uuid AND no = %(no)s RETURNING backstory.announce()"""
 
 
 class PostgresIntake(PostgresRows):

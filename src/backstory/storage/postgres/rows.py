@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from backstory.core.events import Event, Stored, from_rows, stored_rows
+from backstory.core.outline import OutlineRow, outline_rows
 from backstory.errors import Conflict
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
@@ -65,7 +66,7 @@ INSERT_AGENT = """
     FROM (SELECT greatest(%(now)s::bigint, e.created_at) AS at, e.digest
         FROM (VALUES (1)) one LEFT JOIN backstory.events e ON e.session = %(session)s::uuid
             AND e.agent = %(parent_pk)s::int AND e.seq = %(fork_seq)s::int) since
-    RETURNING no"""
+    RETURNING no, backstory.announce()"""
 
 ENTER = "INSERT INTO backstory.directory VALUES (%(id)s::uuid, %(session)s::uuid)"
 RENAME = "UPDATE backstory.agents SET name = %(name)s WHERE session = %(session)s::uuid AND no = %(no)s"
@@ -160,6 +161,16 @@ READ = f"""
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
 NAMED_NOTES = READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n")
+OUTLINE = READ.replace(
+    COLUMNS,
+    "seq, kind, coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0), created_at, base",
+)
+SESSION_MARKS = f"""
+    SELECT a.id::text, {", ".join(f"e.{column}" for column in COLUMNS.split(", "))}
+    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
+    WHERE e.session = %(session)s::uuid AND e.kind = 'mark' AND a.deleted IS NULL
+    ORDER BY e.agent, e.seq"""
+HEADS = "SELECT id::text, head FROM backstory.agents WHERE deleted IS NULL ORDER BY created_at, id"
 LAST_NOTE = (
     READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n").replace(
         "OFFSET 0", "ORDER BY seq DESC LIMIT 1"
@@ -210,6 +221,16 @@ class PostgresRows:
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, agent, pieces)
 
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        rows = self.all(OUTLINE, within(agent.session, pieces)) if pieces else []
+        return sorted(outline_rows(rows), key=attrgetter("seq"))
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        return [(id, Event(row)) for id, *row in self.all(SESSION_MARKS, {"session": session})]
+
+    def heads(self) -> list[tuple[str, int]]:
+        return self.all(HEADS, {})
+
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, agent, pieces)
 
@@ -236,7 +257,7 @@ class PostgresRows:
         """Write an agent without events and return its number."""
         if new.key is not None:
             self._db.execute(ENTER, {"id": new.id, "session": new.session})
-        [(no,)] = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
+        [(no, _)] = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
         return int(no)
 
     def rename(self, agent: AgentRecord, name: str) -> None:

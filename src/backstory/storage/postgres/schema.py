@@ -23,6 +23,18 @@ CREATE FUNCTION backstory.digest(
     ), 1, 16)
 $body$;
 
+-- Who follows the store is told that something is about to be committed. A NOTIFY makes commits wait for one
+-- another, so nobody pays for it while nobody follows.
+CREATE FUNCTION backstory.announce() RETURNS boolean LANGUAGE plpgsql AS $body$
+BEGIN
+    IF EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp()) THEN
+        PERFORM pg_catalog.pg_notify('backstory', '');
+        RETURN true;
+    END IF;
+    RETURN false;
+END
+$body$;
+
 CREATE FUNCTION backstory.append_one(
     _session uuid, _no int, _expected int, _now bigint,
     _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
@@ -44,6 +56,7 @@ BEGIN
     WHERE a.session = _session AND a.no = _no;
     INSERT INTO backstory.events (session, created_at, agent, seq, base, kind, content, data, key, digest)
     VALUES (_session, at, _no, before + 1, _base, _kind, _content, _data, _key, previous);
+    PERFORM backstory.announce();
 END
 $body$;
 
@@ -78,6 +91,7 @@ BEGIN
         pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
         pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(digests)
     ) WITH ORDINALITY AS n (kind, content, data, key, base, digest, nth);
+    PERFORM backstory.announce();
 END
 $body$;
 """
@@ -90,6 +104,7 @@ VERSION_2: LiteralString = (
     CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
     -- Where the agents with a key are. Its primary key decides who made one first, on many servers too.
     CREATE TABLE backstory.directory (id uuid PRIMARY KEY, session uuid NOT NULL);
+    CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
     CREATE INDEX agents_touched ON backstory.agents (touched);
     CREATE UNIQUE INDEX event_keys ON backstory.events (session, agent, key) WHERE key IS NOT NULL;
     CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;

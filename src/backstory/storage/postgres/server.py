@@ -60,6 +60,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
 META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
 DISTRIBUTE = """
     SELECT create_reference_table('backstory.meta');
+    SELECT create_reference_table('backstory.followers');
     SELECT create_distributed_table('backstory.directory', 'id');
     SELECT create_distributed_table('backstory.sources', 'id');
     SELECT create_distributed_table('backstory.agents', 'session');

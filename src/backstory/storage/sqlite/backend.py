@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import apsw
 
 from backstory.core.events import Event, Stored
+from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import StorageError
 from backstory.storage.fork_lock import ForkableLock
@@ -26,11 +28,13 @@ from backstory.storage.protocols import (
     Walk,
     Wanted,
 )
+from backstory.storage.signal import shared_signal
 from backstory.storage.sqlite import index as sqlite_index
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.file import connected, identity, prepared, translation
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
+from backstory.storage.sqlite.watch import SqliteWatch
 
 CENSUS = (
     READ.replace(
@@ -61,6 +65,8 @@ class SqliteBackend:
         with self._translated():
             self._free.append(prepared(self.url))
         self._file = identity(self.url)
+        self._committed = shared_signal(self._file or self.url)
+        self._watches: WeakSet[SqliteWatch] = WeakSet()
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         with self._write() as db:
@@ -112,6 +118,18 @@ class SqliteBackend:
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with self._rows() as rows:
             return rows.read(agent, pieces)
+
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        with self._rows() as rows:
+            return rows.outline(agent, pieces)
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        with self._rows() as rows:
+            return rows.session_marks(session)
+
+    def heads(self) -> list[tuple[str, int]]:
+        with self._rows() as rows:
+            return rows.heads()
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with self._rows() as rows:
@@ -205,8 +223,18 @@ class SqliteBackend:
             ranges = None if pieces is None else ids_of(pieces)
             return sqlite_index.find(db, query, kinds, ranges, limit)
 
+    def watch(self) -> SqliteWatch:
+        if self._closed:
+            raise self._is_closed()
+        with self._translated():
+            watch = SqliteWatch(self._committed, self.url)
+        self._watches.add(watch)
+        return watch
+
     def close(self) -> None:
         self._closed = True
+        for watch in list(self._watches):
+            watch.close()
         while self._free and self._pid == os.getpid():
             self._free.pop().close()
 
@@ -226,6 +254,7 @@ class SqliteBackend:
             try:
                 yield db
                 db.execute("COMMIT")
+                self._committed.send()
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
@@ -235,7 +264,7 @@ class SqliteBackend:
     def _connection(self) -> Iterator[apsw.Connection]:
         """A connection for this thread, for as long as the block runs."""
         if self._closed:
-            raise StorageError(f"the store {self.url!r} is closed", remedy="open it again")
+            raise self._is_closed()
         if self._pid != os.getpid():
             self._start_again_after_fork()
         with self._translated():
@@ -250,6 +279,9 @@ class SqliteBackend:
                     db.close()
                 else:
                     self._free.append(db)
+
+    def _is_closed(self) -> StorageError:
+        return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
 
     def _start_again_after_fork(self) -> None:
         """SQLite's connections must not cross a fork, not even to be closed: keep the parent's

@@ -13,6 +13,7 @@ import apsw
 
 from backstory.core.chain import START, digest, inner
 from backstory.core.events import Event, Stored, from_rows, stored_rows
+from backstory.core.outline import OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.storage.protocols import (
     AgentRecord,
@@ -140,6 +141,18 @@ READ = f"""
     WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
+# SQLite knows the length of a column without reading it, but not that of an expression.
+OUTLINE = READ.replace(
+    COLUMNS,
+    "e.id & 4294967295, e.kind, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0), "
+    "e.created_at, e.base",
+)
+SESSION_MARKS = f"""
+    SELECT a.id, {COLUMNS} FROM agents a CROSS JOIN events e INDEXED BY marks
+    WHERE a.session = (SELECT no FROM agents WHERE id = ?) AND a.deleted IS NULL AND e.kind = 'mark'
+        AND e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
+    ORDER BY a.no, e.id"""
+HEADS = f"SELECT a.id, {HEAD} FROM agents a WHERE a.deleted IS NULL ORDER BY a.no"
 LAST_NOTE = f"""
     SELECT {COLUMNS} FROM events e WHERE e.id = (
         SELECT found.id FROM (
@@ -189,6 +202,15 @@ class SqliteRows:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, ids_of(pieces))
+
+    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
+        return outline_rows(self._db.execute(OUTLINE, (ids_of(pieces),)))
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        return [(id, Event(row)) for id, *row in self._all(SESSION_MARKS, (session,))]
+
+    def heads(self) -> list[tuple[str, int]]:
+        return self._all(HEADS, ())
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, ids_of(pieces))

@@ -1,0 +1,29 @@
+"""The outline of a log: what is known of each event without reading what it says. Pure."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import partial
+from typing import Any, NamedTuple
+
+from backstory.core.events import to_datetime
+
+
+class OutlineRow(NamedTuple):
+    """One event of a lineage without its text."""
+
+    seq: int
+    kind: str
+    size: int  # the bytes of its content and data
+    created_us: int
+    base: int | None  # the position that it continues; None: the one before
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was written, in UTC."""
+        return to_datetime(self.created_us)
+
+
+def outline_rows(rows: Iterable[tuple[Any, ...]]) -> list[OutlineRow]:
+    """The rows that a database returned, in the order of `OutlineRow`'s columns. `tuple.__new__` runs no
+    Python code for each of them, `OutlineRow(…)` would."""
+    return list(map(partial(tuple.__new__, OutlineRow), rows))

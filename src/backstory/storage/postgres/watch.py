@@ -1,0 +1,160 @@
+"""Watching a PostgreSQL store that other processes write to.
+
+A watch LISTENs on a connection of its own and stands in the table `followers`; only while somebody does, an
+append is followed by a NOTIFY, which would make all commits of a database wait for one another. Until the
+first notification came through, and where none ever does (a pooler, a standby, a user who may not write),
+the store is read four times a second instead.
+"""
+
+import os
+import selectors
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+
+import psycopg
+
+from backstory.storage.postgres.server import Connection
+from backstory.storage.signal import until
+
+POLL = 0.25  # seconds between two reads where no notification can be relied on
+KEEP_ALIVE = 30.0  # seconds between two statements, while nothing happens
+
+REGISTER = """
+    WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
+    INSERT INTO backstory.followers VALUES (%s, pg_catalog.clock_timestamp() + interval '100 seconds')
+    ON CONFLICT (id) DO UPDATE SET until = excluded.until"""
+LEAVE = "DELETE FROM backstory.followers WHERE id = %s"
+NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
+# A transaction that looked for followers before we stood there will not tell us. It had its number by then,
+# so all of them are over when no transaction below the next number is left.
+NEXT_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
+OLDEST_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
+
+# What a server says that has no notifications to give: a standby, or a user without the right to write.
+UNAVAILABLE = (
+    psycopg.errors.ReadOnlySqlTransaction,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.FeatureNotSupported,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+)
+
+
+class PostgresWatch:
+    """Watches one database. `notify` sends a notification over another connection."""
+
+    def __init__(
+        self,
+        conninfo: str,
+        notify: Callable[[], None],
+        translated: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.closed = False
+        self._conninfo, self._notify, self._translated = conninfo, notify, translated
+        self._id = uuid.uuid4()
+        self._woken = False
+        self._bell, self._rope = socket.socketpair()
+        self._bell.setblocking(False)
+        self._rope.setblocking(False)
+        self._waiting = threading.Lock()
+        self._db: Connection | None = None
+        self._pid = os.getpid()
+        self._heard = False  # whether notifications come through
+        self._before = 0  # the first transaction that certainly knows of us
+        self._refresh_at = 0.0
+        with self._translated():
+            self._listen()
+
+    def wait(self, seconds: float | None) -> None:
+        deadline = None if seconds is None else time.monotonic() + seconds
+        with self._waiting, self._translated():
+            try:
+                while not (self._woken or self.closed or self._has_changed(deadline)):
+                    if deadline is not None and time.monotonic() >= deadline:
+                        return
+            except psycopg.OperationalError:
+                self._drop()
+                raise
+
+    def _has_changed(self, deadline: float | None) -> bool:
+        db = self._db
+        if db is None or self._pid != os.getpid():
+            self._listen()
+            return True  # what was committed meanwhile was not announced to us
+        is_reliable = self._heard and not self._before
+        if self._is_notified(db):
+            return True
+        if self._select(db, until(deadline, until(self._refresh_at, KEEP_ALIVE) if is_reliable else POLL)):
+            return self._is_notified(db)
+        if is_reliable and time.monotonic() < self._refresh_at:
+            return False
+        self._refresh(db)
+        return True
+
+    def _is_notified(self, db: Connection) -> bool:
+        """Whether there was a notification, perhaps together with the answer to a statement."""
+        notified = bool(list(db.notifies(timeout=0)))
+        self._heard = self._heard or notified
+        return notified
+
+    def _listen(self) -> None:
+        self._pid = os.getpid()
+        self._heard, self._before = False, 0
+        self._refresh_at = float("inf")
+        self._db = db = psycopg.connect(self._conninfo, autocommit=True)
+        try:
+            db.execute("LISTEN backstory")
+            self._register(db)
+            self._notify()
+            [(self._before,)] = db.execute(NEXT_TRANSACTION).fetchall()
+        except UNAVAILABLE:
+            self._refresh_at = float("inf")
+
+    def _register(self, db: Connection) -> None:
+        db.execute(REGISTER, (self._id,))
+        self._refresh_at = time.monotonic() + KEEP_ALIVE
+
+    def _refresh(self, db: Connection) -> None:
+        if self._before:
+            [(oldest,)] = db.execute(OLDEST_TRANSACTION).fetchall()
+            self._before = 0 if oldest >= self._before else self._before
+        if time.monotonic() >= self._refresh_at:
+            self._register(db)
+
+    def _select(self, db: Connection, seconds: float) -> bool:
+        """Whether the server said something within so many seconds; a wake ends the wait, too."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._bell, selectors.EVENT_READ)
+            selector.register(db.fileno(), selectors.EVENT_READ)
+            ready = [key.fileobj for key, _ in selector.select(seconds)]
+        if self._bell in ready:
+            self._bell.recv(4096)
+        return any(one is not self._bell for one in ready)
+
+    def woken(self) -> bool:
+        woken, self._woken = self._woken, False
+        return woken
+
+    def wake(self) -> None:
+        self._woken = True
+        with suppress(OSError):  # it rings already, or nobody is left to hear it
+            self._rope.send(b"!")
+
+    def _drop(self) -> None:
+        db, self._db = self._db, None
+        if db is not None and self._pid == os.getpid():
+            db.close()
+
+    def close(self) -> None:
+        self.closed = True
+        self.wake()
+        with self._waiting:
+            if self._db is not None and self._pid == os.getpid():
+                with suppress(psycopg.Error):  # without us, the row is ignored after a while
+                    self._db.execute(LEAVE, (self._id,))
+            self._drop()
+            self._bell.close()
+            self._rope.close()

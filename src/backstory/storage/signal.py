@@ -1,0 +1,86 @@
+"""How the threads of one process learn at once that something was committed.
+
+Nothing is said but that: who waits reads the store to see what it was.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Hashable
+from weakref import WeakSet, WeakValueDictionary
+
+_signals: "WeakSet[Signal]" = WeakSet()
+_shared: "WeakValueDictionary[Hashable, Signal]" = WeakValueDictionary()
+
+
+class Signal:
+    """Counts commits, and wakes who waits for the next one."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self.count = 0
+        _signals.add(self)
+
+    def send(self) -> None:
+        """Say that something was committed."""
+        with self.changed:
+            self.count += 1
+            self.changed.notify_all()
+
+
+def shared_signal(store: Hashable) -> Signal:
+    """The one signal of this process for a store that it may have opened several times."""
+    return _shared.setdefault(store, Signal())
+
+
+class SignalWatch:
+    """Watches a store that only this process writes to."""
+
+    def __init__(self, signal: Signal) -> None:
+        self._signal = signal
+        self._seen = signal.count
+        self._woken = False
+        self.closed = False
+
+    def wait(self, seconds: float | None) -> None:
+        self._signalled(seconds)
+
+    def _signalled(self, seconds: float | None) -> bool:
+        """Wait for the signal; False after so many seconds."""
+        with self._signal.changed:
+            done = self._signal.changed.wait_for(self._is_over, seconds)
+            self._seen = self._signal.count
+            return done
+
+    def _is_over(self) -> bool:
+        return self._signal.count != self._seen or self._woken or self.closed
+
+    def woken(self) -> bool:
+        with self._signal.changed:
+            woken, self._woken = self._woken, False
+            return woken
+
+    def wake(self) -> None:
+        with self._signal.changed:
+            self._woken = True
+            self._signal.changed.notify_all()
+
+    def close(self) -> None:
+        with self._signal.changed:
+            self.closed = True
+            self._signal.changed.notify_all()
+
+
+def until(deadline: float | None, most: float) -> float:
+    """The seconds that are left until a deadline, but not more than `most`."""
+    return most if deadline is None else max(0.0, min(most, deadline - time.monotonic()))
+
+
+def _renew_all() -> None:
+    """In a child process: another thread of the parent may have held a lock when it was copied."""
+    for signal in list(_signals):
+        signal.changed = threading.Condition()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
