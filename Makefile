@@ -7,7 +7,7 @@ CHAT := .venv-chat
 ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help chat test test-all test-adapters coverage corpus check format bench bench-peers clean
+.PHONY: help chat web test test-all test-adapters coverage corpus check format bench bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -44,6 +44,11 @@ $(CHAT)/.ready: pyproject.toml
 
 chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in one needs no key
 	@$(CHAT)/bin/backstory chat $(ARGS)
+
+# A store to look at, made anew each time; --store in ARGS shows another one.
+web: $(CHAT)/.ready  ## Look at a demo store in a browser: branches, rewinds, sub-agents
+	@$(CHAT)/bin/python -m tools.demo $(CHAT)/demo.db > /dev/null
+	@$(CHAT)/bin/backstory --store $(CHAT)/demo.db web --write $(ARGS)
 
 # Side by side on all cores. A part alone is often faster with JOBS=0: no workers to start.
 JOBS ?= logical

@@ -25,7 +25,7 @@ FLOORS = [
     {"aio", "async_follower", "threads"},
     {"runtime", "importers", "adapters"},
     {"present"},
-    {"chat"},
+    {"chat", "web"},
     {"cli"},
     {"__main__"},
 ]

@@ -10,6 +10,7 @@ EXTRAS = {
     "openai": ("openai",),
     "anthropic": ("anthropic",),
     "embedded": ("xllamacpp",),
+    "web": ("starlette", "uvicorn"),
 }
 TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded")}
 

@@ -19,6 +19,7 @@ SECTIONS = {
         "explain": "Say why an event is or is not in the context.",
         "diff": "Compare two agents, or two positions of one.",
         "search": "Find words in all sessions, in live and dead events.",
+        "web": "Look at everything in a browser.",
     },
     "Write": {
         "new": "Start a session with its first agent.",

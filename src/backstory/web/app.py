@@ -1,0 +1,231 @@
+"""The ASGI application: the page, its static files, the JSON API and the stream, behind the guard.
+
+Static files are a table that is made at the start: no path of a request is ever looked up on a disk.
+"""
+
+import gzip
+import hmac
+import json
+import time
+from collections.abc import Callable
+from functools import cache, partial
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from backstory.core.events import to_json
+from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound, ReadOnly
+from backstory.present.remedies import in_commands
+from backstory.store import Store
+from backstory.web.api import IMMUTABLE, READS, Asked, StillIndexing, agent_of, image, request_bytes
+from backstory.web.guard import Guard, Proxy, Refused, Rules
+from backstory.web.moves import WRITES
+from backstory.web.watch import Watch
+
+CODE_LIVES = 60.0  # seconds in which a launch code has to be used
+SMALLEST_PACKED = 1_000  # bytes from which an answer is compressed
+TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+PAGES = ("/", "/s/{rest:path}", "/r/{rest:path}", "/check")
+STATUS = {NotFound: 404, Invalid: 400, Conflict: 409, NameTaken: 409, Busy: 503, ReadOnly: 403}
+
+
+class Launch:
+    """A code that a browser may exchange for the key, once and soon: others can read a command line."""
+
+    def __init__(self, key: str, code: str) -> None:
+        self._key, self._code = key, code
+        self._end = time.monotonic() + CODE_LIVES
+
+    def exchange(self, code: Any) -> str | None:
+        """The key, if this is the code and nobody used it before."""
+        given = code.encode() if isinstance(code, str) else b""
+        fits = hmac.compare_digest(given, self._code.encode())
+        if not fits or not self._code or time.monotonic() > self._end:
+            return None
+        self._code = ""
+        return self._key
+
+
+class Pages(Guard):
+    """The application, guarded; `watch` is what its streams come from."""
+
+    def __init__(self, inner: Starlette, rules: Rules, watch: Watch) -> None:
+        super().__init__(inner, rules)
+        self.watch = watch
+
+
+def app(
+    store: Store,
+    *,
+    write: bool = False,
+    key: str | None = None,
+    public_url: str | None = None,
+    proxy: Proxy | None = None,
+    launch: Launch | None = None,
+) -> Pages:
+    """An ASGI application that shows a store, to be served or mounted.
+
+    It only reads, unless `write` is True. With `key`, every request for data has to carry it; without
+    one, the server around it decides who comes in. It answers under the names of this machine, or under
+    `public_url`.
+    `proxy`: the one reverse proxy that says who is there.
+    """
+    watch = Watch(store)
+    routes = [
+        *(Route(path, partial(_page, root=_static()["index.html"])) for path in PAGES),
+        Route("/static/{name:path}", partial(_file, table=_static())),
+        *(
+            Route(f"/api{path}", _reader(store, read, immutable=path in IMMUTABLE))
+            for path, read in READS.items()
+        ),
+        Route("/api/agents/{id}/request.json", _reader(store, request_bytes)),
+        Route("/api/events/{id}/{seq:int}/image/{n:int}", _reader(store, image, immutable=True)),
+        Route("/api/live", partial(_live, store=store, watch=watch)),
+        Route("/api/key", partial(_exchange, launch=launch), methods=["POST"]),
+        *(Route(f"/api{path}", _writer(store, change), methods=["POST"]) for path, change in WRITES.items()),
+    ]
+    rules = Rules(write=write, key=key, public_url=public_url, proxy=proxy)
+    return Pages(Starlette(routes=routes, exception_handlers={Refused: _refused}), rules, watch)
+
+
+class File(NamedTuple):
+    """A static file, also compressed."""
+
+    type: str
+    content: bytes
+    packed: bytes
+
+
+@cache
+def _static() -> dict[str, File]:
+    """Every file that is served, by its name."""
+    return dict(_files(files("backstory.web") / "static", ""))
+
+
+def _files(folder: Traversable, prefix: str) -> Any:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _files(entry, f"{prefix}{entry.name}/")
+        elif entry.name.rpartition(".")[2] in TYPES:
+            content = entry.read_bytes()
+            type_ = TYPES[entry.name.rpartition(".")[2]]
+            yield prefix + entry.name, File(type_, content, gzip.compress(content, 9, mtime=0))
+
+
+async def _file(request: Request, table: dict[str, File]) -> Response:
+    found = table.get(request.path_params["name"])
+    if found is None:
+        return _problem(404, "there is no such file")
+    packs = "gzip" in request.headers.get("accept-encoding", "")
+    headers = {"vary": "accept-encoding"} | ({"content-encoding": "gzip"} if packs else {})
+    return Response(found.packed if packs else found.content, media_type=found.type, headers=headers)
+
+
+async def _page(request: Request, root: File) -> Response:
+    """The page is the same everywhere: it reads its address itself. It is told where it is mounted."""
+    mounted = request.scope.get("root_path", "")
+    state = {"root": mounted, "write": request.state.write, "user": request.state.user}
+    text = root.content.decode().replace("{root}", _attribute(mounted))
+    return Response(text.replace("{state}", _attribute(to_json(state))), media_type="text/html")
+
+
+def _attribute(text: str) -> str:
+    from html import escape
+
+    return escape(text, quote=True)
+
+
+def _reader(store: Store, read: Callable[[Asked], Any], *, immutable: bool = False) -> Any:
+    def answer(request: Request) -> Response:
+        asked = Asked(store, request.path_params, request.query_params)
+        try:
+            found = read(asked)
+        except StillIndexing as still:
+            return _json(request, {"done": still.done, "total": still.total}, status=202)
+        except Error as error:
+            return _failed(error)
+        cache = "private, max-age=31536000, immutable" if immutable else "no-store"
+        return _answer(request, found, cache)
+
+    return answer
+
+
+def _answer(request: Request, found: Any, cache: str) -> Response:
+    if isinstance(found, bytes):
+        return Response(found, media_type="application/json", headers={"cache-control": cache})
+    if isinstance(found, tuple):
+        type_, content = found
+        return Response(content, media_type=type_, headers={"cache-control": cache})
+    return _json(request, found, cache=cache)
+
+
+def _writer(store: Store, change: Callable[[Any, dict[str, Any], str | None], Any]) -> Any:
+    async def answer(request: Request) -> Response:
+        if not request.state.write:  # the guard says so already; here it would be written
+            return _problem(403, "this page only reads")
+        body = await _body(request)
+        if body is None:
+            return _problem(400, "the body is not a JSON object")
+        try:
+            agent = await run_in_threadpool(agent_of, store, request.path_params["id"])
+            found = await run_in_threadpool(change, agent, body, request.state.user)
+        except Error as error:
+            return _failed(error)
+        return _json(request, found)
+
+    return answer
+
+
+async def _body(request: Request) -> dict[str, Any] | None:
+    try:
+        found = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+async def _exchange(request: Request, launch: Launch | None) -> Response:
+    body = await _body(request) or {}
+    key = launch.exchange(body.get("code")) if launch else None
+    if key is None:
+        return _problem(401, "this address was used already: take the one that the terminal shows")
+    return _json(request, {"key": key})
+
+
+async def _live(request: Request, store: Store, watch: Watch) -> Response:
+    id = request.query_params.get("agent")
+    try:
+        agent = await run_in_threadpool(agent_of, store, id) if id else None
+    except Error as error:
+        return _failed(error)
+    return StreamingResponse(watch.stream(agent), media_type="text/event-stream")
+
+
+def _json(request: Request, value: Any, *, status: int = 200, cache: str = "no-store") -> Response:
+    content = to_json(value).encode("utf-8", "surrogatepass")
+    headers = {"cache-control": cache}
+    if len(content) >= SMALLEST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
+        content = gzip.compress(content, 5, mtime=0)
+        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
+    return Response(content, status, headers, "application/json")
+
+
+async def _refused(_request: Request, refusal: Exception) -> Response:
+    """A body that turned out to be too long."""
+    return _problem(getattr(refusal, "status", 400), str(refusal))
+
+
+def _failed(error: Error) -> Response:
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    more = {"head": error.head} if isinstance(error, Conflict) else {}
+    return _problem(status, in_commands(error), **more)
+
+
+def _problem(status: int, message: str, **more: Any) -> Response:
+    return Response(to_json({"error": message, **more}), status, media_type="application/json")

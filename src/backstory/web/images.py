@@ -1,0 +1,56 @@
+"""The images that an event carries, whichever provider's shape they came in. Pure.
+
+An image is known by its first bytes and never by what the log calls it: only what a browser draws without
+running anything comes out of here.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+MOST = 32  # of one event
+# How the base64 of each format begins.
+TYPES = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+
+
+class Image(NamedTuple):
+    """An image's bytes and what they are."""
+
+    type: str
+    content: bytes
+
+
+def images_of(data: Any) -> list[Image]:
+    """The images anywhere in an event's data, in order."""
+    found: list[Image] = []
+    for text in _texts(data):
+        image = _image(text)
+        if image and len(found) < MOST:
+            found.append(image)
+    return found
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+
+
+def _image(text: str) -> Image | None:
+    head, _, rest = text.partition(";base64,") if text.startswith("data:") else ("", "", text)
+    type_ = next((type_ for start, type_ in TYPES.items() if rest.startswith(start)), None)
+    if type_ is None or len(rest) < 32 or (head and not head.startswith("data:image/")):
+        return None
+    try:
+        content = base64.b64decode(rest, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    if type_ == "image/webp" and content[8:12] != b"WEBP":
+        return None
+    return Image(type_, content)

@@ -1,0 +1,84 @@
+"""An agent's outline: what a page needs of every event to know by itself what is live where. No texts.
+
+Columns behind a position, as small as they can be: a letter for each kind, sizes, seconds between events, and
+of the rest only the places where there is something.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from backstory.agent import Agent
+from backstory.core.events import Event, parse_object
+from backstory.core.messages import tool_call, tool_result
+from backstory.store import Store
+
+LETTERS = {
+    "system": "s",
+    "user": "u",
+    "assistant": "a",
+    "tool_call": "c",
+    "tool_result": "r",
+    "mark": "m",
+    "note": "n",
+    "clear": "x",
+    "rewind": "w",
+    "jump": "j",
+}
+UNKNOWN = "?"
+
+
+def outline_json(store: Store, agent: Agent, after: int) -> dict[str, Any]:
+    """The columns of the events behind a position, and whose they are."""
+    rows = list(agent._log._stored(agent.record, after + 1, agent.head))
+    events = [event for event, _ in rows]
+    return {
+        "head": events[-1].seq if events else after,
+        "after": after,
+        "pieces": _pieces(store, agent),
+        "kinds": "".join(LETTERS.get(event.kind, UNKNOWN) for event in events),
+        "bytes": [_size(event) for event in events],
+        "times": _differences(event.created_us // 1_000_000 for event in events),
+        "bases": [[event.seq, base] for event, base in rows if base is not None],
+        "marks": [[event.seq, event.label] for event in events if event.kind == "mark"],
+        **_tools(events),
+    }
+
+
+def _pieces(store: Store, agent: Agent) -> list[list[Any]]:
+    ids = {one.record.pk: one.id for one in store.agents(session=agent.session)}
+    lineage = agent._log.backend.lineage(agent.record)
+    return [[ids[piece.owner], piece.low, piece.high] for piece in lineage]
+
+
+def _size(event: Event) -> int:
+    return sum(len(text.encode()) for text in (event.content, event.data_json) if text)
+
+
+def _differences(values: Iterable[int]) -> list[int]:
+    """The first value, then how much each is above the one before."""
+    found, before = [], 0
+    for value in values:
+        found.append(value - before)
+        before = value
+    return found
+
+
+def _tools(events: list[Event]) -> dict[str, Any]:
+    """Which results failed, and which result answers which call."""
+    errors, calls = [], []
+    open_calls: dict[Any, int] = {}
+    for event in events:
+        if event.kind == "tool_call":
+            open_calls[_hashable(tool_call(parse_object(event.data_json)).id)] = event.seq
+        elif event.kind == "tool_result":
+            result = tool_result(event.content, parse_object(event.data_json))
+            if result.error:
+                errors.append(event.seq)
+            call = open_calls.pop(_hashable(result.id), None)
+            if call is not None:
+                calls.append([call, event.seq])
+    return {"errors": errors, "calls": calls}
+
+
+def _hashable(id: Any) -> str | None:
+    return id if isinstance(id, str) else None

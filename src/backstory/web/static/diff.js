@@ -1,0 +1,77 @@
+/** Two contexts side by side: where they part, and what each has of its own. */
+import { h } from "./vendor/preact.js";
+import { useEffect } from "./vendor/hooks.js";
+import { signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { visible } from "./detail.js";
+
+const html = htm.bind(h);
+const { agents, cursor, other, number } = state;
+const found = signal(null);
+
+const load = state.fetcher(async (name, stop) => {
+  const [left, right, after] = name.split(" ");
+  const page = await state.ask(`/diff?left=${left}&right=${right}&after=${after}`, { signal: stop });
+  const before = Number(after) && found.value ? found.value.changes : [];
+  found.value = { ...page, changes: [...before, ...page.changes], name: `${left} ${right}` };
+});
+
+const messages = (n) => `${number(n)} ${n === 1 ? "message" : "messages"}`;
+const textOf = (event) => {
+  if (event.kind === "tool_call" && event.data) {
+    return `${event.data.name}(${typeof event.data.arguments === "string" ? event.data.arguments : JSON.stringify(event.data.arguments)})`;
+  }
+  return event.content || "";
+};
+
+function Side({ event, words, sign, id }) {
+  if (!event) return html`<div class="side none" aria-hidden="true"></div>`;
+  const open = (click) => { click.preventDefault(); state.open(id, event.seq); };
+  return html`<div class=${`side ${sign === "-" ? "mine" : "theirs"}`}><header><a href=${state.addressOf(id, event.seq)} onClick=${open}>${event.seq}</a> <span class=${`kind k-${event.kind}`}>${state.WORDS[event.kind] || event.kind}</span></header>
+    <div class="words">${words.length ? words.filter(([op]) => op === "=" || op === sign).map(([op, text], index) => (op === "=" ? visible(text)
+      : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`)) : visible(textOf(event).slice(0, 4000))}</div></div>`;
+}
+
+export function pin() {
+  other.value = { agent: state.route.value.agent, at: cursor.value };
+  state.toast.value = { text: `Comparing with ${state.reference(cursor.value)} from now on` };
+}
+export function swap() {
+  const to = other.value;
+  if (!to) return;
+  other.value = { agent: state.route.value.agent, at: cursor.value };
+  state.open(to.agent, to.at);
+}
+
+export default function Diff() {
+  const to = other.value;
+  const name = to ? `${state.route.value.agent}@${cursor.value} ${to.agent}@${to.at}` : "";
+  useEffect(() => {
+    if (!name) return undefined;
+    const waiting = setTimeout(() => load(`${name} 0`), 120);
+    return () => clearTimeout(waiting);
+  }, [name]);
+  const choose = (event) => {
+    const one = agents.value.get(event.target.value);
+    other.value = one ? { agent: one.id, at: one.head } : null;
+    state.remember(false);
+  };
+  const page = found.value && found.value.name === name ? found.value : null;
+  const theirs = to && agents.value.get(to.agent);
+  return html`<div class="diff"><p class="facts"><b>${state.reference(cursor.value)}</b> compared with
+    <select aria-label="Compare with" value=${to ? to.agent : ""} onChange=${choose}><option value="">choose a branch</option>
+      ${[...agents.value.values()].slice(0, 500).map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}</select>
+    ${to && html`<label>at <input type="number" min="0" max=${theirs ? theirs.head : to.at} value=${to.at} onChange=${(event) => {
+      other.value = { ...to, at: Math.max(0, Math.min(Number(event.target.value), theirs ? theirs.head : 0)) }; state.remember(false);
+    }} /></label><button onClick=${swap} title="D">Swap</button>`}
+    <button onClick=${pin} title="d">Pin this position</button></p>
+    ${!to && html`<p class="hint">Choose a branch, or press <kbd>d</kbd> to pin this position and then go somewhere else.</p>`}
+    ${to && !page && html`<p class="hint">Comparing …</p>`}
+    ${page && html`<p>${page.parted ? html`The histories part after <b>${number(page.parted)}</b>.` : "The histories have nothing in common."}
+      ${" "}${messages(page.common)} the same in both${page.total ? `, ${number(page.total)} differ.` : ": the model sees no difference."}</p>
+      ${page.common > 0 && html`<div class="common">${messages(page.common)} in common</div>`}
+      ${page.changes.map((one, index) => html`<div class="pair" key=${index}>
+        <${Side} event=${one.left} words=${one.words} sign="-" id=${page.left.agent} /><${Side} event=${one.right} words=${one.words} sign="+" id=${page.right.agent} /></div>`)}
+      ${page.changes.length < page.total && html`<button onClick=${() => load(`${name} ${page.changes.length}`)}>Show more changes</button>`}`}</div>`;
+}

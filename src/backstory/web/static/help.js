@@ -1,0 +1,21 @@
+/** All keys; and what to do without a key. */
+import { h } from "./vendor/preact.js";
+import htm from "./vendor/htm.js";
+import { COMMANDS, letters } from "./keys.js";
+import { close, Overlay } from "./overlay.js";
+
+const html = htm.bind(h);
+const SHOWN = { " ": "space", ArrowLeft: "←", ArrowRight: "→", PageDown: "PgDn", PageUp: "PgUp" };
+const MORE = [["⌘K", "Search everything"], ["Ctrl-F", "Find in this lineage"], ["Esc", "Close"]];
+
+const Locked = ({ why }) => html`<${Overlay} label="No access" locked=${true} class="move"><h2>No access</h2><p>${why}</p>
+  <p class="hint">The address in the terminal ends in #key=…; it opens this page in any tab.</p><//>`;
+
+export default function Help({ over }) {
+  if (over.name === "locked") return html`<${Locked} why=${over.why} />`;
+  const turn = (event) => { letters.value = event.target.checked; localStorage.setItem("letters", letters.value ? "on" : "off"); };
+  return html`<${Overlay} label="All keys" class="help"><h2>Keys</h2>
+    <dl>${[...COMMANDS, ...MORE].map(([key, what]) => html`<div key=${key}><dt><kbd>${SHOWN[key] || key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+    <label><input type="checkbox" checked=${letters.value} onChange=${turn} /> Single letters are keys</label>
+    <p class="buttons"><button onClick=${close}>Close</button></p><//>`;
+}

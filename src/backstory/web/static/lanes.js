@@ -1,0 +1,256 @@
+/** The branches: names as a tree of real elements, and beside them one lane for each, drawn.
+ *  Children stand newest fork first: then no connector crosses a lane. */
+import { h } from "./vendor/preact.js";
+import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
+import { computed, signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+
+const html = htm.bind(h);
+const { agents, route, cursor, log, domain } = state;
+export const LANE = 22;
+const MANY = 200; // beyond, branches of branches are folded at first
+export const PAD = 10;
+
+const folded = signal(new Map()); // agent -> true or false, where a person said so
+const wanted = signal({ text: "", marks: false, active: false, spawned: false });
+const scrolled = signal(0);
+const height = signal(160);
+
+/** Each agent with its depth, its children, and what to add to a position to get its place on the x-axis. */
+export const tree = computed(() => {
+  const nodes = new Map();
+  for (const one of agents.value.values()) nodes.set(one.id, { one, children: [], depth: 0, offset: 0 });
+  const roots = [];
+  for (const node of nodes.values()) {
+    const parent = nodes.get(node.one.parent);
+    if (parent) parent.children.push(node);
+    else roots.push(node);
+  }
+  const later = (a, b) => b.one.born_seq - a.one.born_seq || (a.one.created_at < b.one.created_at ? 1 : -1);
+  const waiting = [...roots.sort(later)].reverse();
+  while (waiting.length) {
+    const node = waiting.pop();
+    node.children.sort(later);
+    for (const child of node.children) {
+      child.depth = node.depth + 1;
+      child.offset = node.offset + (child.one.spawned ? child.one.born_seq : 0);
+      waiting.push(child);
+    }
+  }
+  return { nodes, roots };
+});
+
+/** The agents from the root to the open one. */
+const path = computed(() => {
+  const found = [];
+  let node = tree.value.nodes.get(route.value.agent);
+  while (node) {
+    found.unshift(node);
+    node = tree.value.nodes.get(node.one.parent);
+  }
+  return found;
+});
+
+const isFolded = (node) => folded.value.get(node.one.id) ?? (agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
+
+/** The rows, top to bottom. */
+export const rows = computed(() => {
+  const { text, marks, active, spawned } = wanted.value;
+  const filtering = text || marks || active || spawned;
+  const fits = ({ one }) => (!text || one.name.toLowerCase().includes(text.toLowerCase())) && (!marks || one.marks.length) &&
+    (!spawned || one.spawned) && (!active || Date.now() - Date.parse(one.updated_at) < 3600e3);
+  const found = [];
+  const waiting = [...tree.value.roots].reverse();
+  while (waiting.length) {
+    const node = waiting.pop();
+    if (!filtering || fits(node) || path.value.includes(node)) found.push(node);
+    if (filtering || !isFolded(node)) waiting.push(...[...node.children].reverse());
+  }
+  return found;
+});
+
+/** The part of the x-axis that is shown: the family of the open agent, unless someone zoomed. */
+export const extent = computed(() => {
+  if (domain.value) return domain.value;
+  const mine = tree.value.nodes.get(route.value.agent);
+  const offset = mine ? mine.offset : 0;
+  let high = offset + Math.max(1, log.value.head);
+  for (const node of tree.value.nodes.values()) if (node.offset === offset) high = Math.max(high, offset + node.one.head);
+  return [offset, high];
+});
+export const offset = computed(() => (tree.value.nodes.get(route.value.agent) || { offset: 0 }).offset);
+
+export const xOf = (x, width) => {
+  const [low, high] = extent.value;
+  return PAD + ((x - low) / (high - low || 1)) * (width - 2 * PAD);
+};
+
+/** Colours of the style sheet, as the browser resolved them. */
+export function palette(...names) {
+  const probe = document.createElement("span");
+  document.body.append(probe);
+  const found = names.map((name) => {
+    probe.style.color = `var(--${name})`;
+    return getComputedStyle(probe).color;
+  });
+  probe.remove();
+  return found;
+}
+
+/** A canvas as sharp as the screen; returns its pen, already cleared. */
+export function pen(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const { clientWidth: width, clientHeight: tall } = canvas;
+  if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
+  if (canvas.height !== Math.round(tall * ratio)) canvas.height = Math.round(tall * ratio);
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, tall);
+  return context;
+}
+
+const yOf = (index) => index * LANE - scrolled.value + LANE / 2;
+
+function drawLanes(canvas) {
+  const context = pen(canvas);
+  const width = canvas.clientWidth;
+  const tall = canvas.clientHeight;
+  const [line, ink, soft] = palette("line-strong", "ink", "accent-soft");
+  const places = new Map(rows.value.map((node, index) => [node.one.id, index]));
+  const first = Math.max(0, Math.floor(scrolled.value / LANE) - 1);
+  const last = Math.min(rows.value.length, Math.ceil((scrolled.value + tall) / LANE) + 1);
+  context.lineWidth = 1;
+  for (let index = first; index < last; index++) {
+    const node = rows.value[index];
+    const { one } = node;
+    const y = yOf(index);
+    if (one.id === route.value.agent) {
+      context.fillStyle = soft;
+      context.fillRect(0, y - LANE / 2, width, LANE);
+    }
+    const start = xOf(node.offset + (one.spawned ? 0 : one.fork_seq), width);
+    const end = xOf(node.offset + one.head, width);
+    context.strokeStyle = line;
+    context.setLineDash(one.spawned ? [3, 3] : []);
+    const parent = places.get(one.parent);
+    if (parent !== undefined) {
+      context.beginPath();
+      context.moveTo(start, Math.max(-LANE, yOf(parent)));
+      context.lineTo(start, y - 4);
+      context.quadraticCurveTo(start, y, start + 4, y);
+      context.stroke();
+    }
+    context.setLineDash([]);
+    context.lineWidth = 1.5;
+    context.beginPath();
+    context.moveTo(Math.min(start + (parent === undefined ? 0 : 4), end), y);
+    context.lineTo(end, y);
+    context.stroke();
+    context.lineWidth = 1;
+    context.fillStyle = ink;
+    context.fillRect(Math.max(start, end - 1), y - 5, 3, 10);
+    for (const child of node.children) {
+      if (places.has(child.one.id)) continue;
+      context.fillRect(xOf(node.offset + child.one.born_seq, width), y + 2, 1, 5);
+    }
+  }
+}
+
+function drawPath(canvas) {
+  const context = pen(canvas);
+  const width = canvas.clientWidth;
+  const [accent] = palette("accent");
+  const places = new Map(rows.value.map((node, index) => [node.one.id, index]));
+  const at = cursor.value;
+  const x = xOf(offset.value + at, width);
+  context.strokeStyle = accent;
+  context.fillStyle = accent;
+  context.globalAlpha = 0.5;
+  context.fillRect(x - 0.5, 0, 1, canvas.clientHeight);
+  context.globalAlpha = 1;
+  context.lineWidth = 3;
+  for (const [id, low, high] of log.value.pieces) {
+    const index = places.get(id);
+    if (index === undefined || at < low) continue;
+    const end = xOf(offset.value + Math.min(at, high), width);
+    context.beginPath();
+    context.moveTo(xOf(offset.value + low - 1, width), yOf(index));
+    context.lineTo(end, yOf(index));
+    context.stroke();
+    if (at >= low && at <= high) {
+      context.beginPath();
+      context.arc(end, yOf(index), 5, 0, 7);
+      context.fill();
+    }
+  }
+}
+
+function Name({ node, index, first }) {
+  const { one, depth, children } = node;
+  const isOpen = !isFolded(node);
+  const fold = (event) => {
+    event.stopPropagation();
+    folded.value = new Map(folded.value).set(one.id, isOpen);
+  };
+  const selected = one.id === route.value.agent;
+  return html`<div role="treeitem" class="name" id=${`lane-${one.id}`} aria-level=${depth + 1} aria-selected=${selected} tabindex=${selected || (first && !rows.value.some((row) => row.one.id === route.value.agent)) ? 0 : -1}
+    aria-expanded=${children.length ? String(isOpen) : undefined} aria-posinset=${index + 1} aria-setsize=${rows.value.length}
+    style=${{ top: `${index * LANE}px`, paddingLeft: `${8 + Math.min(depth, 8) * 12}px` }} title=${one.name} onClick=${() => state.open(one.id)}>
+    <svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><path d=${one.spawned ? "M5 1 9 5 5 9 1 5z" : depth ? "M2 0v5h7" : "M5 1a4 4 0 1 0 .1 0z"}
+      fill=${depth && !one.spawned ? "none" : "currentColor"} stroke="currentColor" /></svg>
+    <span>${one.name}</span>
+    ${children.length > 0 && html`<button tabindex="-1" class="fold" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}</div>`;
+}
+
+/** The agent one row up or down, or folding the open one. */
+export function laneStep(by) {
+  const place = rows.value.findIndex((node) => node.one.id === route.value.agent);
+  const next = rows.value[place + by];
+  if (next) state.open(next.one.id);
+}
+export function foldHere(close) {
+  folded.value = new Map(folded.value).set(route.value.agent, close);
+}
+
+export function Lanes() {
+  const box = useRef(null);
+  const still = useRef(null);
+  const moving = useRef(null);
+  const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
+  const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
+  void state.texts.value;
+  useEffect(() => {
+    const watcher = new ResizeObserver(() => { height.value = box.current.clientHeight; state.texts.value += 1; });
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    const place = rows.value.findIndex((node) => node.one.id === route.value.agent);
+    const element = box.current;
+    const top = place * LANE;
+    if (place < 0 || (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)) return;
+    element.scrollTop = Math.max(0, top - element.clientHeight / 2);
+    scrolled.value = element.scrollTop;
+  }, [route.value.agent, rows.value]);
+  useLayoutEffect(() => { drawLanes(still.current); drawPath(moving.current); });
+  const onClick = (event) => {
+    const index = Math.floor((event.offsetY + scrolled.value) / LANE);
+    const node = rows.value[index];
+    if (!node) return;
+    const [low, high] = extent.value;
+    const x = low + ((event.offsetX - PAD) / (still.current.clientWidth - 2 * PAD)) * (high - low);
+    const at = Math.max(1, Math.min(Math.round(x - node.offset), node.one.head));
+    if (node.one.id === route.value.agent) state.go(at, { jump: true });
+    else state.open(node.one.id, at >= node.one.head ? null : at);
+  };
+  const set = (name) => (event) => { wanted.value = { ...wanted.value, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value }; };
+  return html`<section class="lanes" aria-label="Branches" style=${{ "--rows": rows.value.length }}>
+    ${agents.value.size > 8 && html`<div class="lane-filters"><input type="search" placeholder="Filter branches" aria-label="Filter branches" onInput=${set("text")} />
+      ${["marks", "active", "spawned"].map((name) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${name === "marks" ? "with marks" : name}</label>`)}</div>`}
+    <div class="names" ref=${box} role="tree" aria-label="Branches" onScroll=${(event) => { scrolled.value = event.currentTarget.scrollTop; }}>
+      <div role="presentation" class="all" style=${{ height: `${rows.value.length * LANE}px` }}>
+        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} first=${index === 0} />`)}</div></div>
+    <div class="stack" aria-hidden="true" onClick=${onClick} onWheel=${(event) => { box.current.scrollTop += event.deltaY; }}>
+      <canvas ref=${still}></canvas><canvas ref=${moving}></canvas></div></section>`;
+}

@@ -1,0 +1,86 @@
+/** What is live at any position, from an outline alone: context(n) = context(base(n)) + event n, if it shows.
+ *  Pure; tests/web/test_law.py compares it with the engine's replay at every position. */
+
+/** @typedef {{head: number, kinds: Uint8Array, bytes: Uint32Array, times: Float64Array, size: Float64Array,
+ *   count: Uint32Array, valid: Uint8Array, moves: number[], bases: number[], errors: Set<number>,
+ *   marks: [number, string|null][], partner: Map<number, number>, pieces: [string, number, number][]}} Log */
+
+const NEVER = new Set([..."x?"].map((c) => c.charCodeAt(0)));
+const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
+
+/** @returns {Log} */
+export function emptyLog() {
+  return { head: 0, kinds: new Uint8Array(0), bytes: new Uint32Array(0), times: new Float64Array(0),
+    size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), moves: [], bases: [],
+    errors: new Set(), marks: [], partner: new Map(), pieces: [] };
+}
+
+const grown = (array, length) => {
+  if (array.length >= length) return array;
+  const more = new array.constructor(Math.max(length, array.length * 2));
+  more.set(array);
+  return more;
+};
+
+/** The log with what an outline adds behind its head. @param {Log} log @returns {Log} */
+export function extended(log, outline) {
+  if (outline.after !== log.head) throw new Error(`an outline after ${outline.after} does not follow ${log.head}`);
+  const next = { ...log, head: outline.head, pieces: outline.pieces };
+  for (const name of ["kinds", "bytes", "times", "valid"]) next[name] = grown(log[name], next.head);
+  for (const name of ["size", "count"]) next[name] = grown(log[name], next.head + 1);
+  next.moves = log.moves.concat(outline.bases.map((pair) => pair[0]));
+  next.bases = log.bases.concat(outline.bases.map((pair) => pair[1]));
+  next.marks = log.marks.concat(outline.marks);
+  for (const seq of outline.errors) next.errors.add(seq);
+  for (const [call, result] of outline.calls) next.partner.set(call, result).set(result, call);
+  let time = 0;
+  let move = log.moves.length;
+  for (let n = log.head + 1, i = 0; n <= next.head; n++, i++) {
+    next.kinds[n - 1] = outline.kinds.charCodeAt(i);
+    next.bytes[n - 1] = outline.bytes[i];
+    next.times[n - 1] = time += outline.times[i];
+    const based = next.moves[move] === n;
+    const base = based ? next.bases[move++] : n - 1;
+    next.valid[n - 1] = based ? 1 : 0;
+    const adds = shows(next, n);
+    next.size[n] = next.size[base] + (adds ? next.bytes[n - 1] : 0);
+    next.count[n] = next.count[base] + (adds ? 1 : 0);
+  }
+  return next;
+}
+
+/** Whether an event is part of the contexts that contain its position. @param {Log} log */
+export function shows(log, seq) {
+  const kind = log.kinds[seq - 1];
+  return MOVING.has(kind) ? log.valid[seq - 1] === 1 : !NEVER.has(kind);
+}
+
+/** The live positions at a position, as [first, last], oldest first. @param {Log} log */
+export function ranges(log, at) {
+  const found = [];
+  while (at > 0) {
+    const place = before(log.moves, at);
+    const low = place < 0 ? 1 : log.moves[place];
+    found.push([low, at]);
+    at = place < 0 ? 0 : log.bases[place];
+  }
+  return found.reverse();
+}
+
+/** The index of the last value that is at most `most`, in ascending values; -1 if there is none. */
+export function before(values, most) {
+  let low = 0;
+  let high = values.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= most) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}
+
+/** The move that left a position behind, 0 if it is in the live ranges. */
+export function leftBy(live, seq) {
+  for (const [low, high] of live) if (seq <= high) return seq < low ? low : 0;
+  return 0;
+}

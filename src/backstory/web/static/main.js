@@ -1,0 +1,218 @@
+/** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
+import { h, render } from "./vendor/preact.js";
+import { batch, effect, signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { Workbench } from "./workbench.js";
+
+const html = htm.bind(h);
+const { route, agents, log, cursor, following, dialog, toast, failure, live, root } = state;
+const lazy = signal({}); // views that are loaded when they are first shown
+
+function Lazy({ name, ...props }) {
+  const view = lazy.value[name];
+  if (!view) {
+    import(`./${name}.js`).then((found) => { lazy.value = { ...lazy.value, [name]: found.default }; });
+    return null;
+  }
+  return h(view, props);
+}
+
+// --- the key: it comes behind the #, and leaves the address at once ---
+
+async function takeKey() {
+  const given = new URLSearchParams(window.location.hash.slice(1));
+  if (!given.has("key") && !given.has("code")) return;
+  history.replaceState(null, "", window.location.pathname + window.location.search);
+  if (given.has("key")) state.setKey(given.get("key"));
+  else state.setKey((await state.ask("/key", { body: { code: given.get("code") } })).key);
+}
+
+// --- where we are ---
+
+async function arrive(to) {
+  failure.value = "";
+  if (to.view === "reference") {
+    const found = await state.ask(`/resolve?ref=${encodeURIComponent(to.ref)}`);
+    const at = found.at === null ? "" : `@${found.at}`;
+    history.replaceState(null, "", `${root}/s/${found.session}/a/${found.agent}${at}`);
+    route.value = state.parse(window.location);
+    return;
+  }
+  if (to.view !== "workbench") return;
+  const known = agents.peek();
+  if (!known.has(to.agent)) await state.loadAgents(to.session);
+  const found = [...agents.peek().values()].filter((one) => one.id.startsWith(to.agent));
+  if (found.length !== 1) throw new Error(`There is no agent ${to.agent} in this session.`);
+  if (found[0].id !== to.agent || found[0].session !== to.session) {
+    route.value = { ...to, agent: found[0].id, session: found[0].session };
+    return;
+  }
+  const next = await state.loadLog(to.agent);
+  if (route.peek() !== to) return;
+  const [id, at] = (to.with || "").split("@");
+  batch(() => {
+    log.value = next;
+    state.unseen.value = 0;
+    state.domain.value = null;
+    following.value = to.at === null;
+    cursor.value = to.at === null ? next.head : Math.min(to.at, next.head);
+    state.pane.value = ["context", "event", "request", "diff"].includes(to.pane) ? to.pane : "context";
+    if (to.format) state.format.value = to.format;
+    if (id && agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
+    if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
+  });
+  if (to.at !== null && to.at > next.head) failure.value = `${to.at} is after the head, ${next.head}.`;
+}
+
+effect(() => {
+  const to = route.value;
+  if (to.view !== "none") arrive(to).catch(explain);
+});
+
+function explain(error) {
+  if (error.status === 401) dialog.value = { name: "locked", why: error.message };
+  else failure.value = error instanceof TypeError ? "The server does not answer." : error.message;
+}
+
+window.addEventListener("popstate", () => { route.value = state.parse(window.location); });
+
+// --- what is being written now ---
+
+let pause = 500;
+async function listen() {
+  for (;;) {
+    try {
+      const id = route.peek().agent;
+      const answer = await state.ask(`/live${id ? `?agent=${id}` : ""}`, { raw: true });
+      if (!answer.ok) throw new state.Failed(answer.status, await answer.json());
+      if (live.value === "lost" && route.peek().session) await state.loadAgents(route.peek().session);
+      live.value = "on";
+      if (failure.value === "The server does not answer.") failure.value = "";
+      pause = 500;
+      await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
+    } catch (error) {
+      if (error.status === 401) return explain(error);
+    }
+    live.value = "lost";
+    await new Promise((done) => setTimeout(done, pause));
+    pause = Math.min(pause * 2, 15000);
+  }
+}
+
+async function read(reader) {
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const parts = (rest + value).split("\n\n");
+    rest = parts.pop();
+    for (const part of parts) {
+      const data = /^data: (.*)$/m.exec(part);
+      if (data) heard(JSON.parse(data[1]));
+    }
+  }
+}
+
+function heard(heads) {
+  const here = route.peek();
+  state.fresh.value = new Set([...state.fresh.peek(), ...heads.map((one) => one.session)]);
+  const mine = agents.peek().size ? heads.filter((one) => one.session === here.session) : [];
+  if (mine.some((one) => !agents.peek().has(one.agent))) state.loadAgents(here.session).catch(explain);
+  else if (mine.some((one) => agents.peek().get(one.agent).head !== one.head)) {
+    const next = new Map(agents.peek());
+    for (const one of mine) next.set(one.agent, { ...next.get(one.agent), head: one.head, name: one.name });
+    agents.value = next;
+  }
+  const open = mine.find((one) => one.agent === here.agent);
+  if (open && open.head > log.peek().head && log.peek().head) state.catchUp().catch(explain);
+}
+
+// --- light and dark ---
+
+export function setTheme(name) {
+  document.documentElement.dataset.theme = name;
+  localStorage.setItem("theme", name);
+}
+document.documentElement.dataset.theme = localStorage.getItem("theme") || "auto";
+
+function turn() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" ||
+    (document.documentElement.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
+  setTheme(dark ? "light" : "dark");
+  state.texts.value += 1;
+}
+
+// --- the frame ---
+
+const Status = () => {
+  if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, trying again</span>`;
+  if (route.value.view !== "workbench") return html`<span class="status">${live.value === "on" ? "live" : ""}</span>`;
+  if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
+  const more = state.unseen.value;
+  return html`<button class="status" onClick=${state.goHead} title="Go to the head and follow (g)">
+    ${more ? `${state.number(more)} new` : "follow"}</button>`;
+};
+
+function Top() {
+  const one = state.agent.value;
+  const go = (event) => { event.preventDefault(); state.navigate(`${root}/`); };
+  return html`<header class="top">
+    <a href=${`${root}/`} class="brand" onClick=${go}>backstory</a>
+    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b></span>`}
+    <span class="gap"></span>
+    <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
+      Search <kbd>/</kbd></button>
+    <${Status} />
+    <span class="mode" title=${state.user ? `as ${state.user}` : ""}>${state.canWrite ? "can write" : "read only"}</span>
+    <button class="icon" aria-label="Light or dark" onClick=${turn}>
+      <svg viewBox="0 0 16 16" width="16" height="16" aria-hidden="true"><circle cx="8" cy="8" r="6.5"
+        fill="none" stroke="currentColor" stroke-width="1.5" /><path d="M8 1.5a6.5 6.5 0 0 1 0 13z" fill="currentColor" /></svg>
+    </button>
+    <button class="icon" aria-label="All keys" onClick=${() => { dialog.value = { name: "help" }; }}>?</button>
+  </header>`;
+}
+
+const Alert = () => failure.value && html`<div class="alert" role="alert">${failure.value}
+  <button onClick=${() => { failure.value = ""; }}>Close</button></div>`;
+
+const Toast = () => toast.value && html`<div class="toast" role="status">${toast.value.text}
+  ${toast.value.action && html`<button onClick=${() => { const run = toast.value.run; toast.value = null; run(); }}>
+    ${toast.value.action}</button>`}
+  <button onClick=${() => { toast.value = null; }}>Close</button></div>`;
+
+const VIEWS = { sessions: "sessions", check: "check" };
+const DIALOGS = { search: "search", help: "help", move: "moves", locked: "help" };
+
+function App() {
+  const { view } = route.value;
+  const over = dialog.value;
+  return html`<${Top} /><${Alert} />
+    ${view === "workbench" && html`<${Workbench} Lazy=${Lazy} />`}
+    ${VIEWS[view] && html`<${Lazy} name=${VIEWS[view]} />`}
+    ${view === "missing" && html`<main class="plain"><h1>There is nothing at this address</h1></main>`}
+    ${over && html`<${Lazy} name=${DIALOGS[over.name]} key=${over.name} over=${over} />`}
+    <${Toast} />`;
+}
+
+let keys = null;
+const loadKeys = () => import("./keys.js").then((found) => { keys = found; });
+setTimeout(loadKeys, 1500);
+
+window.addEventListener("keydown", (event) => {
+  if (dialog.value) return;
+  if (keys) {
+    if (keys.pressed(event)) event.preventDefault();
+    return;
+  }
+  const typing = /^(INPUT|TEXTAREA|SELECT|BUTTON|A|SUMMARY)$/.test(event.target.tagName);
+  const command = event.ctrlKey || event.metaKey ? /^[kf]$/.test(event.key) : !typing && /^([^a-z]|Page.*|Home|End)$/i.test(event.key);
+  if (command && !event.altKey) event.preventDefault();
+  loadKeys().then(() => keys.pressed(event));
+});
+
+takeKey().then(() => {
+  route.value = state.parse(window.location);
+  listen();
+}).catch((error) => { route.value = { view: "none" }; explain(error); });
+render(h(App), document.getElementById("app"));

@@ -1,0 +1,65 @@
+/** The request's body at the cursor, in each of the five formats, message by message. */
+import { h } from "./vendor/preact.js";
+import { useEffect } from "./vendor/hooks.js";
+import { signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { copy, Place, visible } from "./detail.js";
+
+const html = htm.bind(h);
+const { cursor, format, number } = state;
+const FORMATS = ["openai", "openai-responses", "anthropic", "gemini", "bedrock"];
+const PAGE = 30;
+const found = signal(null);
+const counted = signal(null);
+
+const load = state.fetcher(async (name, stop) => {
+  const [id, at, chosen, after] = name.split(" ");
+  const page = await state.ask(`/agents/${id}/request?at=${at}&format=${chosen}&after=${after}&limit=${PAGE}`, { signal: stop });
+  found.value = { ...page, name: `${id} ${at} ${chosen}`, after: Number(after) };
+});
+
+async function whole() {
+  const answer = await state.ask(`/agents/${state.route.value.agent}/request.json?at=${cursor.value}&format=${format.value}`, { raw: true });
+  return answer.text();
+}
+
+async function download() {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([await whole()], { type: "application/json" }));
+  link.download = `${state.agent.value.name}-${cursor.value}-${format.value}.json`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
+async function count() {
+  counted.value = { at: cursor.value, ...(await state.ask(`/agents/${state.route.value.agent}/tokens?at=${cursor.value}`)) };
+}
+
+const Json = ({ value }) => html`<pre tabindex="0">${visible(JSON.stringify(value, null, 2))}</pre>`;
+
+export default function Request() {
+  const name = `${state.route.value.agent} ${cursor.value} ${format.value}`;
+  const page = found.value && found.value.name === name ? found.value : null;
+  useEffect(() => {
+    const waiting = setTimeout(() => load(`${name} 0`), 120);
+    return () => clearTimeout(waiting);
+  }, [name]);
+  const tokens = counted.value && counted.value.at === cursor.value ? counted.value : null;
+  const turn = (after) => () => load(`${name} ${after}`);
+  return html`<div class="request"><p class="facts"><label>Format <select value=${format.value} onChange=${(event) => {
+      format.value = event.target.value; state.remember(false);
+    }}>${FORMATS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
+    ${page && html`<span>${number(page.total)} messages, ${number(page.bytes)} bytes</span>`}
+    ${tokens ? html`<span title=${tokens.how}>${tokens.exact ? "" : "≈ "}${number(tokens.tokens)} tokens</span>` : html`<button onClick=${() => count().catch(state.trouble)}>Count tokens</button>`}
+    <span class="gap"></span><button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
+    <button onClick=${() => download().catch(state.trouble)}>Download</button></p>
+    ${!page && html`<p class="hint">Building the request …</p>`}
+    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${page.repairs.length} ${page.repairs.length === 1 ? "repair" : "repairs"}: what the request says otherwise than the log</summary>
+      <ul>${page.repairs.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}</ul></details>`}
+    ${page && Object.keys(page.rest).length > 0 && html`<details><summary>${Object.keys(page.rest).join(", ")}</summary><${Json} value=${page.rest} /></details>`}
+    ${page && page.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>
+      <span>${page.key} ${number(page.after + 1)}–${number(page.after + page.messages.length)}</span>
+      <button disabled=${page.after + PAGE >= page.total} onClick=${turn(page.after + PAGE)}>Later</button></p>`}
+    ${page && page.messages.map((one, index) => html`<article class="message" key=${page.after + index}><header>${page.after + index + 1} <b>${one.role || one.type || ""}</b></header><${Json} value=${one} /></article>`)}</div>`;
+}

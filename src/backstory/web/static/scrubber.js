@@ -1,0 +1,187 @@
+/** The scrubber: every position of the lineage, the size of the context at each, and what is left behind. */
+import { h } from "./vendor/preact.js";
+import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { extent, offset, PAD, palette, pen, tree, xOf } from "./lanes.js";
+
+const html = htm.bind(h);
+const { log, cursor, liveRanges, domain, number } = state;
+const FLAGS = 14; // the height that marks take at the top
+const CLOSE = 8; // marks closer than this are one flag
+const MANY = 2000; // from here on a second strip shows the neighbourhood of the cursor
+const NEAR = 160; // events on each side of the cursor in that strip
+const CODE = Object.fromEntries([..."suacrmnxwj"].map((c) => [c, c.charCodeAt(0)]));
+
+function curve(context, width, tall) {
+  const [fill, edge] = palette("curve", "curve-edge");
+  const { size, head } = log.value;
+  const [low, high] = extent.value;
+  let most = 1;
+  for (let n = Math.max(0, low - offset.value); n <= Math.min(head, high - offset.value); n++) if (size[n] > most) most = size[n];
+  const step = (high - low) / Math.max(1, width - 2 * PAD);
+  context.beginPath();
+  context.moveTo(PAD, tall);
+  let last = PAD;
+  for (let x = PAD; x <= width - PAD; x++) {
+    const from = low + (x - PAD) * step - offset.value;
+    if (from > head) break;
+    let top = 0;
+    for (let n = Math.max(0, Math.floor(from)); n <= Math.min(head, Math.floor(from + step)); n++) if (size[n] > top) top = size[n];
+    context.lineTo(x, tall - (top / most) * (tall - FLAGS - 4));
+    last = x;
+  }
+  context.strokeStyle = edge;
+  context.lineWidth = 1.5;
+  context.stroke();
+  context.lineTo(last, tall);
+  context.fillStyle = fill;
+  context.fill();
+}
+
+function ticks(context, width, tall) {
+  const { kinds, head, moves, errors, marks } = log.value;
+  const [prompt, move, bad, flag, ink] = palette("user", "move", "move", "mark", "ink");
+  let before = -9;
+  context.fillStyle = prompt;
+  const [low, high] = extent.value;
+  for (let n = Math.max(1, Math.floor(low - offset.value)); n <= Math.min(head, high - offset.value); n++) {
+    if (kinds[n - 1] !== CODE.u) continue;
+    const x = xOf(offset.value + n, width);
+    if (x - before >= 1.5) context.fillRect(before = x, tall - 6, 1, 6);
+  }
+  context.fillStyle = move;
+  for (const n of moves) context.fillRect(xOf(offset.value + n, width), FLAGS, 1, tall - FLAGS);
+  context.fillStyle = bad;
+  for (const n of errors) {
+    context.beginPath();
+    context.arc(xOf(offset.value + n, width), tall - 10, 2.5, 0, 7);
+    context.fill();
+  }
+  let cluster = null;
+  const draw = () => {
+    if (!cluster) return;
+    context.fillStyle = flag;
+    context.fillRect(cluster.x, 2, 1.5, 12);
+    context.beginPath();
+    context.moveTo(cluster.x, 2);
+    context.lineTo(cluster.x + 7, 5);
+    context.lineTo(cluster.x, 8);
+    context.fill();
+    context.fillStyle = ink;
+    if (cluster.count > 1) context.fillText(String(cluster.count), cluster.x + 8, 10);
+  };
+  context.font = "10px system-ui";
+  for (const [n] of marks) {
+    const x = xOf(offset.value + n, width);
+    if (cluster && x - cluster.x < CLOSE) cluster.count += 1;
+    else { draw(); cluster = { x, count: 1 }; }
+  }
+  draw();
+}
+
+function drawCursor(canvas) {
+  const context = pen(canvas);
+  const width = canvas.clientWidth;
+  const tall = canvas.clientHeight;
+  const [accent, dead, pin] = palette("accent", "dead", "assistant");
+  context.fillStyle = dead;
+  let end = 0;
+  for (const [low, high] of liveRanges.value) {
+    if (low > end + 1) {
+      const x = xOf(offset.value + end, width);
+      context.fillRect(x, FLAGS, xOf(offset.value + low, width) - x, tall - FLAGS);
+    }
+    end = high;
+  }
+  const at = xOf(offset.value + cursor.value, width);
+  context.globalAlpha = 0.45;
+  const [veil] = palette("bg");
+  context.fillStyle = veil;
+  context.fillRect(at, 0, width - at, tall);
+  context.globalAlpha = 1;
+  const pinned = state.other.value;
+  if (pinned && pinned.agent === state.route.value.agent) {
+    context.fillStyle = pin;
+    context.fillRect(xOf(offset.value + pinned.at, width) - 1, 0, 2, tall);
+  }
+  context.fillStyle = accent;
+  context.fillRect(at - 1, 0, 2, tall);
+}
+
+/** The neighbourhood of the cursor, a bar for each event, in the colour of its kind. */
+function drawNear(canvas) {
+  const context = pen(canvas);
+  const width = canvas.clientWidth;
+  const colours = Object.fromEntries(Object.entries(state.KINDS).map(([letter, kind]) => [letter.charCodeAt(0), kind]));
+  const names = [...new Set(Object.values(state.KINDS))];
+  const found = palette(...names.map((kind) => `k-${kind}`), "accent");
+  const colourOf = (code) => found[names.indexOf(colours[code] || "unknown")];
+  const bar = (width - 2 * PAD) / (2 * NEAR + 1);
+  for (let n = cursor.value - NEAR; n <= cursor.value + NEAR; n++) {
+    if (n < 1 || n > log.value.head) continue;
+    const tall = Math.min(18, 4 + 2.2 * Math.log2(1 + log.value.bytes[n - 1] / 32));
+    context.globalAlpha = n > cursor.value || state.leftAt(n) ? 0.35 : 1;
+    context.fillStyle = colourOf(log.value.kinds[n - 1]);
+    context.fillRect(PAD + (n - cursor.value + NEAR) * bar, 20 - tall, Math.max(1, bar - 0.6), tall);
+  }
+  context.globalAlpha = 1;
+  context.fillStyle = found[names.length];
+  context.fillRect(PAD + NEAR * bar - 1, 0, bar + 1.4, 2);
+}
+
+export function Scrubber() {
+  const still = useRef(null);
+  const moving = useRef(null);
+  const near = useRef(null);
+  const dragging = useRef(false);
+  const isLong = log.value.head > MANY;
+  void state.texts.value;
+  void tree.value;
+  useLayoutEffect(() => {
+    const context = pen(still.current);
+    const { clientWidth: width, clientHeight: tall } = still.current;
+    if (!log.value.head) return;
+    curve(context, width, tall);
+    ticks(context, width, tall);
+  }, [log.value, extent.value, state.texts.value, still.current && still.current.clientWidth]);
+  useLayoutEffect(() => {
+    drawCursor(moving.current);
+    if (near.current) drawNear(near.current);
+  });
+  useEffect(() => {
+    const watcher = new ResizeObserver(() => { state.texts.value += 1; });
+    watcher.observe(still.current);
+    return () => watcher.disconnect();
+  }, []);
+
+  const positionAt = (event) => {
+    const box = still.current.getBoundingClientRect();
+    const [low, high] = extent.value;
+    const x = low + ((event.clientX - box.left - PAD) / (box.width - 2 * PAD)) * (high - low);
+    return Math.max(1, Math.min(log.value.head, Math.round(x - offset.value)));
+  };
+  const grab = (event) => {
+    dragging.current = true;
+    event.currentTarget.setPointerCapture(event.pointerId);
+    state.go(positionAt(event), { jump: true });
+  };
+  const drag = (event) => { if (dragging.current) state.go(positionAt(event)); };
+  const drop = () => { dragging.current = false; };
+  const zoom = (event) => {
+    event.preventDefault();
+    const [low, high] = extent.value;
+    const place = offset.value + positionAt(event);
+    const by = event.deltaY > 0 ? 1.25 : 0.8;
+    const next = [place - (place - low) * by, place + (high - place) * by];
+    const whole = next[1] - next[0] >= log.value.head;
+    domain.value = whole || next[1] - next[0] < 10 ? (whole ? null : domain.value) : [Math.max(offset.value, next[0]), Math.min(offset.value + log.value.head, next[1])];
+  };
+  const at = cursor.value;
+  const text = at ? `Position ${at} of ${log.value.head}, ${state.timeOf(at).toLocaleString()}, ${number(log.value.count[at])} live, about ${number(state.tokensOf(log.value.size[at]))} tokens` : "Position 0";
+  return html`<div class=${`scrubber ${isLong ? "long" : ""}`}><div class="stack" role="slider" tabindex="0" aria-label="Position" aria-valuemin="0" aria-valuemax=${log.value.head}
+    aria-valuenow=${at} aria-valuetext=${text} onPointerDown=${grab} onPointerMove=${drag} onPointerUp=${drop} onPointerCancel=${drop} onWheel=${zoom}
+    onDblClick=${() => { domain.value = null; }}>
+    <canvas ref=${still}></canvas><canvas ref=${moving}></canvas></div>
+    ${isLong && html`<canvas class="near" ref=${near} aria-hidden="true"></canvas>`}</div>`;
+}

@@ -1,0 +1,92 @@
+/** One box for everything: events of all sessions, agents, marks, positions and commands. */
+import { h } from "./vendor/preact.js";
+import { useEffect, useRef } from "./vendor/hooks.js";
+import { signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { close, Overlay } from "./overlay.js";
+import { COMMANDS } from "./keys.js";
+
+const html = htm.bind(h);
+const text = signal("");
+const hits = signal([]);
+const note = signal("");
+const place = signal(0);
+
+const load = state.fetcher(async (asked, stop) => {
+  for (;;) {
+    const found = await state.ask(`/search?q=${encodeURIComponent(asked)}`, { signal: stop });
+    if (found.status !== 202) {
+      hits.value = found.hits;
+      note.value = found.hits.length ? "" : "Nothing was found in any event.";
+      return;
+    }
+    note.value = `Indexing: ${state.number(found.done)} of ${state.number(found.total)} events`;
+  }
+});
+
+/** What of the open session fits: agents, marks, a position, a command. */
+function near(asked) {
+  const low = asked.toLowerCase();
+  const found = [];
+  if (/^@?\d+$/.test(asked) && state.agent.value) {
+    const at = Number(asked.replace("@", ""));
+    found.push({ title: `Go to position ${state.number(at)}`, what: state.agent.value.name, run: () => state.go(at, { jump: true }) });
+  }
+  for (const one of state.agents.value.values()) {
+    if (found.length < 6 && one.name.toLowerCase().includes(low)) found.push({ title: one.name, what: one.spawned ? "sub-agent" : "branch", run: () => state.open(one.id) });
+    for (const mark of one.marks) {
+      if (found.length < 8 && mark.label && mark.label.toLowerCase().includes(low)) found.push({ title: mark.label, what: `mark, ${one.name}@${mark.seq}`, run: () => state.open(one.id, mark.seq) });
+    }
+  }
+  for (const [keys, what, run] of COMMANDS) if (run && found.length < 12 && what.toLowerCase().includes(low)) found.push({ title: what, what: `command, ${keys}`, run });
+  found.push({ title: `Open the reference ${asked}`, what: "reference", run: () => state.navigate(`${state.root}/r/${encodeURIComponent(asked)}`) });
+  return found;
+}
+
+const openHit = (hit) => ({ run: () => state.navigate(`${state.root}/s/${hit.session}/a/${hit.agent}@${hit.seq}?pane=event`) });
+
+function Marked({ hit }) {
+  const parts = [];
+  let end = 0;
+  for (const [low, high] of hit.spans) {
+    parts.push(hit.snippet.slice(end, low), html`<mark key=${low}>${hit.snippet.slice(low, high)}</mark>`);
+    end = high;
+  }
+  return html`<span class="snippet">${parts}${hit.snippet.slice(end)}</span>`;
+}
+
+export default function Search() {
+  const box = useRef(null);
+  const asked = text.value.trim();
+  useEffect(() => {
+    if (box.current) { box.current.focus(); box.current.select(); }
+  }, []);
+  useEffect(() => {
+    place.value = 0;
+    if (!asked) { hits.value = []; note.value = ""; load(""); return undefined; }
+    const waiting = setTimeout(() => load(asked), 150);
+    return () => clearTimeout(waiting);
+  }, [asked]);
+  const local = asked ? near(asked) : [];
+  const all = [...hits.value.map((hit) => ({ hit, ...openHit(hit) })), ...local];
+  const choose = (one) => { close(); one.run(); };
+  const onKey = (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && all.length) {
+      event.preventDefault();
+      place.value = (place.value + step + all.length) % all.length;
+      document.getElementById(`hit-${place.value}`)?.scrollIntoView({ block: "nearest" });
+    }
+    if (event.key === "Escape") { event.preventDefault(); close(); }
+    if (event.key === "Enter" && all[place.value]) choose(all[place.value]);
+  };
+  return html`<${Overlay} label="Search" class="search-box"><input ref=${box} type="search" value=${text.value} placeholder="Words, a branch, a mark, a position, a command" aria-label="Search"
+      role="combobox" aria-expanded=${all.length > 0} aria-controls="hits" aria-activedescendant=${all.length ? `hit-${place.value}` : undefined}
+      onInput=${(event) => { text.value = event.target.value; }} onKeyDown=${onKey} />
+    <p class="hint" role="status">${note.value || (asked ? "" : 'All words have to be there. "Side by side" in quotes, begin* for the beginning of a word.')}</p>
+    <div id="hits" role="listbox" aria-label="Results">${all.map((one, index) => html`<div role="option" id=${`hit-${index}`} key=${index} class="result" aria-selected=${index === place.value}
+      onClick=${() => choose(one)} onMouseMove=${() => { place.value = index; }}>
+      ${one.hit ? html`<small>${one.hit.ref} · ${state.WORDS[one.hit.kind] || one.hit.kind}${one.hit.live ? "" : " · left behind"}</small><${Marked} hit=${one.hit} />`
+        : html`<span>${one.title}</span><small>${one.what}</small>`}</div>`)}</div><//>`;
+}

@@ -1,0 +1,52 @@
+/** The sessions, the latest written first. */
+import { h } from "./vendor/preact.js";
+import { useEffect } from "./vendor/hooks.js";
+import { signal } from "./vendor/signals.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+
+const html = htm.bind(h);
+const { number } = state;
+const found = signal(null);
+const more = signal(false);
+const text = signal("");
+const visited = Number(localStorage.getItem("visited") || 0);
+localStorage.setItem("visited", String(Date.now()));
+
+export function age(stamp) {
+  const seconds = (Date.now() - Date.parse(stamp)) / 1000;
+  for (const [size, unit] of [[31557600, "y"], [2629800, "mo"], [604800, "w"], [86400, "d"], [3600, "h"], [60, "min"]]) {
+    if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
+  }
+  return "now";
+}
+
+async function load(before) {
+  const page = await state.ask(`/sessions${before ? `?before=${before}` : ""}`);
+  found.value = before ? [...found.value, ...page.sessions] : page.sessions;
+  more.value = page.more;
+}
+
+export default function Sessions() {
+  useEffect(() => {
+    state.log.value = { ...state.log.value, head: 0 };
+    load().catch(state.trouble);
+  }, [state.fresh.value]);
+  if (!found.value) return html`<main class="plain"><p class="hint">Loading …</p></main>`;
+  const asked = text.value.toLowerCase();
+  const rows = found.value.filter((one) => `${one.title} ${one.name} ${one.prompt} ${one.tags.join(" ")}`.toLowerCase().includes(asked));
+  const isOld = (one) => Date.parse(one.updated_at) < visited;
+  const line = visited && rows.some(isOld) && !isOld(rows[0]) ? rows.findIndex(isOld) : -1;
+  return html`<main class="plain wide"><h1>Sessions</h1>
+    <input class="filter" type="search" placeholder="Filter by name, title or first prompt" aria-label="Filter sessions" onInput=${(event) => { text.value = event.target.value; }} />
+    ${!found.value.length && html`<p class="hint">There is nothing in this store yet. Start with <code>backstory chat</code> or <code>backstory new</code>.</p>`}
+    <table class="sessions"><thead><tr><th>Title</th><th>First prompt</th><th class="n">Branches</th><th class="n">Events</th><th class="n">Context</th><th class="n">Written</th></tr></thead>
+    <tbody>${rows.map((one, index) => html`<tr key=${one.id} class=${`${state.fresh.value.has(one.id) ? "fresh" : ""} ${index === line ? "seen" : ""}`}>
+      <td><a href=${`${state.root}/s/${one.id}/a/${one.latest}`} onClick=${(event) => {
+        if (event.ctrlKey || event.metaKey) return;
+        event.preventDefault(); state.navigate(`${state.root}/s/${one.id}/a/${one.latest}`);
+      }}>${one.title || one.name}</a>${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}</td>
+      <td class="prompt">${one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
+      <td class="n">≈ ${number(one.tokens)}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>
+    ${more.value && html`<button onClick=${() => load(found.value[found.value.length - 1].id).catch(state.trouble)}>Show earlier sessions</button>`}</main>`;
+}

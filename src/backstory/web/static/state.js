@@ -1,0 +1,257 @@
+/** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
+import { batch, computed, signal } from "./vendor/signals.js";
+import { emptyLog, extended, leftBy, ranges } from "./law.js";
+
+const given = JSON.parse(document.querySelector("meta[name=backstory]").getAttribute("content"));
+export const root = given.root;
+export const canWrite = given.write;
+export const user = given.user;
+
+export const CHUNK = 200;
+const MOST_CHUNKS = 160;
+const MOST_EVENTS = 600;
+
+export const route = signal({ view: "none" });
+export const agents = signal(new Map());
+export const log = signal(emptyLog());
+export const cursor = signal(0);
+export const following = signal(true);
+export const unseen = signal(0);
+export const readTo = signal(0); // where reading stopped when following ended
+export const pane = signal("context");
+export const format = signal("openai");
+export const other = signal(null); // the other side of a diff: {agent, at}
+export const find = signal(null); // {q, positions, done}
+export const dialog = signal(null); // what lies over the page: {name, …}
+export const toast = signal(null);
+export const live = signal("off"); // off, on, lost
+export const failure = signal("");
+export const texts = signal(0); // counts arrivals, so that what shows texts is drawn again
+export const fresh = signal(new Set()); // sessions written to while the page was open
+export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
+
+export const agent = computed(() => agents.value.get(route.value.agent));
+export const liveRanges = computed(() => ranges(log.value, cursor.value));
+export const leftAt = (seq) => leftBy(liveRanges.value, seq);
+
+export const KINDS = { s: "system", u: "user", a: "assistant", c: "tool_call", r: "tool_result", m: "mark",
+  n: "note", x: "clear", w: "rewind", j: "jump", "?": "unknown" };
+export const WORDS = { tool_call: "call", tool_result: "result" };
+export const letterAt = (seq) => String.fromCharCode(log.value.kinds[seq - 1]);
+export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
+export const number = (n) => n.toLocaleString("en-US");
+export const tokensOf = (bytes) => Math.round(bytes / 4);
+export const timeOf = (seq) => new Date(log.value.times[seq - 1] * 1000);
+
+// --- asking ---
+
+export class Failed extends Error {
+  constructor(status, body) {
+    super(body.error || `the server answered ${status}`);
+    Object.assign(this, { status, head: body.head });
+  }
+}
+
+export let key = sessionStorage.getItem("key") || "";
+export function setKey(value) {
+  key = value;
+  sessionStorage.setItem("key", value);
+}
+
+export async function ask(path, { body, signal: stop, raw } = {}) {
+  const headers = key ? { authorization: `Bearer ${key}` } : {};
+  if (body) headers["content-type"] = "application/json";
+  const options = { headers, signal: stop, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
+  const answer = await fetch(`${root}/api${path}`, options);
+  if (raw) return answer;
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Failed(answer.status, found);
+  return Object.assign(found, { status: answer.status });
+}
+
+/** Shows what went wrong; what was given up on purpose is nobody's business. */
+export function trouble(error) {
+  if (error.name === "AbortError") return;
+  failure.value = error instanceof Failed ? error.message : "The server does not answer.";
+}
+
+// --- addresses ---
+
+export function parse(location) {
+  const path = decodeURIComponent(location.pathname.slice(root.length));
+  const query = new URLSearchParams(location.search);
+  const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
+  if (bench) {
+    return { view: "workbench", session: bench[1], agent: bench[2], at: bench[3] ? Number(bench[3]) : null,
+      pane: query.get("pane") || "context", format: query.get("format"), with: query.get("with"), q: query.get("q") };
+  }
+  if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) };
+  if (path === "/check") return { view: "check" };
+  return path === "/" ? { view: "sessions" } : { view: "missing" };
+}
+
+export function addressOf(id, at) {
+  const one = agents.value.get(id);
+  return `${root}/s/${one ? one.session : route.value.session}/a/${id}${at === null ? "" : `@${at}`}`;
+}
+
+export function address() {
+  const query = new URLSearchParams();
+  if (pane.value !== "context") query.set("pane", pane.value);
+  if (pane.value === "request" && format.value !== "openai") query.set("format", format.value);
+  if (pane.value === "diff" && other.value) query.set("with", `${other.value.agent}@${other.value.at}`);
+  if (find.value && find.value.q) query.set("q", find.value.q);
+  const path = addressOf(route.value.agent, following.value ? null : cursor.value);
+  return path + (query.size ? `?${query}` : "");
+}
+
+let waiting = 0;
+/** Writes where we are into the address: a jump adds to the history, a step replaces it, at most every 150 ms. */
+export function remember(jumped) {
+  if (route.value.view !== "workbench") return;
+  clearTimeout(waiting);
+  if (jumped) history.pushState(null, "", address());
+  else waiting = setTimeout(() => history.replaceState(null, "", address()), 150);
+}
+
+export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;
+export const link = (seq) => window.location.origin + addressOf(route.value.agent, seq);
+
+// --- moving about ---
+
+/** Goes to a position of the open agent. */
+export function go(position, { jump = false, follow = false } = {}) {
+  const at = Math.max(0, Math.min(position, log.value.head));
+  batch(() => {
+    if (following.value && !follow) readTo.value = log.value.head;
+    following.value = follow;
+    if (follow || at === log.value.head) unseen.value = 0;
+    cursor.value = at;
+  });
+  remember(jump);
+}
+
+export const goHead = () => go(log.value.head, { jump: true, follow: true });
+
+/** Opens another agent, or another position of one, and adds to the history. */
+export function open(id, at = null) {
+  const one = agents.value.get(id);
+  navigate(`${root}/s/${one ? one.session : route.value.session}/a/${id}${at === null ? "" : `@${at}`}` +
+    (pane.value === "context" ? "" : `?pane=${pane.value}`));
+}
+
+export function navigate(url) {
+  history.pushState(null, "", url);
+  route.value = parse(window.location);
+}
+
+/** The agent that owns a position of the open lineage. */
+export function ownerOf(seq) {
+  for (const [id, low, high] of log.value.pieces) if (seq >= low && seq <= high) return id;
+  return route.value.agent;
+}
+
+// --- what was fetched; events never change, so nothing is fetched twice while it is kept ---
+
+const chunks = new Map();
+const events = new Map();
+
+const kept = (map, name, most, value) => {
+  map.delete(name);
+  map.set(name, value);
+  while (map.size > most) map.delete(map.keys().next().value);
+};
+
+/** Who shows a text depends on what arrives: each component that reads one is drawn again. */
+export function textAt(seq) {
+  void texts.value;
+  const chunk = chunks.get(`${ownerOf(seq)}:${Math.floor((seq - 1) / CHUNK)}`);
+  return chunk && chunk[(seq - 1) % CHUNK];
+}
+
+function keepText(seq, text) {
+  const name = `${ownerOf(seq)}:${Math.floor((seq - 1) / CHUNK)}`;
+  const chunk = chunks.get(name) || [];
+  chunk[(seq - 1) % CHUNK] = text;
+  kept(chunks, name, MOST_CHUNKS, chunk);
+}
+
+/** One request at a time for a pane; what is wanted no more is given up. */
+export function fetcher(load) {
+  let stop = null;
+  let running = "";
+  return async function want(name) {
+    if (running === name) return;
+    if (stop) stop.abort();
+    running = name;
+    if (!name) return;
+    stop = new AbortController();
+    const mine = stop;
+    try {
+      await load(name, mine.signal);
+    } catch (error) {
+      trouble(error);
+    } finally {
+      if (stop === mine) running = "";
+    }
+  };
+}
+
+const lineFetcher = fetcher(async (name, stop) => {
+  const [id, chunk] = name.split(" ");
+  const after = Number(chunk) * CHUNK;
+  const until = Math.min(after + CHUNK, log.value.head);
+  const found = await ask(`/agents/${id}/lines?after=${after}&until=${until}`, { signal: stop });
+  if (id === route.value.agent) for (const [seq, text] of found.lines) keepText(seq, text);
+  texts.value += 1;
+});
+
+/** Asks for the lines of some positions that are on the screen and not here yet. */
+export function wantLines(seqs) {
+  const missing = seqs.find((seq) => textAt(seq) === undefined);
+  lineFetcher(missing === undefined ? "" : `${route.value.agent} ${Math.floor((missing - 1) / CHUNK)}`);
+}
+
+export const eventAt = (seq) => texts.value >= 0 && events.get(`${ownerOf(seq)}:${seq}`);
+
+export async function loadEvents(seqs, stop, full = false) {
+  const missing = seqs.filter((seq) => full || !eventAt(seq)).slice(0, 60);
+  if (!missing.length) return;
+  const id = route.value.agent;
+  const more = full ? "&full=1" : "";
+  const found = await ask(`/agents/${id}/events?seqs=${missing.join(",")}${more}`, { signal: stop });
+  if (id !== route.value.agent) return;
+  for (const event of found.events) kept(events, `${ownerOf(event.seq)}:${event.seq}`, MOST_EVENTS, event);
+  texts.value += 1;
+}
+
+// --- loading ---
+
+const logs = new Map();
+
+export async function loadAgents(session) {
+  const found = await ask(`/sessions/${session}/agents`);
+  agents.value = new Map(found.agents.map((one) => [one.id, one]));
+}
+
+/** Brings the outline of an agent up to date. */
+export async function loadLog(id) {
+  const known = logs.get(id) || emptyLog();
+  const outline = await ask(`/agents/${id}/outline?after=${known.head}`);
+  const next = outline.head > known.head || !known.pieces.length ? extended(known, outline) : known;
+  kept(logs, id, 4, next);
+  return next;
+}
+
+/** What is new of the open agent: it moves the cursor only while following. */
+export async function catchUp() {
+  const id = route.value.agent;
+  const next = await loadLog(id);
+  if (id !== route.value.agent || next.head === log.value.head) return;
+  const more = next.head - log.value.head;
+  batch(() => {
+    log.value = next;
+    if (following.value) cursor.value = next.head;
+    else unseen.value += more;
+  });
+}

@@ -1,0 +1,58 @@
+"""What was vendored is what was pinned, with its licence, and names no address of anyone else."""
+
+import hashlib
+import json
+import re
+from importlib.resources import files
+
+from tools.vendor import VENDORED
+
+STATIC = files("backstory.web") / "static"
+VENDOR = STATIC / "vendor"
+# Names of languages, which the browser knows and never fetches.
+NAMESPACES = {
+    "http://www.w3.org/2000/svg",
+    "http://www.w3.org/1998/Math/MathML",
+    "http://www.w3.org/1999/xhtml",
+}
+
+
+def test_every_file_has_the_digest_that_was_written_down():
+    listed = json.loads((VENDOR / "vendor.json").read_text())
+    assert {one["file"] for one in listed} == {
+        file.name for file in VENDOR.iterdir() if file.name != "vendor.json"
+    }
+    for one in listed:
+        assert hashlib.sha256((VENDOR / one["file"]).read_bytes()).hexdigest() == one["sha256"], one["file"]
+
+
+def test_every_file_is_of_a_pinned_package_with_its_licence():
+    pinned = {name: one for one in VENDORED for name in one.files.values()}
+    for one in json.loads((VENDOR / "vendor.json").read_text()):
+        package = pinned[one["file"]].package
+        assert (one["package"], one["version"], one["integrity"]) == package
+    assert all(any(name.endswith(".LICENSE") for name in one.files.values()) for one in VENDORED)
+
+
+def static(folder=STATIC):
+    for entry in folder.iterdir():
+        yield from static(entry) if entry.is_dir() else [entry]
+
+
+def test_no_file_names_an_address_of_anyone_else_or_an_import_by_name():
+    for file in static():
+        if file.name.endswith((".LICENSE", ".json")):
+            continue
+        text = file.read_text()
+        assert set(re.findall(r"https?://[\w./-]+", text)) <= NAMESPACES, file.name
+        assert "sourceMappingURL" not in text
+        assert not re.findall(r"""\bfrom\s*["'](?![./])""", text), file.name
+
+
+def test_nothing_writes_markup():
+    """The policy refuses it as well; here it is seen without a browser."""
+    for file in static():
+        if file.name.endswith(".js") and "vendor" not in str(file):
+            assert not re.search(
+                r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", file.read_text()
+            )

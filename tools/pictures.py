@@ -1,0 +1,86 @@
+"""Takes pictures of every view of the page, light and dark, wide and narrow, to be looked at.
+
+python -m tools.pictures FOLDER [STORE]
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import backstory
+from tools import demo
+from tools.browser import started
+from tools.site import served
+
+SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
+VIEWS = {
+    "context": "",
+    "scrubbed": "@60",
+    "event": "@8?pane=event",
+    "request": "?pane=request&format=anthropic",
+}
+
+
+def main(folder: Path, url: str) -> None:
+    """All pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with backstory.open(url) as store, started() as browser, served(store, write=True) as site:
+        for size, (width, height) in SIZES.items():
+            for theme in ("light", "dark"):
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=theme)
+                page = context.new_page()
+                page.on("console", lambda message: print("console:", message.text))
+                page.on("pageerror", lambda error: print("error:", error))
+                _all(page, store, site, folder / f"{size}-{theme}")
+                context.close()
+
+
+def _all(page: Any, store: backstory.Store, site: Any, name: Path) -> None:
+    origin, _, key = site.address.partition("#")
+    main, forks = store.agent("main"), store.agents(session="main")
+    base = f"{origin.rstrip('/')}/s/{main.session}/a/{main.id}"
+    page.goto(f"{origin}#{key}")
+    _shoot(page, f"{name}-sessions", ".sessions tbody tr")
+    for view, rest in VIEWS.items():
+        page.goto(base + rest)
+        _shoot(
+            page,
+            f"{name}-{view}",
+            ".row .text:not(:empty)" if "narrow" in name.name else ".message .body, .message pre",
+        )
+    page.goto(f"{base}?pane=diff&with={forks[1].id}@{forks[1].head}")
+    _shoot(page, f"{name}-diff", ".row .text:not(:empty)" if "narrow" in name.name else ".pair")
+    if "narrow" in name.name:
+        for part in ("Branches", "Diff"):
+            page.get_by_role("button", name=part, exact=True).click()
+            _shoot(page, f"{name}-part-{part.lower()}", ".parts")
+    page.goto(f"{origin.rstrip('/')}/check")
+    _shoot(page, f"{name}-check", ".good")
+    page.goto(base)
+    page.locator(".row .text:not(:empty)").first.wait_for(timeout=5000)
+    page.locator("header .search").click()
+    page.locator(".search-box input").fill("parser test")
+    _shoot(page, f"{name}-search", ".result .snippet")
+    page.keyboard.press("Escape")
+    if "wide" in name.name:
+        page.get_by_role("button", name="Clear", exact=True).click()
+        _shoot(page, f"{name}-move", "dialog .lines")
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        _shoot(page, f"{name}-keys", "dialog dl")
+
+
+def _shoot(page: Any, name: str, ready: str) -> None:
+    page.locator(ready).first.wait_for()
+    page.wait_for_timeout(250)
+    page.screenshot(path=f"{name}.png")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        main(Path(sys.argv[1]), sys.argv[2])
+    else:
+        with tempfile.TemporaryDirectory() as made:
+            demo.write(f"{made}/demo.db")
+            main(Path(sys.argv[1]), f"{made}/demo.db")
