@@ -14,7 +14,7 @@ def start(tmp_path, folder, address):
     """Starts the real chat in a pseudo-terminal."""
     started = []
 
-    def start(server, *arguments, columns=80, env=None, **more):
+    def start(server, *arguments, columns=80, env=None, cwd=folder, **more):
         connected = ("--base-url", server.url, "--model", "scripted-1") if server else ()
         terminal = Terminal(
             "--store",
@@ -22,7 +22,7 @@ def start(tmp_path, folder, address):
             "chat",
             *connected,
             *arguments,
-            cwd=folder,
+            cwd=cwd,
             env=environment(tmp_path, **(env or {})),
             columns=columns,
             **more,

@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.chat import views as looking
+from backstory.chat.project import session_rows
 from backstory.errors import Invalid, NotFound
 from backstory.present.measures import count
+from backstory.present.titles import title_of
 
 if TYPE_CHECKING:
     from backstory.chat.terminal import Terminal
@@ -115,6 +117,30 @@ def _switch(at: "Terminal", rest: str) -> None:
     at.redraw(f"in {at.chat.agent.name!r}", at.restored_line())
 
 
+def _title(at: "Terminal", rest: str) -> None:
+    if rest:
+        at.write(lambda: at.chat.root.describe(title=rest))
+    at.page.say(f"the title is {title_of(at.chat.root) or 'not there yet'}; /title TEXT gives another")
+
+
+def _tag(at: "Terminal", rest: str) -> None:
+    tags = at.write(lambda: at.chat.tag(rest.split()))
+    at.page.say(f"tags: {', '.join(tags) or 'none'}; /tag NAME adds one, /tag -NAME removes it")
+
+
+def _sessions(at: "Terminal", _: str) -> None:
+    from backstory.chat.session_picker import pick_session
+
+    chosen = pick_session(session_rows(at.chat.store, at.chat.folder))
+    if chosen is not None:
+        _switch(at, at.chat.latest_of(chosen))
+
+
+def _instructions(at: "Terminal", _: str) -> None:
+    at.write(at.chat.read_instructions)
+    at.redraw("the project's instructions are in the context from here on")
+
+
 def _model(at: "Terminal", rest: str) -> None:
     if rest:
         at.change_model(rest)
@@ -157,6 +183,9 @@ COMMANDS = {
     "retry": Command("", "Let the model answer again, if it did not.", _retry),
     "fork": Command("[name]", "Go on in a fork.", _fork),
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
+    "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
+    "title": Command("[text]", "The session's title; give another.", _title),
+    "tag": Command("[name …]", "The session's tags; add some, -name removes one.", _tag),
     "agents": Command("", "The trees of all sessions.", looking.agents),
     "switch": Command("AGENT", "Go on in another agent.", _switch, "agents"),
     "marks": Command("", "The marks to come back to.", looking.marks),
@@ -168,6 +197,7 @@ COMMANDS = {
     "export": Command("[file]", "The session as JSON lines, or as .md.", looking.export),
     "model": Command("[name]", "Which model answers; take another.", _model),
     "system": Command("[text]", "The system prompt; add to it.", _system),
+    "instructions": Command("", "Read the project's AGENTS.md again.", _instructions),
     "expand": Command("", "Results in full, or short again (Ctrl-O).", _expand),
     "help": Command("", "This list.", _help),
     "quit": Command("", "Leave; everything is in the log.", _quit),

@@ -5,9 +5,12 @@ taken as it is: nothing is written on start.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
+from backstory import __version__
 from backstory.agent import Agent
+from backstory.chat import project
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
@@ -48,13 +51,19 @@ class Chat:
         allow: Allow | None = None,
         system: str = SYSTEM,
         keep: bool = False,
+        folder: Path | None = None,
     ) -> None:
-        """`keep`: a prompt that got no answer stays in the context."""
+        """`keep`: a prompt that got no answer stays in the context. `folder`: where the tools work; its
+        instructions are read, and it is recorded beside the session."""
         self.store = store
         self.keep = keep
         self.system = system
+        self.folder = folder
+        self.instructions = None if folder is None else project.instructions(folder)
         self.loop = Loop(agent, model, tools, allow=allow)
-        self.is_new = begin(agent, system)
+        self.is_new = begin(agent, system, self.instructions)
+        if folder is not None:
+            project.record(store, agent, folder, __version__)
 
     @property
     def agent(self) -> Agent:
@@ -73,6 +82,41 @@ class Chat:
     def say(self, text: str) -> Event:
         """Write what the person says; `resume` lets the model answer."""
         return self.agent.user(storable(text))
+
+    @property
+    def root(self) -> Agent:
+        """The first agent of this session, which has its title and its folder."""
+        return project.root_of(self.store, self.agent)
+
+    def tag(self, tags: Sequence[str]) -> list[str]:
+        """Add tags to the session, and remove those with a minus before them; returns all of them."""
+        root = self.root
+        wanted = dict.fromkeys(root.about.get("tags") or ())
+        for tag in tags:
+            if tag.startswith("-"):
+                wanted.pop(tag[1:], None)
+            else:
+                wanted[tag] = None
+        if tags:
+            root.describe(tags=list(wanted) or None)
+        return list(wanted)
+
+    def latest_of(self, session: str) -> str:
+        """The id of the agent of a session that was written to last."""
+        return self.store.agents(session=session, order="updated", limit=1)[0].id
+
+    def read_instructions(self) -> project.Instructions:
+        """Read the project's instructions again; they are a system message from here on."""
+        found = None if self.folder is None else project.instructions(self.folder)
+        if found is None:
+            raise NotFound("this project has no instructions", remedy="write an AGENTS.md in its folder")
+        self.agent.extend([found.event])
+        self.instructions = found
+        return found
+
+    def has_new_instructions(self) -> bool:
+        """Whether the project's instructions changed since they were read."""
+        return project.are_outdated(self.agent, self.instructions)
 
     def resume(self) -> Updates:
         """What happens when the model goes on."""
@@ -162,13 +206,13 @@ class Chat:
     def spawn(self, name: str | None = None) -> None:
         """Go on in a new agent below this one, with a context of its own."""
         child = self.agent.spawn(name)
-        begin(child, self.system)
+        begin(child, self.system, self.instructions)
         self.loop.agent = child
 
     def switch(self, ref: str) -> None:
         """Go on in another agent."""
         agent = self.find(ref)
-        begin(agent, self.system)
+        begin(agent, self.system, self.instructions)
         self.loop.agent = agent
 
     def find(self, ref: str) -> Agent:
@@ -187,12 +231,14 @@ class Chat:
         return own + [self.ref(agent) for agent in agents if agent.session != self.agent.session]
 
 
-def begin(agent: Agent, system: str) -> bool:
-    """Write the clear and the system prompt of an agent that has no history at all; whether it had none."""
+def begin(agent: Agent, system: str, instructions: project.Instructions | None = None) -> bool:
+    """Write the clear, the system prompt and the project's instructions of an agent that has no history at
+    all; whether it had none."""
     if agent.head != 0:
         return False
+    more = [instructions.event] if instructions else []
     try:
-        agent.extend([("clear",), ("system", system)], expected=0)
+        agent.extend([("clear",), ("system", system), *more], expected=0)
     except Conflict:  # someone else began it just now
         return False
     return True
@@ -218,16 +264,21 @@ def only_agent(store: Store, ref: str) -> Agent:
     return found.agent
 
 
-def first_agent(store: Store, ref: str | None, *, new: bool = False) -> Agent:
-    """The agent to chat with: the one that is named, else the latest, else a new one."""
+def first_agent(store: Store, ref: str | None, folder: Path | None = None, *, new: bool = False) -> Agent:
+    """The agent to chat with: the one that is named, else the latest (of this folder), else a new one."""
     if new:
         return store.start(_free_name(store, ref or "main"))
     if ref is not None:
         return only_agent(store, ref)
+    found = _latest(store) if folder is None else project.latest_agent(store, folder)
+    return found or store.start(_free_name(store, "main"))
+
+
+def _latest(store: Store) -> Agent | None:
     try:
         return store.resolve("@").agent
     except AgentNotFound:
-        return store.start("main")
+        return None
 
 
 def _free_name(store: Store, name: str) -> str:

@@ -92,6 +92,8 @@ class Terminal:
         if not self.chat.is_new:
             self.draw_context()
             self.page.say(self.restored_line())
+            if self.chat.has_new_instructions():
+                self.page.say("the project's instructions have changed: /instructions reads them")
 
     def _part(self) -> None:
         """Say how to come back here, where that is not what happens by itself."""

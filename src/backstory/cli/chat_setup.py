@@ -1,7 +1,9 @@
 """What chat and ask have in common: the options for a model, and the chat that they ask for."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,12 +15,17 @@ from backstory.cli.progress import progress_bar
 from backstory.cli.requirements import missing
 from backstory.cli.stores import opened
 from backstory.errors import Error
+from backstory.present.safe_text import one_line
 
 if TYPE_CHECKING:
+    from backstory.agent import Agent
     from backstory.chat.session import Chat
     from backstory.core.events import Event
     from backstory.runtime.models import Model
     from backstory.runtime.models.choice import ModelSpec
+    from backstory.store import Store
+
+    Place = Callable[[Path], Path]  # the folder of a session: where to work
 
 OPTIONS = (
     click.option("--model", metavar="NAME", help="openai:NAME, anthropic:NAME, claude-…, or embedded."),
@@ -26,6 +33,7 @@ OPTIONS = (
     click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="How much the model can read."),
     system_options,
     click.option("--new", is_flag=True, help="Start a new session."),
+    click.option("--all", "everywhere", is_flag=True, help="Continue the latest session of any folder."),
     click.option("--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."),
     click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
 )
@@ -82,9 +90,12 @@ def chat_with(
     system: str | None = None,
     new: bool = False,
     keep: bool = False,
+    everywhere: bool = False,
+    place: "Place | None" = None,
     **_: Any,
 ) -> Iterator["Chat"]:
-    """The chat that the options ask for; the model is closed at the end."""
+    """The chat that the options ask for; the model is closed at the end. `place` decides where a session of
+    another folder goes on."""
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
     from backstory.runtime.tools import working_tools
 
@@ -94,9 +105,12 @@ def chat_with(
     model = chosen_model(wanted)
     try:
         with opened(url, make=True) as store:
-            agent = first_agent(store, ref, new=new)
-            tools = working_tools()
-            chat = Chat(store, agent, model, tools, allow=allow, system=system or SYSTEM, keep=keep)
+            agent = first_agent(store, ref, None if everywhere else Path.cwd(), new=new)
+            folder = _folder(store, agent, place or _there)
+            tools = working_tools(folder)
+            chat = Chat(
+                store, agent, model, tools, allow=allow, system=system or SYSTEM, keep=keep, folder=folder
+            )
             if system and not chat.is_new:
                 screen.say(
                     f"the system prompt was not used: {agent.name!r} is not new (--new starts a new session)"
@@ -106,6 +120,27 @@ def chat_with(
         close = getattr(model, "close", None)
         if close:
             close()
+
+
+def _folder(store: "Store", agent: "Agent", place: "Place") -> Path:
+    """Where the tools work: in the session's folder, if there is one. The process goes there."""
+    from backstory.chat.project import root_of
+
+    here = Path.cwd()
+    known = root_of(store, agent).about.get("cwd")
+    if not isinstance(known, str) or Path(known) == here:
+        return here
+    if not Path(known).is_dir():
+        screen.say(f"the folder of this session is gone ({one_line(known)}): the tools work here, in {here}")
+        return here
+    chosen = place(Path(known))
+    os.chdir(chosen)
+    return chosen
+
+
+def _there(known: Path) -> Path:
+    screen.say(f"this session belongs to {one_line(str(known))}: the tools work there")
+    return known
 
 
 def answer_once(

@@ -1,7 +1,10 @@
 """chat: a conversation with a model, restored from the log and recorded in it."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import click
 
 from backstory.cli import output as screen
 from backstory.cli.chat_setup import (
@@ -14,9 +17,11 @@ from backstory.cli.chat_setup import (
     model_spec,
 )
 from backstory.cli.input import standard_input
-from backstory.cli.main import run_within
+from backstory.cli.main import CTRL_C, Ended, run_within
 from backstory.cli.options import command, reference
+from backstory.cli.stores import opened
 from backstory.errors import Invalid
+from backstory.present.safe_text import one_line
 
 if TYPE_CHECKING:
     from backstory.chat.session import Chat
@@ -29,12 +34,16 @@ if TYPE_CHECKING:
 )
 @reference(metavar="REF")
 @chat_options
-def chat_command(url: str | None, ref: str, **options: Any) -> int:
-    """Continues where the agent stopped, by default the latest one, with everything that was said. The
-    store is created if it does not exist. Without a terminal, it reads one question from standard input,
-    prints the answer, and exits."""
+@click.option("--continue", "continued", metavar="REF", help="The same as REF.")
+@click.option("--pick", is_flag=True, help="Choose a session from a list.")
+def chat_command(url: str | None, ref: str, continued: str | None, pick: bool, **options: Any) -> int:
+    """Continues the latest session of the current folder, with everything that was said, or starts one. REF
+    names another one. The store is created if it does not exist. Without a terminal, it reads one question
+    from standard input, prints the answer, and exits."""
     check_platform()
-    named = None if ref == "@" else ref
+    named = continued or (None if ref == "@" else ref)
+    if pick:
+        named = _picked(url)
     if sys.stdin.isatty() and sys.stdout.isatty():
         return _on_terminal(url, named, **options)
     question = standard_input("your question").strip()
@@ -43,6 +52,32 @@ def chat_command(url: str | None, ref: str, **options: Any) -> int:
             "there is no question on standard input", remedy="use echo 'a question' | backstory chat"
         )
     return answer_once(url, named, question, **options)
+
+
+def _picked(url: str | None) -> str:
+    """The agent that was chosen from the list of sessions."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Invalid("there is no terminal to choose on", remedy="name the session: backstory chat REF")
+    from backstory.chat.project import session_rows
+    from backstory.chat.session_picker import pick_session
+
+    with opened(url) as store:
+        chosen = pick_session(session_rows(store, Path.cwd()))
+        if chosen is None:
+            raise Ended(CTRL_C)
+        return store.agents(session=chosen, order="updated", limit=1)[0].id
+
+
+def _place(known: Path) -> Path:
+    """Ask where a session of another folder goes on."""
+    from backstory.chat.question import ask_key
+
+    here = Path.cwd()
+    screen.say(f"this session belongs to {one_line(str(known))}, and you are in {one_line(str(here))}")
+    answer = ask_key("Where shall the tools work? [t]here, [h]ere, [n]owhere: leave", "thn")
+    if answer not in ("t", "h"):
+        raise Ended(CTRL_C)
+    return known if answer == "t" else here
 
 
 def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> int:
@@ -56,7 +91,7 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
 
     console = screen.console()
     consent = Consent(console, ask_key, yes=yes)
-    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=consent, **options) as chat:
+    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=consent, place=_place, **options) as chat:
         terminal = Terminal(
             chat,
             console,

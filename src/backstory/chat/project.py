@@ -1,0 +1,141 @@
+"""The folder that a chat belongs to: its latest session, its instructions, and what is recorded about it."""
+
+import hashlib
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from backstory.agent import Agent
+from backstory.present.measures import age, count
+from backstory.present.titles import title_of
+from backstory.store import Store
+
+PAGE = 50  # agents that are listed at once
+INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
+MOST_INSTRUCTIONS = 64_000  # bytes of one file
+MOST_LISTED = 500  # sessions to choose from
+KEY = "instructions"  # of the data of the system message that has them
+
+
+class Instructions(NamedTuple):
+    """What the files of a project tell a model."""
+
+    text: str
+    sha256: str
+    files: tuple[str, ...]
+
+    @property
+    def event(self) -> tuple[str, str, dict[str, Any]]:
+        """The system message that has them."""
+        return ("system", self.text, {KEY: {"sha256": self.sha256, "files": list(self.files)}})
+
+
+class SessionRow(NamedTuple):
+    """One session of a list to choose from."""
+
+    id: str
+    title: str
+    facts: str  # age and size
+    is_here: bool  # it belongs to this folder
+
+
+def latest_agent(store: Store, folder: Path) -> Agent | None:
+    """The agent that was written to last, of the sessions that belong to a folder."""
+    belongs: dict[str, bool] = {}
+    for agent in _newest_first(store):
+        if agent.session not in belongs:
+            belongs[agent.session] = is_of(root_of(store, agent).about, folder)
+        if belongs[agent.session]:
+            return agent
+    return None
+
+
+def _newest_first(store: Store) -> Iterator[Agent]:
+    page = store.agents(order="updated", limit=PAGE)
+    while page:
+        yield from page
+        page = store.agents(order="updated", limit=PAGE, after=page[-1])
+
+
+def root_of(store: Store, agent: Agent) -> Agent:
+    """The first agent of a session, which has the session's title and folder, as it is now."""
+    return store.agent(agent.session)
+
+
+def is_of(about: dict[str, Any], folder: Path) -> bool:
+    """Whether a session belongs to a folder. One that knows no folder belongs to all of them. What
+    another tool began is continued only by name, until the chat has written to it."""
+    if "chat" not in about and "source" in about:
+        return False
+    return bool(about.get("cwd", str(folder)) == str(folder))
+
+
+def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
+    """The latest sessions, as a list to choose from."""
+    rows = []
+    for session in store.sessions(order="updated", limit=MOST_LISTED):
+        root = store.agent(session.id)
+        facts = f"{age(session.updated_at)}, {count(session.events, 'event')}"
+        is_here = folder is None or is_of(root.about, folder)
+        rows.append(SessionRow(session.id, title_of(root) or session.name, facts, is_here))
+    return rows
+
+
+def record(store: Store, agent: Agent, folder: Path, version: str) -> None:
+    """Say beside the log in which folder, on which machine and with which version this session goes on."""
+    root = root_of(store, agent)
+    known = {"cwd": str(folder), "chat": {"host": platform.node(), "version": version}}
+    if any(root.about.get(key) != value for key, value in known.items()):
+        root.describe(**known)
+
+
+def instructions(folder: Path) -> Instructions | None:
+    """What AGENTS.md and CLAUDE.md say, the outermost folder's first. They are looked for up to the folder of
+    the repository, or the home folder."""
+    found = [(path, text) for path in _candidates(folder) if (text := _text(path)) is not None]
+    if not found:
+        return None
+    text = "\n\n".join(f"Instructions from {path}:\n\n{text}" for path, text in found)
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return Instructions(text, digest, tuple(str(path) for path, _ in found))
+
+
+def _candidates(folder: Path) -> list[Path]:
+    folders = []
+    for place in (folder, *folder.parents):
+        folders.append(place)
+        if (place / ".git").exists() or place == Path.home():
+            break
+    else:
+        folders = [folder]  # no project around it: what lies further up is not meant for this folder
+    return [path for place in reversed(folders) if (path := _instructions_in(place)) is not None]
+
+
+def _instructions_in(folder: Path) -> Path | None:
+    """The file with a folder's own instructions: of two, the first is meant for all tools."""
+    return next((folder / name for name in INSTRUCTIONS if (folder / name).is_file()), None)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            block = file.read(MOST_INSTRUCTIONS + 1)
+    except OSError:
+        return None
+    text = block[:MOST_INSTRUCTIONS].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if len(block) > MOST_INSTRUCTIONS:
+        text += f"\n\n[cut here: only the first {MOST_INSTRUCTIONS:,} bytes of this file are read]"
+    return text if text.strip() else None
+
+
+def are_outdated(agent: Agent, now: Instructions | None) -> bool:
+    """Whether the project's instructions are others than those in the context."""
+    known = [data[KEY].get("sha256") for data in _recorded(agent)]
+    return now is not None and now.sha256 not in known
+
+
+def _recorded(agent: Agent) -> Iterator[dict[str, Any]]:
+    for event in agent.context().messages:
+        if event.kind == "system" and isinstance((event.data or {}).get(KEY), dict):
+            yield event.data or {}

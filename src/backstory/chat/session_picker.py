@@ -1,0 +1,100 @@
+"""Choosing a session: a list of titles that gets shorter while one types; Tab shows other folders' too."""
+
+from collections.abc import Sequence
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+
+from backstory.chat.project import SessionRow
+from backstory.present.safe_text import one_line
+
+MOST_ROWS = 12
+KEYS = "(type to filter, ↑ ↓ Enter, Tab for other folders, or Esc)"
+
+
+def pick_session(rows: Sequence[SessionRow]) -> str | None:
+    """The id of the session that was chosen."""
+    menu = SessionMenu(rows)
+    content = Window(FormattedTextControl(menu.text, focusable=True, show_cursor=False), wrap_lines=False)
+    app: Application[str | None] = Application(
+        layout=Layout(content), key_bindings=_bindings(menu), erase_when_done=True
+    )
+    return app.run()
+
+
+class SessionMenu:
+    """Which sessions are listed, and which one is chosen."""
+
+    def __init__(self, rows: Sequence[SessionRow]) -> None:
+        self._rows = rows
+        self.everywhere = not any(row.is_here for row in rows)
+        self.typed = ""
+        self._index = 0
+
+    def listed(self) -> list[SessionRow]:
+        """The sessions that fit: each word that was typed is in the title."""
+        words = self.typed.lower().split()
+        here = (row for row in self._rows if row.is_here or self.everywhere)
+        return [row for row in here if all(word in row.title.lower() for word in words)]
+
+    def chosen(self) -> SessionRow | None:
+        """The session at the arrow."""
+        listed = self.listed()
+        return listed[min(self._index, len(listed) - 1)] if listed else None
+
+    def move(self, by: int) -> None:
+        """Up or down, not beyond the ends."""
+        self._index = min(max(0, self._index + by), max(0, len(self.listed()) - 1))
+
+    def filter(self, typed: str) -> None:
+        """Another filter: the newest that fits is chosen."""
+        self.typed, self._index = typed, 0
+
+    def toggle(self) -> None:
+        """This folder's sessions, or everybody's."""
+        self.everywhere, self._index = not self.everywhere, 0
+
+    def text(self) -> StyleAndTextTuples:
+        """What is on the screen."""
+        listed = self.listed()
+        chosen = self.chosen()
+        where = "all folders" if self.everywhere else "this folder"
+        found: StyleAndTextTuples = [("bold", f"sessions of {where}: {self.typed}_ {KEYS}\n")]
+        first = max(0, min(self._index - MOST_ROWS // 2, len(listed) - MOST_ROWS))
+        for row in listed[first : first + MOST_ROWS]:
+            sign, style = (">", "bold") if row is chosen else (" ", "")
+            found.append((style, f"{sign} {one_line(row.title)[:60]:60}  {row.facts}\n"))
+        rest = len(listed) - first - MOST_ROWS
+        if rest > 0 or not listed:
+            found.append(("", f"    … {rest} more\n" if listed else "    none fits\n"))
+        return found
+
+
+def _bindings(menu: SessionMenu) -> KeyBindings:
+    keys = KeyBindings()
+    for key, by in (("up", -1), ("down", 1), ("pageup", -MOST_ROWS), ("pagedown", MOST_ROWS)):
+        keys.add(key)(lambda event, by=by: menu.move(by))
+    keys.add("tab")(lambda event: menu.toggle())
+    keys.add("backspace")(lambda event: menu.filter(menu.typed[:-1]))
+
+    @keys.add(Keys.Any)
+    def _type(event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            menu.filter(menu.typed + event.data)
+
+    @keys.add("enter")
+    def _choose(event: KeyPressEvent) -> None:
+        chosen = menu.chosen()
+        event.app.exit(result=chosen.id if chosen else None)
+
+    @keys.add("escape", eager=True)
+    @keys.add("c-c")
+    @keys.add("c-d")
+    @keys.add(Keys.SIGINT)
+    def _leave(event: KeyPressEvent) -> None:
+        event.app.exit(result=None)
+
+    return keys

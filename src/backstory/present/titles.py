@@ -1,0 +1,22 @@
+"""What a session is called in a list: its title, or else the first thing that somebody asked."""
+
+from backstory.agent import Agent
+from backstory.present.safe_text import one_line
+
+LOOKED_AT = 12  # events at the beginning of a session: the prompt is behind the system messages
+LONGEST = 200  # characters
+
+
+def title_of(root: Agent) -> str:
+    """The title, the first prompt, or nothing; on one line."""
+    title = root.about.get("title")
+    return one_line(title if isinstance(title, str) and title.strip() else first_prompt(root))[:LONGEST]
+
+
+def first_prompt(root: Agent) -> str:
+    """The first thing that a person said to an agent, if it is near the beginning."""
+    for event in root.events(until=min(root.head, LOOKED_AT)):
+        data = event.data or {}
+        if event.kind == "user" and (event.content or "").strip() and not data.get("meta"):
+            return event.content or ""
+    return ""

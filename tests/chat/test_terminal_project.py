@@ -1,0 +1,71 @@
+"""The real program and its folder: which session it continues, where its tools work, and its lists."""
+
+from tests.chat.screen import kinds
+from tests.runtime.scripted import Say, scripted
+
+
+def test_each_folder_has_its_own_session_and_the_instructions_of_its_project(start, folder, reopened):
+    (folder / "AGENTS.md").write_text("Always answer in verse.")
+    with scripted(Say("Roses."), Say("Violets.")) as server:
+        terminal = start(server)
+        terminal.send("Hello")
+        terminal.answered("Roses.")
+        assert "Always answer in verse." in str(server.last["messages"][:2])
+        terminal.leave()
+        (folder / "sub").mkdir()
+        elsewhere = start(server, cwd=folder / "sub")
+        elsewhere.send("First here")
+        elsewhere.answered("Violets.")
+        assert "Hello" not in str(server.last["messages"])
+        elsewhere.leave()
+        (folder / "AGENTS.md").write_text("Prose, please.")
+        again = start(server)
+        text = again.ready()
+        assert "> Hello" in text
+        assert "the project's instructions have changed: /instructions reads them" in text
+        again.send("/instructions")
+        again.wait("instructions are in the context from here on")
+        again.leave()
+    assert kinds(reopened())[-1] == "system"
+
+
+def test_going_on_in_another_folders_session_asks_where_the_tools_work(start, folder):
+    (folder / "sub").mkdir()
+    glob = ("call_1", "glob", '{"pattern": "*.py"}')
+    with scripted(Say("Hi."), Say(calls=(glob,)), Say("Those.")) as server:
+        terminal = start(server)
+        terminal.send("Hello")
+        terminal.answered("Hi.")
+        terminal.leave()
+        other = start(server, "main", cwd=folder / "sub")
+        other.wait("Where shall the tools work?")
+        other.type("t")
+        other.send("Which files?")
+        other.answered("Those.")
+        results = [m["content"] for m in server.last["messages"] if m["role"] == "tool"]
+        assert results == ["a.py\nb.py"]
+
+
+def test_titles_tags_and_the_list_of_sessions(start, reopened):
+    with scripted(Say("Hi."), Say("Ho.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("Hello there")
+        terminal.answered("Hi.")
+        terminal.send("/title")
+        terminal.wait("the title is Hello there")
+        terminal.send("/title Greetings")
+        terminal.wait("the title is Greetings")
+        terminal.send("/tag fun work")
+        terminal.wait("tags: fun, work")
+        terminal.leave()
+        second = start(server, "--new", columns=120)
+        second.send("Something else")
+        second.answered("Ho.")
+        second.send("/sessions")
+        second.wait("sessions of this folder")
+        second.type("greet")
+        second.wait("> Greetings")
+        second.type("\r")
+        second.wait("restored 3 messages")
+        second.leave()
+    assert reopened("main").about["tags"] == ["fun", "work"]
