@@ -136,9 +136,11 @@ class Agent(Identity):
         """Go to the context of any earlier position, dead or alive."""
         return self._move("jump", self._targets.position(to), expected, author(by))
 
-    def undo(self, *, expected: int | None = None, by: str | None = None) -> Event:
-        """Take back the last clear, rewind, jump or compaction; once more, and the one before it."""
-        return self._move("jump", self._targets.undo, expected, {UNDO: True} | author(by))
+    def undo(self, *, turn: bool = False, expected: int | None = None, by: str | None = None) -> Event:
+        """Take back the last clear, rewind, jump or compaction; once more, and the one before it. With
+        `turn`, a question and its answer count as one, too."""
+        target = self._targets.turn if turn else self._targets.undo
+        return self._move("jump", target, expected, {UNDO: True} | author(by))
 
     def redo(self, *, expected: int | None = None, by: str | None = None) -> Event:
         """Take back the last undo, as long as nothing was written since."""

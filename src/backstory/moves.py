@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from backstory.core.events import Event
-from backstory.core.undo import redo_target, undo_target
+from backstory.core.undo import redo_target, turn_target, undo_target
 from backstory.errors import Invalid, NotFound
 from backstory.storage.log import Log
 from backstory.storage.positions import check_position, clipped
@@ -56,6 +56,14 @@ class Targets:
         target = undo_target(rows.read(self._agent, places)[::-1])
         if target is None:
             what = f"no clear, rewind or jump led to the context of {self._agent.name!r}"
+            raise NotFound(f"nothing to undo: {what}")
+        return target
+
+    def turn(self, rows: Reader, walk: Walk) -> int:
+        """Where the last turn or move came from: before a question, or before the move."""
+        target = turn_target(rows.read(self._agent, [piece]) for piece in reversed(walk.pieces))
+        if target is None:
+            what = f"no turn and no move led to the context of {self._agent.name!r}"
             raise NotFound(f"nothing to undo: {what}")
         return target
 

@@ -100,7 +100,8 @@ def test_after_each_command_screen_context_and_request_agree(start, folder, reop
         assert "two" not in page_of(terminal.text)
         person.ask("three")
         person.do("/undo", "── undone ──")
-        assert "undone; 3 events out of the context, 2 back in; /redo brings it back" in terminal.text
+        assert "undone; 2 messages out of the context, 0 back in; /redo brings it back" in terminal.text
+        person.do("/undo", "undone; 0 messages out of the context, 2 back in; /redo")
         person.do("/redo", "── done again ──")
         person.do("/undo", "/redo brings it back")
         person.ask("four")

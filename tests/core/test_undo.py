@@ -3,7 +3,7 @@
 import pytest
 
 from backstory.core.events import Event
-from backstory.core.undo import redo_target, target, undo_target
+from backstory.core.undo import redo_target, target, turn_target, undo_target
 
 
 def jump(seq, to, word=None):
@@ -36,3 +36,23 @@ def test_a_redo_goes_before_the_undo_that_led_here_and_then_to_the_one_before_it
 def test_a_move_without_a_whole_number_goes_nowhere():
     assert target(jump(3, 2)) == 2
     assert target(Event.of(3, "rewind")) == target(jump(3, True)) == target(jump(3, "2")) == 0
+
+
+def said(seq, **data):
+    return Event.of(seq, "user", "?", data or None)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "position"),
+    [
+        ([], None),
+        ([[Event.of(1, "clear"), Event.of(2, "system", "s")]], None),
+        ([[Event.of(1, "clear"), said(2), Event.of(3, "assistant", "!"), said(4)]], 3),
+        ([[jump(5, 2, "undo")], [Event.of(1, "clear"), said(2)]], 1),
+        ([[jump(5, 2)], [Event.of(1, "clear"), said(2)]], 4),
+        ([[Event.of(7, "clear"), said(8, compacted={}), said(9, copy_of=3)]], 6),
+        ([[Event.of(9, "mark")], [Event.of(1, "clear"), said(2)]], 1),  # a fork's own piece
+    ],
+)
+def test_an_undo_by_turns_goes_before_the_last_question_or_move(pieces, position):
+    assert turn_target(pieces) == position

@@ -63,8 +63,8 @@ def _clear(at: "Terminal", _: str) -> None:
 
 
 def _undo(at: "Terminal", _: str) -> None:
-    done = at.write(at.chat.undo)
-    numbers = f"{count(len(done.leaves), 'event')} out of the context, {len(done.returns):,} back in"
+    gone, back = at.write(at.chat.undo)
+    numbers = f"{count(gone, 'message')} out of the context, {back:,} back in"
     at.redraw("undone", f"{numbers}; /redo brings it back")
 
 
@@ -176,8 +176,8 @@ COMMANDS = {
     "mark": Command("[label]", "Set a mark to come back to.", _mark),
     "rewind": Command('[label] [--carry "…"]', "Go back to a mark, with a note.", _rewind, "labels"),
     "clear": Command("", "Empty the context; the system messages stay.", _clear),
-    "undo": Command("", "Take back the last clear, rewind or jump.", _undo),
-    "redo": Command("", "Take back the last undo.", _redo),
+    "undo": Command("", "Take back the last turn or move; again, and the one before.", _undo),
+    "redo": Command("", "Take back the last undo, until you write something.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
     "retry": Command("", "Let the model answer again, if it did not.", _retry),

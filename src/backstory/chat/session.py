@@ -14,7 +14,6 @@ from backstory.chat import project
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
-from backstory.moves import Preview
 from backstory.present.names import short_ref
 from backstory.runtime.loop import Allow, Loop, Updates
 from backstory.runtime.models import Model
@@ -181,11 +180,15 @@ class Chat:
         if carry:
             self.agent.user(CARRIED + carry, data={"carried": True})
 
-    def undo(self) -> Preview:
-        """Take back the last clear, rewind or jump; what leaves, what returns."""
-        preview = self.agent.preview("undo")
-        self.agent.undo()
-        return preview
+    def undo(self) -> tuple[int, int]:
+        """Take back the last turn or move; how many messages leave the context, and how many return."""
+        before = self._spoken()
+        self.agent.undo(turn=True)
+        after = self._spoken()
+        return len(before - after), len(after - before)
+
+    def _spoken(self) -> set[int]:
+        return {event.seq for event in self.agent.context().messages if KINDS[event.kind].speaks}
 
     def back_to(self, prompt: Event) -> str:
         """Go to before a prompt; returns its text."""

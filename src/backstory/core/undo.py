@@ -4,10 +4,13 @@ Both are jumps in the log and nothing else; their data says which they are, so t
 move further back instead of taking back the undo. Pure.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
+from backstory.core.compaction import COMPACTED, COPY
 from backstory.core.events import Event
+from backstory.core.kinds import MOVES
 
+NOT_ASKED = {COPY, COMPACTED, "carried", "meta"}  # keys of the data of user messages that nobody typed
 UNDO, REDO = "undo", "redo"  # keys of a jump's data that say what wrote it
 
 
@@ -18,6 +21,25 @@ def undo_target(moves: Sequence[Event]) -> int | None:
         if _wrote(move) is None and move.seq > 1:
             return move.seq - 1
     return None
+
+
+def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
+    """Where an undo goes that takes a question with its answer for a move, as a person does. `pieces` are the
+    events of a context, newest piece first; each but a fork's own begins with the move that it continues."""
+    for events in pieces:
+        prompts = [event for event in events if _is_prompt(event)]
+        if prompts:
+            return prompts[-1].seq - 1
+        if events and events[0].kind in MOVES | {"clear"}:
+            target = undo_target(events[:1])
+            if target is not None:
+                return target
+    return None
+
+
+def _is_prompt(event: Event) -> bool:
+    """Whether somebody asked this: it is not a copy, a summary, or a note that a program put there."""
+    return event.kind == "user" and not NOT_ASKED & (event.data or {}).keys()
 
 
 def redo_target(head: Event | None, event_at: Callable[[int], Event | None]) -> int | None:
