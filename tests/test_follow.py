@@ -291,8 +291,8 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
     with backstory.open(url) as store, psycopg.connect(url) as slow:
         agent = store.start("main")
         slow.execute(
-            "SELECT before FROM backstory.append_one(%s, 1, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
-            (agent.session,),
+            "SELECT before FROM backstory.append_one(%s, 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
+            (agent.session, agent.record.created_us),
         )
         with agent.follow(timeout=PATIENCE) as follower:
             watch = follower._watch

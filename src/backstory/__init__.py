@@ -48,9 +48,10 @@ if TYPE_CHECKING:
     from backstory.core.outline import OutlineRow
     from backstory.follower import Follower
     from backstory.intake import Intake, Source
+    from backstory.jobs.arrival import Transfer
+    from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import Stats
-    from backstory.jobs.transfer import Transfer
     from backstory.jobs.verify import Finding
     from backstory.moves import Preview
     from backstory.references import Reference
@@ -94,6 +95,7 @@ __all__ = [
     "ReadOnly",
     "Reference",
     "Remedy",
+    "Removed",
     "Session",
     "Source",
     "Stats",
@@ -124,7 +126,8 @@ _WHERE = {
     "Stats": "jobs.stats",
     "Store": "store",
     "Tool": "runtime.tools",
-    "Transfer": "jobs.transfer",
+    "Removed": "jobs.deletion",
+    "Transfer": "jobs.arrival",
     "aio": "aio",
     "wire": "wire",
     "open": "store",

@@ -24,7 +24,8 @@ from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
 from backstory.follower import Follower, follow_agent
 from backstory.identity import Identity
 from backstory.moves import Preview, Target, Targets
-from backstory.storage.ids import checked_name, keyed_id, new_id
+from backstory.storage.ids import checked_name, new_id
+from backstory.storage.keys import create_keyed
 from backstory.storage.log import At, now
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
@@ -200,14 +201,18 @@ class Agent(Identity):
         return self._child(name, "spawn", key, parent_pk=self._record.pk, born_seq=self.head, spawned=True)
 
     def _child(self, name: str | None, otherwise: str, key: str | None, **birth: Any) -> "Agent":
-        while True:
-            id = new_id() if key is None else keyed_id(key)
+        def create(id: str) -> Agent:
             given = f"{otherwise}-{id[-6:]}" if name is None else checked_name(name)
             new = NewAgent(id, self.session, given, key=key, **birth)
+            return Agent(self._log, self._log.backend.create(new, [], now()))
+
+        if key is not None:
+            return create_keyed(self._log.backend, key, create)
+        while True:
             try:
-                return Agent(self._log, self._log.backend.create(new, [], now()))
+                return create(new_id())
             except NameTaken:
-                if name is not None or key is not None:
+                if name is not None:
                     raise
                 # Six digits of a random id repeat themselves among thousands of forks: take others.
 

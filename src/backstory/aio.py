@@ -17,6 +17,7 @@ from backstory.agent import Agent
 from backstory.async_follower import AsyncFollower
 from backstory.core.events import Event
 from backstory.intake import Intake
+from backstory.jobs.deletion import Removed
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 from backstory.threads import in_thread
@@ -272,6 +273,12 @@ class AsyncStore:
         """The agent and position that a reference means: see `Store.resolve`."""
         found = await in_thread(partial(self.sync.resolve, ref))
         return AsyncReference(AsyncAgent(found.agent), found.at, found.label)
+
+    @shown_as(Store.delete)
+    async def delete(self, ref: "str | AsyncAgent", **options: Any) -> "Removed":
+        """Remove an agent for good: see `Store.delete`."""
+        agent = ref.sync if isinstance(ref, AsyncAgent) else ref
+        return await in_thread(partial(self.sync.delete, agent, **options))
 
     @shown_as(Store.search)
     async def search(self, words: str, **options: Any) -> "list[AsyncHit]":

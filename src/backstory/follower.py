@@ -143,6 +143,7 @@ class StoreTrail(Generic[T]):
         began = time.monotonic()
         heads = self._backend.heads()
         self._rest_until = time.monotonic() + REST * (time.monotonic() - began)
+        self._forget_deleted(dict(heads))
         moved = {id: head for id, head in heads if self._known.get(id, 0) < head}
         found: list[tuple[T, Event]] = []
         for id in moved:
@@ -150,6 +151,11 @@ class StoreTrail(Generic[T]):
             found += events
         self._known |= moved  # only now: a read that failed is repeated as a whole
         return sorted(found, key=lambda pair: pair[1].created_us)
+
+    def _forget_deleted(self, heads: Mapping[str, int]) -> None:
+        """Begin again with an agent that was deleted and made again under its key: no head goes back."""
+        for id in [id for id, known in self._known.items() if known > heads.get(id, 0)]:
+            del self._known[id]
 
     def _of_agent(self, id: str, head: int) -> tuple[int, list[tuple[T, Event]]]:
         """An agent's next events, and up to where they go."""

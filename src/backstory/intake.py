@@ -17,9 +17,10 @@ from backstory.core.events import Draft, Event, Stored, checked_key, parse_objec
 from backstory.errors import Conflict, Invalid, KeyTaken
 from backstory.storage import protocols
 from backstory.storage.ids import checked_name, keyed_id, name_of
+from backstory.storage.keys import keyed_agent
 from backstory.storage.log import Log, judged, now
 from backstory.storage.positions import check_expected, check_position
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
+from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 
 
 class Source(NamedTuple):
@@ -93,11 +94,12 @@ class Intake:
         position `at` (default: its head), or, if it is `spawned`, is born there and inherits nothing;
         `inherits=True` makes it a sub-agent that goes on from there."""
         id = keyed_id(key)
+        if id not in self._new:
+            id, found = keyed_agent(self._log.backend, key)
+            if found is not None:
+                return Agent(self._log, found)
         if id in self._new:
             return self._new[id]
-        found = self._log.backend.agents(Wanted(prefix=id))
-        if found:
-            return Agent(self._log, found[0])
         checked = name_of(key) if name is None else checked_name(name)
         created_us = now() if created_at is None else _microseconds(created_at)
         record = AgentRecord(

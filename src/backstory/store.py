@@ -14,15 +14,18 @@ from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
 from backstory.references import Reference, resolve
 from backstory.storage import connect
-from backstory.storage.ids import checked_name, keyed_id, name_of, new_id
+from backstory.storage.ids import checked_name, name_of, new_id
+from backstory.storage.keys import create_keyed, keyed_agent
 from backstory.storage.log import Log, now, with_bases
 from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
     from backstory.intake import Intake, Source
+    from backstory.jobs.arrival import Transfer
+    from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit, Progress
     from backstory.jobs.stats import Stats
-    from backstory.jobs.transfer import Transfer, Writable
+    from backstory.jobs.transfer import Writable
 
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
@@ -80,31 +83,34 @@ class Store:
         an agent has this key already."""
         if system is not None:
             check_says_something("system", system)
-        id = new_id() if key is None else keyed_id(key)
         events = [] if system is None else with_bases([draft("system", system)])
-        record = self._backend.create(NewAgent(id, id, checked_name(name), key=key), events, now())
-        return Agent(self._log, record)
+
+        def create(id: str) -> Agent:
+            new = NewAgent(id, id, checked_name(name), key=key)
+            return Agent(self._log, self._backend.create(new, events, now()))
+
+        return create(new_id()) if key is None else create_keyed(self._backend, key, create)
 
     def ensure(self, key: str, *, name: str | None = None, system: str | None = None) -> Agent:
         """The agent with this key. If there is none, a new session is started with it, once, however many
         processes ask at the same time."""
-        try:
-            return self.keyed(key)
-        except AgentNotFound:
-            pass
-        try:
-            return self.start(name_of(key) if name is None else name, system=system, key=key)
-        except KeyTaken:  # another process was quicker
-            return self.keyed(key)
+        while True:
+            _, found = keyed_agent(self._backend, key)
+            if found is not None:
+                return Agent(self._log, found)
+            try:
+                return self.start(name_of(key) if name is None else name, system=system, key=key)
+            except KeyTaken:
+                continue  # another process was quicker
 
     def keyed(self, key: str) -> Agent:
         """The agent with this key."""
-        found = self._backend.agents(Wanted(prefix=keyed_id(key)))
-        if not found:
+        _, found = keyed_agent(self._backend, key)
+        if found is None:
             raise AgentNotFound(
                 f"no agent has the key {key!r:.80}", remedy=Remedy("{} makes one", "ensure", (key[:80],))
             )
-        return Agent(self._log, found[0])
+        return Agent(self._log, found)
 
     def agent(self, ref: str) -> Agent:
         """The agent with this id, unique id prefix, name, or session/name; else the one that another tool
@@ -133,11 +139,10 @@ class Store:
             return exact
         session, slash, name = ref.rpartition("/")
         if slash:
-            roots = [record for record in self._matches(session) if record.id == record.session]
             return [
                 record
-                for root in roots
-                for record in self._backend.agents(Wanted(session=root.id, name=name))
+                for id in self._session_ids(session)
+                for record in self._backend.agents(Wanted(session=id, name=name))
             ]
         named = self._backend.agents(Wanted(name=ref))
         if named:
@@ -154,6 +159,14 @@ class Store:
         agents = dict.fromkeys(source.agent for source in known if source.agent)
         found = [record for id in agents for record in self._backend.agents(Wanted(prefix=id))]
         return found or self._backend.agents(Wanted(title=ref))
+
+    def _session_ids(self, ref: str) -> list[str]:
+        """The sessions whose root has this name, id or id prefix. Of a root that was deleted, the id is
+        still that of its session."""
+        named = self._backend.agents(Wanted(name=ref))
+        if not named and len(ref) >= SHORTEST_PREFIX:
+            named = self._backend.agents(Wanted(prefix=ref.lower(), roots=True))
+        return [record.session for record in named if record.id == record.session]
 
     def _near(self, ref: str) -> str:
         from difflib import get_close_matches
@@ -177,9 +190,15 @@ class Store:
         `prefix`, that were last written to at or after `since` and before `until`. In the order of their
         birth, or the latest written first (`order="updated"`); `limit` and `after` (the last agent of the
         page before) give one page."""
-        id = None if session is None else self.agent(session).session
+        id = None if session is None else self._session_of(session)
         wanted = self._page(prefix, since, until, order, limit, after)._replace(session=id)
         return [Agent(self._log, record) for record in self._backend.agents(wanted)]
+
+    def _session_of(self, ref: str) -> str:
+        """The id of a session, given as that, as its name, or as any agent of it."""
+        if isinstance(ref, str) and len(ref) == LONGEST_ID and (known := self._session_ids(ref)):
+            return known[0]
+        return self.agent(ref).session
 
     def sessions(
         self,
@@ -196,8 +215,12 @@ class Store:
         everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
         if everything and order == "born":
             return _sessions(self._backend.agents())
-        last = after.id if isinstance(after, Session) else after
-        return self._session_page(self._page(prefix, since, until, order, limit, last))
+        page = self._page(prefix, since, until, order, limit, None)
+        if after is not None:
+            id = after.id if isinstance(after, Session) else self._session_of(after)
+            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).record]
+            page = page._replace(after=last)
+        return self._session_page(page)
 
     def _session_page(self, wanted: Wanted) -> list[Session]:
         roots = self._backend.agents(wanted._replace(roots=True))
@@ -320,6 +343,14 @@ class Store:
 
         found = self._backend.sources(tool=tool, id=id)
         return source_of(found[0]) if found else None
+
+    def delete(self, ref: str | Agent, *, below: bool = False, dry_run: bool = False) -> "Removed":
+        """Remove an agent for good, with `below` all that come from it too. What its forks inherit stays with
+        them. `dry_run` says what would go, and changes nothing."""
+        from backstory.jobs.deletion import delete
+
+        agent = self.agent(ref) if isinstance(ref, str) else ref
+        return delete(self._backend, agent.record, below=below, dry_run=dry_run)
 
     def seal(self) -> dict[str, Any]:
         """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from backstory.storage.memory import MemoryBackend
+from backstory.storage.memory.backend import MemoryBackend
 from backstory.store import Store
 
 

@@ -132,17 +132,15 @@ def test_a_read_only_file(tmp_path, monkeypatch):
 def test_the_pragmas_that_keep_the_promise(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         [db] = store._backend._free
-        pragmas = {
-            name: db.pragma(name)
-            for name in ("journal_mode", "synchronous", "foreign_keys", "page_size", "wal_autocheckpoint")
+        promised = {
+            "journal_mode": "wal",
+            "synchronous": 2,
+            "foreign_keys": 1,
+            "page_size": sqlite_file.PAGE_SIZE,
+            "wal_autocheckpoint": sqlite_file.CHECKPOINT,
+            "secure_delete": 1,
         }
-    assert pragmas == {
-        "journal_mode": "wal",
-        "synchronous": 2,
-        "foreign_keys": 1,
-        "page_size": sqlite_file.PAGE_SIZE,
-        "wal_autocheckpoint": sqlite_file.CHECKPOINT,
-    }
+        assert {name: db.pragma(name) for name in promised} == promised
 
 
 def test_a_newer_sqlite_store_is_refused_untouched(tmp_path):

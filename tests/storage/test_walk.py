@@ -149,6 +149,7 @@ HOT = {
         {"name": "main"},
     ),
     "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
+    "the event it is forked at": (postgres.FORKED_AT, {"parent_pk": 1, "fork_seq": 1}),
     "fork": (
         postgres.INSERT_AGENT,
         {
@@ -157,6 +158,7 @@ HOT = {
             "parent_pk": 1,
             "key": None,
             "about": None,
+            "deleted_us": None,
             "fork_seq": 1,
             "born_seq": 1,
             "spawned": False,
@@ -172,7 +174,7 @@ def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     sql, bindings = HOT[name]
     agent = store.agents()[-1].record
     plan = db.execute(
-        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.pk, **bindings}
+        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.pk, "born": 0, **bindings}
     ).fetchall()
     text = "\n".join(row[0] for row in plan)
     # Only the qualified names are tables: behind them stand aliases that look the same.
@@ -233,6 +235,7 @@ def test_a_database_with_citus_gets_its_tables_distributed_by_session(new_databa
             "reference backstory.meta",
             "reference backstory.followers",
             "distribute backstory.directory id ",
+            "distribute backstory.sources id ",
             "distribute backstory.agents session ",
             "distribute backstory.events session backstory.agents",
         ]

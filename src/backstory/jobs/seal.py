@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from backstory.core.chain import START, overall
 from backstory.errors import Invalid
-from backstory.storage.protocols import AgentRecord, Agents, StoredRows
+from backstory.storage.protocols import AgentRecord, Agents, StoredRows, Wanted
 
 FORMAT = "backstory-seal"
 VERSION = 1
@@ -21,8 +21,8 @@ class Sealed(Agents, StoredRows, Protocol):
 
 def seal(backend: Sealed) -> dict[str, Any]:
     """The seal of a store as it is now."""
-    agents = backend.agents()
-    by_id = {agent.id: agent for agent in agents}
+    by_id = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
+    agents = [agent for agent in by_id.values() if agent.deleted_us is None]
     heads = {agent.id: _digest(backend, by_id, agent, agent.head) for agent in agents}
     return {
         "format": FORMAT,
@@ -35,12 +35,12 @@ def seal(backend: Sealed) -> dict[str, Any]:
 def broken_seals(backend: Sealed, sealed: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
     """What a seal proves to be gone or changed: the agent's id, the position, and the problem."""
     known = _checked(sealed)
-    by_id = {agent.id: agent for agent in backend.agents()}
+    by_id = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
     if not known.keys() & by_id.keys() and known:
         raise Invalid("this is the seal of another store: none of its agents are here")
     for id, (head, digest) in known.items():
         agent = by_id.get(id)
-        if agent is None:
+        if agent is None or agent.deleted_us is not None:
             yield id, 0, "the seal names this agent, and it is gone"
         elif agent.head < head:
             yield id, agent.head, f"the seal was made at position {head}, and the newest one is {agent.head}"

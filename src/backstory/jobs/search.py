@@ -13,7 +13,7 @@ from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
 from backstory.storage.log import Log
-from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows
+from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows, Wanted
 
 PAGE = 2_000  # events indexed in one transaction
 
@@ -60,7 +60,7 @@ def catch_up(backend: Indexable, progress: Progress | None = None) -> None:
     upto = backend.indexed()
     behind = [
         (agent, upto.get(agent.id, agent.fork_seq))
-        for agent in backend.agents()
+        for agent in backend.agents(Wanted(deleted=True))
         if agent.head > upto.get(agent.id, agent.fork_seq)
     ]
     total = sum(agent.head - after for agent, after in behind)
@@ -93,7 +93,8 @@ class _Asking:
         self._agent = agent
         self._kinds = kinds
         self._live = live
-        self._agents = {record.id: Agent(log, record) for record in log.backend.agents()}
+        records = log.backend.agents(Wanted(deleted=True))
+        self._agents = {record.id: Agent(log, record) for record in records}
         self._walks: dict[str, list[Piece]] = {}
         self._forks: dict[str, list[Agent]] = {}
         for one in self._agents.values():
@@ -155,7 +156,8 @@ class _Asking:
         waiting = [owner]
         while waiting:
             seer = waiting.pop(0)
-            yield seer
+            if seer.record.deleted_us is None:
+                yield seer
             waiting += [fork for fork in self._forks.get(seer.id, ()) if fork.fork_seq >= seq]
 
     def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
@@ -172,5 +174,7 @@ class _Asking:
         if not matches(self._asked, words(text)):
             return None
         keeper = self._keeper(found)
-        seer = keeper or self._agent or self._agents[found.agent]
+        seer = keeper or self._agent or next(self._seers(self._agents[found.agent], found.seq), None)
+        if seer is None:
+            return None  # deleted since it was found
         return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))

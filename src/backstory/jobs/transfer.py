@@ -7,33 +7,24 @@ that part must be the same, and the rest is added.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, Stored, parse_object, to_json
-from backstory.core.kinds import MOVES, NEEDS_CONTENT
-from backstory.core.replay import Fold
+from backstory.core.events import Stored, to_json
 from backstory.core.terms import harmless
-from backstory.errors import Conflict, Invalid, InvalidEvent
+from backstory.errors import Invalid, InvalidEvent
+from backstory.jobs.arrival import AGENT_FIELDS, PAGE, SINCE_VERSION_2, Arrival, Transfer
 from backstory.jobs.verify import parents_first
-from backstory.storage.ids import checked_name
 from backstory.storage.protocols import (
     AgentRecord,
     Agents,
-    Intake,
     Intakes,
-    NewAgent,
-    SourceRecord,
     Sources,
     StoredRows,
+    Wanted,
 )
 
 FORMAT = "backstory-export"
 VERSION = 2  # version 1, which had no keys and digests, is read too
-PAGE = 2_000  # events in memory at a time
-
-AGENT_FIELDS = ("id", "session", "name", "parent", "fork_seq", "born_seq", "spawned", "created_us")
-SINCE_VERSION_2 = ("key", "about")  # of agents; None in a version 1 export
 
 
 class Writable(Protocol):
@@ -47,21 +38,15 @@ class Exportable(Agents, StoredRows, Sources, Protocol):
     """What can be exported: agents, their rows and their sources."""
 
 
-class Transfer(NamedTuple):
-    """What an export wrote, or what an import added to the store."""
-
-    sessions: int
-    agents: int
-    events: int
-
-
 # --- out ---
 
 
 def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
     """Write sessions (None: all) as they are at this moment. The list of agents and heads is read
     at once, and what is behind a head never changes: so the whole is of one moment, too."""
-    records = [r for r in backend.agents() if sessions is None or r.session in sessions]
+    records = [r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions]
+    needed = {record.parent for record in records}
+    records = [record for record in records if record.deleted_us is None or record.id in needed]
     records.sort(key=lambda record: (record.session, record.id))
     ordered = parents_first({record.id: record for record in records})
     file.write(line({"format": FORMAT, "version": VERSION}))
@@ -69,6 +54,7 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
     sources = _sources(backend)
     for record in ordered:
         fields = {field: getattr(record, field) for field in (*AGENT_FIELDS, *SINCE_VERSION_2)}
+        fields |= {} if record.deleted_us is None else {"deleted_us": record.deleted_us}
         came_from = {"sources": sources[record.id]} if record.id in sources else {}
         file.write(line({"agent": fields | came_from}))
         for page in _pages(backend, record):
@@ -130,7 +116,7 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
     numbered = enumerate(lines, 1)
     _check_header(next(numbered, (1, ""))[1])
     with backend.intake() as intake:
-        arrival = _Arrival(intake)
+        arrival = Arrival(intake)
         for number, text in numbered:
             try:
                 arrival.take(_parsed(text))
@@ -162,213 +148,3 @@ def _parsed(text: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict) or len(value) != 1:
         raise Invalid("it is not an object with an agent or an event")
     return value
-
-
-class _Arrival:
-    """An import under way: the agent whose events are arriving, and the folds of its session."""
-
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
-        self._session = ""
-        self._here: dict[str, AgentRecord] = {}
-        self._folds: dict[str, Fold] = {}
-        self._digests: dict[str, list[bytes]] = {}  # of each agent's own events
-        self._agent: AgentRecord | None = None
-        self._time = 0
-        self._known: Iterator[Stored] = iter(())
-        self._new: list[Stored] = []
-        self._taken = Transfer(0, 0, 0)
-        self._ended = False
-        self.new_sessions: set[str] = set()
-        self.new_agents = 0
-        self.new_events = 0
-
-    def take(self, value: dict[str, Any]) -> None:
-        if self._ended:
-            raise Invalid("there is more after the end")
-        sessions, agents, events = self._taken
-        match value:
-            case {"agent": dict(agent)}:
-                known = self._session
-                self._take_agent(agent)
-                self._taken = Transfer(sessions + (self._session != known), agents + 1, events)
-            case {"event": dict(event)}:
-                self._take_event(event)
-                self._taken = Transfer(sessions, agents, events + 1)
-            case {"source": [*source]}:
-                self._intake.remember([_source(source, None)])
-            case {"end": dict(end)}:
-                self._take_end(end)
-            case _:
-                raise Invalid("it is not an object with an agent or an event")
-
-    def _take_end(self, end: dict[str, Any]) -> None:
-        if end != self._taken._asdict():
-            raise Invalid(f"the end counts {end}, but there were {self._taken._asdict()}: lines are missing")
-        self._ended = True
-
-    def finish(self) -> None:
-        """The last line is here: write what is waiting, if it was the end."""
-        if not self._ended:
-            raise Invalid("nothing was imported: the export is cut off, its last line is missing")
-        self.flush()
-
-    def _take_agent(self, fields: dict[str, Any]) -> None:
-        self.flush()
-        id, session, name, parent, fork_seq, born_seq, spawned, created_us = (fields[f] for f in AGENT_FIELDS)
-        _check_agent(fields)
-        if session != self._session:
-            self._session, self._folds, self._digests = session, {}, {}
-            self._here = {record.id: record for record in self._intake.held(session)}
-            if not self._here:
-                self.new_sessions.add(session)
-        self._agent = self._here.get(id)
-        if self._agent is None:
-            if parent and parent not in self._folds:
-                raise Invalid(f"its parent {parent} does not come before it")
-            over = self._here[parent].pk if parent else None
-            key, about = (fields.get(field) for field in SINCE_VERSION_2)
-            new = NewAgent(id, session, checked_name(name), over, fork_seq, born_seq, spawned, key, about)
-            self._agent = self._here[id] = self._intake.add_agent(new, created_us)._replace(parent=parent)
-            self.new_agents += 1
-        elif [getattr(self._agent, f) for f in AGENT_FIELDS if f != "name"] != [
-            fields[f] for f in AGENT_FIELDS if f != "name"
-        ]:
-            raise Invalid(f"the store has another agent with the id {id}")
-        self._intake.remember([_source(source, id) for source in fields.get("sources", ())])
-        self._folds[id] = self._fold(parent, fork_seq)
-        self._digests[id] = []
-        self._known = _stored(self._intake, self._agent)
-        self._time = created_us
-
-    def _fold(self, parent: str | None, fork_seq: int) -> Fold:
-        if not fork_seq:
-            return Fold()
-        inherited = self._folds.get(parent or "")
-        if inherited is None or not self._here[parent or ""].fork_seq < fork_seq <= inherited.head:
-            raise Invalid(f"the agent is forked at {fork_seq}, but no parent that has it comes before")
-        return Fold(after=fork_seq, inherits=inherited)
-
-    def _take_event(self, event: dict[str, Any]) -> None:
-        if self._agent is None:
-            raise Invalid("there is no agent before the event")
-        row = self._chained(self._agent, _row(event), event.get("digest"))
-        self._check_rules(row, self._folds[self._agent.id])
-        known = next(self._known, None)
-        if known is not None:
-            if known != row:
-                raise Conflict(
-                    f"nothing was imported: agent {self._agent.name!r} ({self._agent.id}) has another "
-                    f"event at {row.seq}, so the two histories have parted",
-                    remedy="import into another store",
-                    head=self._agent.head,
-                )
-            return
-        self._new.append(row)
-        if len(self._new) >= PAGE:
-            self.flush()
-
-    def _chained(self, agent: AgentRecord, row: tuple[Any, ...], claimed: Any) -> Stored:
-        """The row with its digest, which has to be the one that the export claims."""
-        seq, kind, content, data, created_us, key, base = row
-        within = inner(content, data, parse_object(data))
-        link = digest(self._previous(agent, seq - 1), seq, kind, created_us, base, key, within)
-        if claimed is not None and claimed != link.hex():
-            raise Invalid(f"position {seq} does not fit its digest: the export was changed")
-        self._digests[agent.id].append(link)
-        return Stored._make((*row, link))
-
-    def _previous(self, agent: AgentRecord, seq: int) -> bytes:
-        own = self._digests[agent.id]
-        if own:
-            return own[-1]
-        if not agent.fork_seq or seq != agent.fork_seq:
-            return START
-        parent = self._here[agent.parent or ""]
-        return self._digests[parent.id][seq - parent.fork_seq - 1]
-
-    def _check_rules(self, row: Stored, fold: Fold) -> None:
-        seq, kind, _, data, created_us, _, base, _ = row
-        if seq != fold.head + 1:
-            raise Invalid(f"position {seq} comes after {fold.head}: a position is missing or out of order")
-        if created_us < self._time:
-            raise Invalid(f"the time of position {seq} is before that of the previous event")
-        self._time = created_us
-        # The fold needs no text: an import's memory is a link for each event, not its content.
-        verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0, None)))
-        if verdict.base != base:
-            raise Invalid(f"the base of position {seq} is {base}, but the rules make it {verdict.base}")
-
-    def flush(self) -> None:
-        """Write what is waiting."""
-        if self._new and self._agent is not None:
-            self._intake.add_events(self._agent, self._new)
-            self.new_events += len(self._new)
-            self._new = []
-
-
-def _stored(intake: Intake, agent: AgentRecord) -> Iterator[Stored]:
-    """The events that an agent had before the import."""
-    after = agent.fork_seq
-    while after < agent.head and (page := intake.stored(agent, after, PAGE)):
-        yield from page
-        after = page[-1].seq
-
-
-def _row(event: dict[str, Any]) -> tuple[Any, ...]:
-    """An event's columns and base, checked."""
-    seq, kind, content, created_us, base = (
-        event[field] for field in ("seq", "kind", "content", "created_us", "base")
-    )
-    text = event["data_text"] if "data_text" in event else _text_of(event["data"])
-    key = event.get("key")
-    for value in (kind, content, text, key):
-        _check_storable(value)
-    if kind is None or (content is None and kind in NEEDS_CONTENT):
-        raise InvalidEvent("the event has no kind, or the message has no content")
-    if text is not None and not isinstance(json.loads(text), dict):
-        raise InvalidEvent("its data is not a JSON object")
-    if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
-        raise InvalidEvent("seq, created_us and base have to be whole numbers")
-    return seq, kind, content, text, created_us, key, base
-
-
-def _text_of(data: Any) -> str | None:
-    return None if data is None else to_json(data)
-
-
-def _check_storable(value: Any) -> None:
-    """Refuse what a store cannot hold. An older log may hold more than can be appended today, and is imported
-    as it is."""
-    if value is not None and (not isinstance(value, str) or "\0" in value):
-        raise InvalidEvent("kind and content must be text without a NUL character")
-    (value or "").encode()  # a lone surrogate raises
-
-
-def _check_agent(fields: dict[str, Any]) -> None:
-    numbers = (fields["fork_seq"], fields["born_seq"], fields["created_us"])
-    if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
-        raise Invalid("fork_seq, born_seq and created_us must be whole numbers, and spawned true or false")
-    for id in (fields["id"], fields["session"], fields["parent"]):
-        if id is not None and not _is_id(id):
-            raise Invalid(f"{id!r} is not an id")
-    if (fields["parent"] is None) != (fields["id"] == fields["session"]):
-        raise Invalid("only the root of a session has the session's id, and only it has no parent")
-
-
-def _source(fields: Any, agent: str | None) -> SourceRecord:
-    match fields:
-        case [str(tool), str(id), None | str() as cursor]:
-            for text in (tool, id, cursor):
-                _check_storable(text)
-            return SourceRecord(tool, id, agent, cursor)
-    raise Invalid("a source is a list of a tool, an id and a cursor, which may be null")
-
-
-def _whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 2**63
-
-
-def _is_id(value: Any) -> bool:
-    digits = value.replace("-", "") if isinstance(value, str) else ""
-    return len(value) == 36 and len(digits) == 32 and set(digits) <= set("0123456789abcdef")

@@ -14,7 +14,7 @@ from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
 from backstory.errors import Corrupt
 from backstory.jobs.seal import broken_seals
-from backstory.storage.protocols import AgentRecord, Agents, Audit, Reader
+from backstory.storage.protocols import AgentRecord, Agents, Audit, Reader, Wanted
 
 PAGE = 10_000  # rows read at a time
 FROM_BACKUP = "restore the store from a backup"
@@ -51,7 +51,7 @@ def verify(backend: Verifiable, seal: Mapping[str, Any] | None = None) -> list[F
 
 def _findings(backend: Verifiable) -> Iterator[Finding]:
     yield from (Finding(None, None, "error", problem, FROM_BACKUP) for problem in backend.damage())
-    agents = {agent.id: agent for agent in backend.agents()}
+    agents = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
     folds: dict[str, Fold] = {}
     for agent in parents_first(agents):
         broken = list(_ancestry(backend, agent, agents, folds))
@@ -91,12 +91,19 @@ def _ancestry(
         yield wrong("its ancestry runs in a circle, or contains a broken agent")
     elif agent.fork_seq and not (parent.fork_seq < agent.fork_seq and folds[parent.id].knows(agent.fork_seq)):
         yield wrong(f"it is forked at {agent.fork_seq}, which its parent does not own")
-    elif agent.born_seq != agent.fork_seq and not (
-        agent.spawned and not agent.fork_seq and 0 <= agent.born_seq <= parent.head
-    ):
+    elif not _is_born_right(agent, parent):
         yield wrong(f"its birth is recorded at {agent.born_seq}, where it was neither forked nor spawned")
     elif agent.fork_seq and agent.created_us < _written_at(backend, parent, agent.fork_seq):
         yield wrong("its creation is recorded before the event that it was forked at")
+
+
+def _is_born_right(agent: AgentRecord, parent: AgentRecord) -> bool:
+    """Whether it was born where it was forked or, spawned, at a head that its parent had. Of an agent that
+    was deleted, only what others need is left."""
+    if agent.deleted_us is not None or agent.born_seq == agent.fork_seq:
+        return True
+    is_sub_agent = agent.spawned and not agent.fork_seq and agent.born_seq >= 0
+    return is_sub_agent and (agent.born_seq <= parent.head or parent.deleted_us is not None)
 
 
 def _written_at(backend: Verifiable, agent: AgentRecord, seq: int) -> int:
@@ -155,7 +162,7 @@ def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
     after = -1
     while rows := backend.stored(agent, after, PAGE):
         for row in rows:
-            if agent.head < row.seq <= backend.head(agent):
+            if agent.head < row.seq and agent.deleted_us is None and row.seq <= backend.head(agent):
                 return
             yield row
         after = rows[-1].seq

@@ -11,6 +11,7 @@ from backstory.present.measures import stamp
 
 if TYPE_CHECKING:  # who shows one of these has imported it already
     from backstory.core.diff import Change, Comparison
+    from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import AgentStats, Stats
     from backstory.store import Session
@@ -117,6 +118,11 @@ def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
         "snippet": hit.snippet,
         "spans": [list(span) for span in hit.spans],
     }
+
+
+def removed_json(removed: "Removed") -> dict[str, Any]:
+    """What was taken away."""
+    return {"agents": [agent._asdict() for agent in removed.agents], "events": removed.events}
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:

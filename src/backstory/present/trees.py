@@ -19,13 +19,14 @@ def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "
     roots: list[Tree] = []
     nodes: dict[str, Tree] = {}
     room: dict[str | None, int] = {None: width + INDENT}
-    waiting = sorted(agents, key=lambda agent: agent.parent is not None)
+    known = {agent.id for agent in agents}
+    waiting = sorted(agents, key=lambda agent: agent.parent in known)
     while waiting:
         left = []
         for agent in waiting:
-            room[agent.id] = room.get(agent.parent, 0) - INDENT
+            room[agent.id] = room.get(agent.parent if agent.parent in known else None, 0) - INDENT
             line = _line(agent, ids[agent.id], room[agent.id], is_here=agent.id == here)
-            if agent.parent is None:
+            if agent.parent not in known:  # a root, or its parent was deleted
                 nodes[agent.id] = Tree(line, guide_style="dim")
                 roots.append(nodes[agent.id])
             elif agent.parent in nodes:

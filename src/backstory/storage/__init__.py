@@ -15,7 +15,7 @@ def connect(url: str | os.PathLike[str]) -> Backend:
     address = parse_address(url)
     match address.database:
         case Database.MEMORY:
-            from backstory.storage.memory import MemoryBackend
+            from backstory.storage.memory.backend import MemoryBackend
 
             return MemoryBackend()
         case Database.SQLITE:

@@ -240,7 +240,7 @@ class Log:
         low, head = self.position(agent, after) or 0, pieces[-1].high
         check_position(agent, low, head)
         wanted = clipped(pieces, low + 1, head)
-        return _complete(agent, wanted, self.backend.outline(agent, wanted))
+        return self._complete(agent, wanted, self.backend.outline(agent, wanted))
 
     def event(self, agent: AgentRecord, seq: int) -> Event:
         """One event of the lineage, dead or alive."""
@@ -317,17 +317,17 @@ class Log:
         raise Invalid(f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime")
 
     def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return _complete(agent, pieces, self.backend.read(agent, pieces))
+        return self._complete(agent, pieces, self.backend.read(agent, pieces))
 
-
-def _complete(agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:
-    """What was read in some pieces, if that is all that must be there."""
-    if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
-        raise Corrupt(
-            f"events are missing from the log of agent {agent.name!r} ({agent.id})",
-            remedy=Remedy("{} shows which", "verify"),
-        )
-    return found
+    def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:
+        """What was read in some pieces, if that is all that must be there."""
+        if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
+            self.backend.head(agent)  # raises, if the agent was deleted since the pieces were looked up
+            raise Corrupt(
+                f"events are missing from the log of agent {agent.name!r} ({agent.id})",
+                remedy=Remedy("{} shows which", "verify"),
+            )
+        return found
 
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:

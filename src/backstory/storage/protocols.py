@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from backstory.core.events import Draft, Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import Corrupt, Remedy
+from backstory.errors import AgentNotFound, Corrupt, Remedy
 
 
 class AgentRecord(NamedTuple):
@@ -31,6 +31,7 @@ class AgentRecord(NamedTuple):
     updated_us: int
     key: str | None = None
     about: str | None = None  # the text of a JSON object
+    deleted_us: int | None = None  # when it was deleted, if its row is still needed
 
 
 class NewAgent(NamedTuple):
@@ -45,6 +46,7 @@ class NewAgent(NamedTuple):
     spawned: bool = False
     key: str | None = None
     about: str | None = None
+    deleted_us: int | None = None
 
 
 class SourceRecord(NamedTuple):
@@ -65,7 +67,8 @@ class Wanted(NamedTuple):
     key: str | None = None
     key_prefix: str | None = None
     title: str | None = None  # in what is kept beside the agent
-    roots: bool = False
+    roots: bool = False  # one for each session that has agents, even if its root was deleted
+    deleted: bool = False  # those too that were deleted and whose rows are still needed
     since_us: int | None = None  # last written to at or after
     until_us: int | None = None  # last written to before
     latest_first: bool = False  # else in the order of birth
@@ -262,6 +265,24 @@ class Intake(Reader, StoredRows, Protocol):
         """Keep what is known of some sources; what is None stays as it was."""
 
 
+class Pruning(StoredRows, Protocol):
+    """Rows taken away from one session, all in one transaction, while nobody else writes to the session."""
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        """The agents of a session, deleted ones included, held against other writers."""
+
+    def cut(self, agent: AgentRecord, last: int) -> None:
+        """Remove an agent's own events behind a position, from the search index too."""
+
+    def bury(self, agent: AgentRecord, now: int, *, inherits: bool) -> None:
+        """Keep an agent's row because others come from it, without its name, key and details. Where it has
+        no events left, it `inherits` nothing either."""
+
+    def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
+        """Remove the rows of agents that have no events left. Their numbers are not given again as long as
+        the session, or on SQLite the store, has a later one to give."""
+
+
 class Index(Protocol):
     """The search index."""
 
@@ -308,6 +329,10 @@ class Backend(Rows, Index, Audit, Intakes, Sources, Protocol):
 
     url: str
 
+    def pruning(self) -> AbstractContextManager[Pruning]:
+        """Take rows away: all that the block removes, or nothing. Afterwards no file of the store holds
+        what was removed, as far as the database can promise that."""
+
     def close(self) -> None:
         """Let go of files and connections."""
 
@@ -335,9 +360,24 @@ def live(pieces: Sequence[Piece]) -> list[Piece]:
     return [piece for piece in pieces if piece.low <= piece.high]
 
 
-def lost(agent: AgentRecord) -> Corrupt:
+def lost(agent: AgentRecord) -> AgentNotFound:
     """The error for an agent whose row has gone from the database."""
-    return Corrupt(
-        f"agent {agent.name!r} ({agent.id}) is no longer in the store",
-        remedy=Remedy("{} shows what is wrong", "verify"),
+    return AgentNotFound(
+        f"agent {agent.name!r} ({agent.id}) was deleted", remedy=Remedy("{} lists those that exist", "agents")
     )
+
+
+def parent_lost(new: NewAgent) -> AgentNotFound:
+    """The error for a new agent whose parent was deleted while it was being made."""
+    return AgentNotFound(
+        f"{new.name!r} was not made: the agent that it should come from was deleted",
+        remedy=Remedy("{} lists those that exist", "agents"),
+    )
+
+
+def tombstone_name(id: str) -> str:
+    """What a deleted agent is called: no name of an agent contains a slash."""
+    return f"/{id}"
+
+
+PLACEHOLDER = "/"  # the name of a row that only keeps a number from being given again

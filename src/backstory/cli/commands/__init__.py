@@ -38,6 +38,7 @@ SECTIONS = {
         "export": "Write sessions, or one context, to a file.",
         "import": "Add the sessions of an export.",
         "backup": "Copy the store, even while others write.",
+        "delete": "Remove an agent for good.",
         "verify": "Check the whole store for damage.",
         "stats": "Count events, bytes and tokens.",
         "shell-completion": "Print the completion script for a shell.",
@@ -45,7 +46,10 @@ SECTIONS = {
 }
 COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in section.items()}
 ALIASES = {"tree": "agents"}
-FAMILIES = {"moves": ("rewind", "clear", "jump", "undo", "redo")}  # modules of several commands
+FAMILIES = {  # modules of several commands
+    "moves": ("rewind", "clear", "jump", "undo", "redo"),
+    "removal": ("delete",),
+}
 
 
 def module_of(name: str) -> str:

@@ -21,6 +21,7 @@ from backstory.storage.address import without_password
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.intake import PostgresIntake
+from backstory.storage.postgres.pruning import PostgresPruning
 from backstory.storage.postgres.rows import PostgresRows, of, within
 from backstory.storage.postgres.server import (
     HAS_CITUS,
@@ -110,7 +111,7 @@ class PostgresBackend:
                 with self._connection() as db, db.transaction():
                     rows = PostgresRows(db)
                     rows.insert(new, now)
-                    [record] = rows.agents(Wanted(prefix=new.id, session=new.session))
+                    [record] = rows.agents(Wanted(prefix=new.id, session=new.session, deleted=True))
                     written = rows.append(record, events, None, now) if events else []
             except Clash:
                 self._refuse_taken(new)
@@ -119,7 +120,7 @@ class PostgresBackend:
 
     def _refuse_taken(self, new: NewAgent) -> None:
         """Say what a new agent clashes with, if it is not just its number."""
-        if new.key is not None and self.agents(Wanted(prefix=new.id)):
+        if new.key is not None and self.agents(Wanted(prefix=new.id, deleted=True)):
             raise KeyTaken.of_agent(new.key)
         if self.agents(Wanted(session=new.session, name=new.name)):
             raise NameTaken.of(new.name)
@@ -232,6 +233,11 @@ class PostgresBackend:
     def intake(self) -> Iterator[PostgresIntake]:
         with self._connection() as db, db.transaction():
             yield PostgresIntake(db)
+
+    @contextmanager
+    def pruning(self) -> Iterator[PostgresPruning]:
+        with self._connection() as db, db.transaction():
+            yield PostgresPruning(db)
 
     def indexed(self) -> dict[str, int]:
         if self._query(postgres_index.EXISTS, {}) == [(False,)]:

@@ -53,6 +53,12 @@ START = """
     INSERT INTO backstory.searched_2 VALUES (%(session)s::uuid, %(no)s, %(first)s) ON CONFLICT DO NOTHING"""
 LOCK = "SELECT upto FROM backstory.searched_2 WHERE session = %(session)s::uuid AND agent = %(no)s FOR UPDATE"
 MOVE = "UPDATE backstory.searched_2 SET upto = %(upto)s WHERE session = %(session)s::uuid AND agent = %(no)s"
+FORGET = """
+    DELETE FROM backstory.search_2
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
+END_AT = """
+    UPDATE backstory.searched_2 SET upto = least(upto, %(last)s)
+    WHERE session = %(session)s::uuid AND agent = %(no)s"""
 INSERT = "COPY backstory.search_2 (session, agent, seq, long, words) FROM STDIN"
 
 # Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
@@ -100,6 +106,12 @@ def index(
     if len(texts) >= WORTH_ANALYZING:
         db.execute("ANALYZE backstory.search_2")
     return texts[-1][0]
+
+
+def forget(db: Connection, there: dict[str, Any]) -> None:
+    """Within a transaction: take an agent's events behind a position out of the index."""
+    db.execute(FORGET, there)
+    db.execute(END_AT, there)
 
 
 def find(

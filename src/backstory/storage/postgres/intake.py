@@ -29,7 +29,7 @@ class PostgresIntake(PostgresRows):
 
     def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"session": session})
-        return self.agents(Wanted(session=session))
+        return self.agents(Wanted(session=session, deleted=True))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         try:
@@ -39,7 +39,7 @@ class PostgresIntake(PostgresRows):
                 raise NameTaken.of(new.name) from error
             said = f"someone else is writing agents of session {new.session}"
             raise Conflict(said, remedy="import again") from error
-        [record] = self.agents(Wanted(prefix=new.id, session=new.session))
+        [record] = self.agents(Wanted(prefix=new.id, session=new.session, deleted=True))
         return record
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+import psycopg
+
 from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.core.outline import OutlineRow, outline_rows
 from backstory.errors import Conflict
@@ -23,6 +25,7 @@ from backstory.storage.protocols import (
     Wanted,
     live,
     lost,
+    parent_lost,
     pieces_of,
 )
 
@@ -33,7 +36,7 @@ COLUMNS = "seq, kind, content, data, created_at, key"
 
 AGENTS = """
     SELECT a.no, a.id::text, a.session::text, a.name, p.id::text, a.fork_seq, a.born_seq, a.spawned,
-        a.created_at, a.head, a.updated_at, a.key, a.about
+        a.created_at, a.head, a.updated_at, a.key, a.about, a.deleted
     FROM backstory.agents a LEFT JOIN backstory.agents p ON p.session = a.session AND p.no = a.parent
     WHERE {conditions}
     ORDER BY {order}"""
@@ -45,7 +48,9 @@ CONDITIONS = {
     "key": "a.key = %(key)s::text",
     "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
     "title": "a.about::jsonb ->> 'title' = %(title)s::text",
-    "roots": "a.parent IS NULL",
+    "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
+        SELECT 1 FROM backstory.agents o WHERE o.session = a.session AND o.deleted IS NULL))""",
+    "deleted": "a.name <> '/'",
     "since_us": f"a.touched >= %(since_us)s / {SECOND} AND a.updated_at >= %(since_us)s",
     "until_us": f"a.touched <= %(until_us)s / {SECOND} AND a.updated_at < %(until_us)s",
 }
@@ -58,32 +63,37 @@ AFTER_BIRTH = "(a.created_at, a.id) > (%(after_born)s, %(after_id)s::uuid)"
 
 INSERT_AGENT = """
     INSERT INTO backstory.agents (session, no, id, name, parent, fork_seq, born_seq, spawned,
-        created_at, head, updated_at, key, about, touched, digest)
+        created_at, head, updated_at, key, about, touched, deleted, digest)
     SELECT %(session)s::uuid,
         (SELECT coalesce(max(no), 0) + 1 FROM backstory.agents WHERE session = %(session)s::uuid),
         %(id)s::uuid, %(name)s, %(parent_pk)s, %(fork_seq)s::int, %(born_seq)s, %(spawned)s,
-        since.at, %(fork_seq)s::int, since.at, %(key)s, %(about)s, since.at / 1000000, since.digest
+        since.at, %(fork_seq)s::int, since.at, %(key)s, %(about)s, since.at / 1000000,
+        %(deleted_us)s, since.digest
     FROM (SELECT greatest(%(now)s::bigint, e.created_at) AS at, e.digest
         FROM (VALUES (1)) one LEFT JOIN backstory.events e ON e.session = %(session)s::uuid
             AND e.agent = %(parent_pk)s::int AND e.seq = %(fork_seq)s::int) since
+    WHERE %(fork_seq)s::int = 0 OR since.digest IS NOT NULL
     RETURNING no, backstory.announce()"""
 
+FORKED_AT = """
+    SELECT 1 FROM backstory.events
+    WHERE session = %(session)s::uuid AND agent = %(parent_pk)s AND seq = %(fork_seq)s"""
 ENTER = "INSERT INTO backstory.directory VALUES (%(id)s::uuid, %(session)s::uuid)"
-RENAME = "UPDATE backstory.agents SET name = %(name)s WHERE session = %(session)s::uuid AND no = %(no)s"
-ABOUT = (
-    "SELECT about FROM backstory.agents WHERE session = %(session)s::uuid AND no = %(no)s FOR NO KEY UPDATE"
-)
+# An agent that was deleted and made again under its key has the same session and number, and another birth.
+IS_AGENT = "session = %(session)s::uuid AND no = %(no)s AND created_at = %(born)s AND deleted IS NULL"
+RENAME = f"UPDATE backstory.agents SET name = %(name)s WHERE {IS_AGENT} RETURNING no"
+ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
 DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE session = %(session)s::uuid AND no = %(no)s"
-HEAD = "SELECT head FROM backstory.agents WHERE session = %(session)s::uuid AND no = %(no)s"
+HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
 
 # The row of the agent is the lock: writers queue at it, and each sees the head that the one before it left.
 # Most appends are of one event: arrays would cost those half as much again.
 APPEND_ONE = """
-    SELECT before, at FROM backstory.append_one(%(session)s::uuid, %(no)s, %(expected)s, %(now)s,
+    SELECT before, at FROM backstory.append_one(%(session)s::uuid, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s, %(content)s, %(data)s, %(key)s, %(base)s)"""
 APPEND_MANY = """
-    SELECT before, at FROM backstory.append_many(%(session)s::uuid, %(no)s, %(expected)s, %(now)s,
+    SELECT before, at FROM backstory.append_many(%(session)s::uuid, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
 
 # From each step go to the newest event with a base at or below `next`: what lies between is
@@ -91,9 +101,9 @@ APPEND_MANY = """
 # a step that was taken before, so a damaged store ends the walk instead of running for ever.
 # OFFSET 0, here and below, makes the planner look up one agent or one range at a time by its key:
 # it cannot know how few of a session's rows are wanted, and would rather read them all.
-WALK = """
+WALK = f"""
     WITH RECURSIVE
-    here AS (SELECT head FROM backstory.agents WHERE session = %(session)s::uuid AND no = %(no)s),
+    here AS ({HEAD}),
     walk (no, low, high, base, next_no, next) AS (
         SELECT NULL::int, 1, 0, NULL::int, %(no)s::int, coalesce(%(at)s::int, head) FROM here
         UNION
@@ -112,10 +122,10 @@ WALK = """
         WHERE walk.next > 0)
     SELECT here.head, walk.no, low, high, base, next FROM here, walk"""
 
-LINEAGE = """
+LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
         SELECT no, fork_seq + 1, head, parent, fork_seq FROM backstory.agents
-        WHERE session = %(session)s::uuid AND no = %(no)s
+        WHERE {IS_AGENT}
         UNION
         SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
         FROM line
@@ -208,11 +218,16 @@ class PostgresRows:
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         steps = self.all(WALK, {**of(agent), "at": at})
+        if not steps:
+            raise lost(agent)
         pieces = pieces_of([step[1:] for step in steps], agent)
         return Walk(steps[0][0], live(pieces))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
-        return pieces_of(self.all(LINEAGE, of(agent)), agent)
+        steps = self.all(LINEAGE, of(agent))
+        if not steps:
+            raise lost(agent)
+        return pieces_of(steps, agent)
 
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         found = self.all(POSITION_AT, {**of(agent), "moment": moment})
@@ -257,11 +272,18 @@ class PostgresRows:
         """Write an agent without events and return its number."""
         if new.key is not None:
             self._db.execute(ENTER, {"id": new.id, "session": new.session})
-        [(no, _)] = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
-        return int(no)
+        try:
+            made = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
+        except psycopg.errors.ForeignKeyViolation as error:
+            raise parent_lost(new) from error
+        # The foreign key has waited for whoever was deleting the parent: is the event still there?
+        if not made or (new.fork_seq and not self.all(FORKED_AT, new._asdict())):
+            raise parent_lost(new)
+        return int(made[0][0])
 
     def rename(self, agent: AgentRecord, name: str) -> None:
-        self._db.execute(RENAME, {**of(agent), "name": name})
+        if not self.all(RENAME, {**of(agent), "name": name}):
+            raise lost(agent)
 
     def about(self, agent: AgentRecord) -> str | None:
         """What is kept beside an agent, held until the transaction ends."""
@@ -317,7 +339,9 @@ def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]] | None:
         return None
     asked = {**wanted._asdict(), "low": low, "high": high}
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
-    conditions = ["a.deleted IS NULL", *(CONDITIONS[name] for name in given)]
+    conditions = [CONDITIONS[name] for name in given]
+    if not wanted.deleted and not wanted.roots:
+        conditions.append("a.deleted IS NULL")
     if wanted.after is not None:
         conditions.append(AFTER_LATEST if wanted.latest_first else AFTER_BIRTH)
         last = wanted.after
@@ -332,7 +356,7 @@ def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]] | None:
 
 def of(agent: AgentRecord) -> dict[str, Any]:
     """What names an agent in a statement."""
-    return {"session": agent.session, "no": agent.pk}
+    return {"session": agent.session, "no": agent.pk, "born": agent.created_us}
 
 
 def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:

@@ -36,14 +36,16 @@ END
 $body$;
 
 CREATE FUNCTION backstory.append_one(
-    _session uuid, _no int, _expected int, _now bigint,
+    _session uuid, _no int, _born bigint, _expected int, _now bigint,
     _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     previous bytea;
 BEGIN
     SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
-    FROM backstory.agents a WHERE a.session = _session AND a.no = _no FOR NO KEY UPDATE;
+    FROM backstory.agents a
+    WHERE a.session = _session AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+    FOR NO KEY UPDATE;
     IF before <> _expected THEN
         before := NULL;
     END IF;
@@ -61,7 +63,7 @@ END
 $body$;
 
 CREATE FUNCTION backstory.append_many(
-    _session uuid, _no int, _expected int, _now bigint,
+    _session uuid, _no int, _born bigint, _expected int, _now bigint,
     _kind text[], _content text[], _data text[], _key text[], _base int[], OUT before int, OUT at bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
@@ -70,7 +72,9 @@ DECLARE
     count int := pg_catalog.array_length(_kind, 1);
 BEGIN
     SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
-    FROM backstory.agents a WHERE a.session = _session AND a.no = _no FOR NO KEY UPDATE;
+    FROM backstory.agents a
+    WHERE a.session = _session AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+    FOR NO KEY UPDATE;
     IF before <> _expected THEN
         before := NULL;
     END IF;

@@ -14,7 +14,7 @@ import apsw
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import StorageError
+from backstory.errors import Busy, StorageError
 from backstory.storage.fork_lock import ForkableLock
 from backstory.storage.protocols import (
     ALL,
@@ -33,6 +33,7 @@ from backstory.storage.sqlite import index as sqlite_index
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.file import connected, identity, prepared, translation
 from backstory.storage.sqlite.intake import SqliteIntake
+from backstory.storage.sqlite.pruning import SqlitePruning
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
 from backstory.storage.sqlite.watch import SqliteWatch
 
@@ -202,6 +203,23 @@ class SqliteBackend:
     def intake(self) -> Iterator[SqliteIntake]:
         with self._write() as db:
             yield SqliteIntake(db)
+
+    @contextmanager
+    def pruning(self) -> Iterator[SqlitePruning]:
+        with self._write() as db:
+            yield SqlitePruning(db)
+        self._empty_log()
+
+    def _empty_log(self) -> None:
+        """Write what is in the write-ahead log into the file, and leave nothing of it behind."""
+        with self._writing, self._connection() as db:
+            [(unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if unfinished:
+            raise Busy(
+                f"{self.url!r}: it is done, but someone who is still reading keeps the removed text in the "
+                "write-ahead log",
+                remedy="end the other programs; the next one that closes the store empties the log",
+            )
 
     def indexed(self) -> dict[str, int]:
         with self._connection() as db:

@@ -98,6 +98,8 @@ def connected(path: str, flags: int) -> apsw.Connection:
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT}"
     )
+    # Whatever is freed is overwritten: even a page that is split leaves copies of events behind.
+    db.execute("PRAGMA secure_delete = ON").fetchall()
     return db
 
 

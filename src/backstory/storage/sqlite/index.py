@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from backstory.core.terms import Query
+from backstory.core.terms import Query, searchable, words
 from backstory.storage.protocols import CANDIDATES, Found
 
 # The number in the names is the version of `backstory.core.terms`: other words, other tables.
@@ -19,6 +19,7 @@ CREATE = """
     DROP TABLE IF EXISTS search_1;
     DROP TABLE IF EXISTS searched_1;
     CREATE VIRTUAL TABLE IF NOT EXISTS search_2 USING fts5 (words, content = '', tokenize = 'ascii');
+    INSERT INTO search_2 (search_2, rank) VALUES ('secure-delete', 1);
     CREATE TABLE IF NOT EXISTS searched_2 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
 EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_2'"
 
@@ -26,6 +27,12 @@ INDEXED = "SELECT a.id, s.upto FROM searched_2 s JOIN agents a ON a.no = s.agent
 UPTO = "SELECT upto FROM searched_2 WHERE agent = ?"
 MOVE = "INSERT INTO searched_2 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
 INSERT = "INSERT INTO search_2 (rowid, words) VALUES (?, ?)"
+# The index keeps no text: what is to be taken out has to be said again, word for word.
+TEXTS = """
+    SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_2 s ON s.agent = e.agent
+    WHERE e.id BETWEEN ?1 AND ?2 AND e.id & 4294967295 <= s.upto"""
+FORGET = "INSERT INTO search_2 (search_2, rowid, words) VALUES ('delete', ?, ?)"
+END_AT = "UPDATE searched_2 SET upto = min(upto, ?2) WHERE agent = ?1"
 
 # Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
 # matches, those of the newest agents are ranked. CROSS JOIN: the index is asked first.
@@ -69,6 +76,17 @@ def index(
     db.executemany(INSERT, ((no << 32 | seq, " ".join(words)) for seq, words in texts))
     db.execute(MOVE, (no, texts[-1][0]))
     return texts[-1][0]
+
+
+def forget(db: apsw.Connection, no: int, low: int, high: int) -> None:
+    """Within a write transaction, before the events go: take an agent's events out of the index."""
+    rows: list[Any] = db.execute(TEXTS, ((no << 32) + low, (no << 32) + high)).fetchall()
+    db.executemany(FORGET, [(id, " ".join(words(searchable(*said)))) for id, *said in rows])
+
+
+def end_at(db: apsw.Connection, no: int, last: int) -> None:
+    """Note that an agent's events behind a position are not in the index."""
+    db.execute(END_AT, (no, last))
 
 
 def find(

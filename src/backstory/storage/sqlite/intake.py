@@ -16,7 +16,7 @@ class SqliteIntake(SqliteRows):
     """Takes in agents and events within a transaction that the backend holds."""
 
     def held(self, session: str) -> list[AgentRecord]:
-        return self.agents(Wanted(session=session))
+        return self.agents(Wanted(session=session, deleted=True))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self.create(new, created_us)

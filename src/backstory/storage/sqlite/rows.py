@@ -24,6 +24,7 @@ from backstory.storage.protocols import (
     Wanted,
     live,
     lost,
+    parent_lost,
     pieces_of,
 )
 
@@ -41,7 +42,7 @@ UPDATED = """coalesce(
 
 AGENTS = f"""
     SELECT a.no, a.id, s.id, a.name, p.id, a.fork_seq, a.born_seq, a.spawned, a.created_at, {HEAD},
-        {UPDATED} AS updated, a.key, a.about
+        {UPDATED} AS updated, a.key, a.about, a.deleted
     FROM agents a LEFT JOIN agents s ON s.no = a.session LEFT JOIN agents p ON p.no = a.parent
     WHERE {{conditions}}
     ORDER BY {{order}}"""
@@ -52,7 +53,9 @@ CONDITIONS = {
     "key": "a.key = :key",
     "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
     "title": "a.about ->> '$.title' = :title",
-    "roots": "a.parent IS NULL",
+    "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
+        SELECT 1 FROM agents o WHERE o.session = a.no AND o.deleted IS NULL))""",
+    "deleted": "a.name <> '/'",
     "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
     "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
 }
@@ -63,25 +66,28 @@ AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after
 # A fork is not older than the event it was forked at.
 INSERT_AGENT = """
     INSERT INTO agents
-        (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at, key, about, touched)
+        (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at, key, about, touched, deleted)
     SELECT n.no, :id, coalesce((SELECT no FROM agents WHERE id = :session), n.no), :name, :parent_pk,
-        :fork_seq, :born_seq, :spawned, n.at, :key, :about, n.at / 1000000
-    FROM (SELECT coalesce(max(no), 0) + 1 AS no, max(:created_us, coalesce(
-            (SELECT created_at FROM events WHERE id = (:parent_pk << 32) + :fork_seq), 0)) AS at
-        FROM agents) n"""
+        :fork_seq, :born_seq, :spawned, max(:created_us, coalesce(n.forked_at, 0)), :key, :about,
+        max(:created_us, coalesce(n.forked_at, 0)) / 1000000, :deleted_us
+    FROM (SELECT coalesce(max(no), 0) + 1 AS no,
+            (SELECT created_at FROM events WHERE id = (:parent_pk << 32) + :fork_seq) AS forked_at
+        FROM agents) n
+    WHERE :fork_seq = 0 OR n.forked_at IS NOT NULL"""
 
 RENAME = "UPDATE agents SET name = ? WHERE no = ?"
 TOUCH = "UPDATE agents SET touched = ? WHERE no = ?"
-ABOUT = "SELECT about FROM agents WHERE no = ?"
+ABOUT = "SELECT about FROM agents WHERE no = ? AND deleted IS NULL"
 DESCRIBE = "UPDATE agents SET about = ? WHERE no = ?"
 
 NEWEST = """
     SELECT id & 4294967295, created_at, digest FROM events
     WHERE id BETWEEN :no << 32 AND (:no << 32) + 4294967295
+        AND EXISTS (SELECT 1 FROM agents WHERE no = :no AND deleted IS NULL)
     ORDER BY id DESC LIMIT 1"""
 NEWEST_INHERITED = """
     SELECT fork_seq, created_at, (SELECT digest FROM events WHERE id = (a.parent << 32) + a.fork_seq)
-    FROM agents a WHERE no = :no"""
+    FROM agents a WHERE no = :no AND deleted IS NULL"""
 INSERT_EVENT = """
     INSERT INTO events (id, kind, content, data, created_at, key, base, digest)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -91,7 +97,8 @@ INSERT_EVENT = """
 # a step that was taken before, so a damaged store ends the walk instead of running for ever.
 WALK = f"""
     WITH RECURSIVE
-    here (head) AS MATERIALIZED (SELECT {HEAD} FROM agents a WHERE a.no = :no),
+    here (head) AS MATERIALIZED (
+        SELECT {HEAD} FROM agents a WHERE a.no = :no AND a.deleted IS NULL),
     walk (no, low, high, base, next_no, next) AS (
         SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
         UNION
@@ -110,7 +117,8 @@ WALK = f"""
 
 LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
-        SELECT a.no, a.fork_seq + 1, {HEAD}, a.parent, a.fork_seq FROM agents a WHERE a.no = :no
+        SELECT a.no, a.fork_seq + 1, {HEAD}, a.parent, a.fork_seq
+        FROM agents a WHERE a.no = :no AND a.deleted IS NULL
         UNION
         SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
         FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
@@ -190,11 +198,16 @@ class SqliteRows:
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         steps = self._all(WALK, {"no": agent.pk, "at": at})
+        if not steps:
+            raise lost(agent)
         pieces = pieces_of([step[1:] for step in steps], agent)
         return Walk(steps[0][0], live(pieces))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
-        return pieces_of(self._all(LINEAGE, {"no": agent.pk}), agent)
+        steps = self._all(LINEAGE, {"no": agent.pk})
+        if not steps:
+            raise lost(agent)
+        return pieces_of(steps, agent)
 
     def position_at(self, agent: AgentRecord, moment: int) -> int:
         found = self._all(POSITION_AT, {"no": agent.pk, "moment": moment})
@@ -246,11 +259,15 @@ class SqliteRows:
                 raise NameTaken.of(new.name) from error
             if new.key is not None and "agents." in str(error):
                 raise KeyTaken.of_agent(new.key) from error
+            if "FOREIGN KEY" in str(error):
+                raise parent_lost(new) from error
             raise
-        [record] = self.agents(Wanted(prefix=new.id))
-        return record
+        for record in self.agents(Wanted(prefix=new.id, deleted=True)):
+            return record
+        raise parent_lost(new)
 
     def rename(self, agent: AgentRecord, name: str) -> None:
+        self.about(agent)  # is it there?
         try:
             self._db.execute(RENAME, (name, agent.pk))
         except apsw.ConstraintError as error:
@@ -303,7 +320,9 @@ def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it."""
     asked = wanted._asdict()
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
-    conditions = ["a.deleted IS NULL", *(CONDITIONS[name] for name in given)]
+    conditions = [CONDITIONS[name] for name in given]
+    if not wanted.deleted and not wanted.roots:
+        conditions.append("a.deleted IS NULL")
     if wanted.after is not None:
         conditions.append(AFTER_LATEST if wanted.latest_first else "a.no > :after_no")
         given |= {"after_no": wanted.after.pk, "after_us": wanted.after.updated_us}

@@ -1,13 +1,14 @@
 """Taking rows into the store in memory as they were elsewhere, and where its agents came from."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from backstory.core.events import Stored
+from backstory.storage.memory.rows import OwnRows
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 
 if TYPE_CHECKING:
-    from backstory.storage.memory import MemoryBackend
+    from backstory.storage.memory.backend import MemoryBackend
 
 KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 
@@ -15,7 +16,7 @@ KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 class MemoryIntake:
     """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
 
-    def __init__(self, backend: "MemoryBackend", agents: Mapping[str, Any], sources: KeptSources) -> None:
+    def __init__(self, backend: "MemoryBackend", agents: Mapping[str, OwnRows], sources: KeptSources) -> None:
         self._backend = backend
         self._agents = agents
         self._sources = sources
@@ -25,7 +26,7 @@ class MemoryIntake:
         self.keyed, self.places = backend.keyed, backend.places
 
     def held(self, session: str) -> list[AgentRecord]:
-        return self._backend.agents(Wanted(session=session))
+        return self._backend.agents(Wanted(session=session, deleted=True))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self._backend.add_agent(new, created_us)
@@ -37,8 +38,7 @@ class MemoryIntake:
         self._backend.announce()
 
     def about(self, agent: AgentRecord) -> str | None:
-        text: str | None = self._agents[agent.pk].about
-        return text
+        return self._agents[agent.pk].about
 
     def describe(self, agent: AgentRecord, about: str | None) -> None:
         self._agents[agent.pk].about = about

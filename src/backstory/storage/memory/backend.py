@@ -4,19 +4,20 @@ It does what the others do in the plainest way there is, so that it can be read 
 specification and tested against them.
 """
 
-import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakSet
 
 from backstory.core.chain import START, digest, inner
-from backstory.core.events import Event, Stored, parse_object
+from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
-from backstory.storage.memory_intake import KeptSources, MemoryIntake, sources_in
+from backstory.storage.memory.intake import KeptSources, MemoryIntake, sources_in
+from backstory.storage.memory.pruning import MemoryPruning
+from backstory.storage.memory.rows import OwnRows, behind, is_wanted, lateness, size_of
 from backstory.storage.protocols import (
     ALL,
     AgentRecord,
@@ -30,47 +31,11 @@ from backstory.storage.protocols import (
     WalkedPiece,
     Wanted,
     live,
+    lost,
+    parent_lost,
     pieces_of,
 )
 from backstory.storage.signal import Signal, SignalWatch
-
-
-class _Agent:
-    """One agent's row and the events it owns."""
-
-    def __init__(self, new: NewAgent, created_us: int) -> None:
-        self.new = new
-        self.name = new.name
-        self.about = new.about
-        self.created_us = created_us
-        self.events: list[Event] = []
-        self.bases: dict[int, int] = {}  # of those own events that have one
-        self.jumps: list[int] = []  # the positions of those events
-        self.digests: list[bytes] = []
-
-    @property
-    def head(self) -> int:
-        return self.new.fork_seq + len(self.events)
-
-    @property
-    def updated_us(self) -> int:
-        return self.events[-1].created_us if self.events else self.created_us
-
-    def event(self, seq: int) -> Event:
-        return self.events[seq - self.new.fork_seq - 1]
-
-    def add(self, event: Event, base: int | None, digest: bytes) -> None:
-        self.events.append(event)
-        self.digests.append(digest)
-        if base is not None:
-            self.bases[event.seq] = base
-            self.jumps.append(event.seq)
-
-    def copy(self) -> "_Agent":
-        twin = copy.copy(self)
-        twin.events, twin.bases, twin.jumps = self.events[:], dict(self.bases), self.jumps[:]
-        twin.digests = self.digests[:]
-        return twin
 
 
 class MemoryBackend:
@@ -80,13 +45,13 @@ class MemoryBackend:
 
     def __init__(self) -> None:
         self._lock = ForkableLock()
-        self._open: dict[str, _Agent] | None = {}
+        self._open: dict[str, OwnRows] | None = {}
         self._sources: KeptSources = {}
         self._committed = Signal()
         self._watches: WeakSet[SignalWatch] = WeakSet()
 
     @property
-    def _agents(self) -> dict[str, _Agent]:
+    def _agents(self) -> dict[str, OwnRows]:
         if self._open is None:
             raise StorageError("the store ':memory:' is closed, and its contents are gone")
         return self._open
@@ -103,20 +68,22 @@ class MemoryBackend:
             if new.key is not None and (new.id in self._agents or self.agents(Wanted(key=new.key))):
                 raise KeyTaken.of_agent(new.key)
             self._refuse_taken(new.session, new.name)
-            if new.fork_seq:
-                parent = self._agents[new.parent_pk]
-                forked_at = parent.event(new.fork_seq).created_us if new.fork_seq <= parent.head else 0
-                created_us = max(created_us, forked_at)
-            self._agents[new.id] = _Agent(new, created_us)
+            if new.parent_pk is not None:
+                parent = self._agents.get(new.parent_pk)
+                if parent is None or parent.head < new.fork_seq:
+                    raise parent_lost(new)
+                if new.fork_seq:
+                    created_us = max(created_us, parent.event(new.fork_seq).created_us)
+            self._agents[new.id] = OwnRows(new, created_us)
             self.announce()
-            [record] = self.agents(Wanted(prefix=new.id))
-            return record
+            return self._record(new.id)
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         with self._lock:
-            if name != self._agents[agent.pk].name:
+            own = self._living(agent)
+            if name != own.name:
                 self._refuse_taken(agent.session, name)
-                self._agents[agent.pk].name = name
+                own.name = name
 
     def _refuse_taken(self, session: str, name: str) -> None:
         if self.agents(Wanted(session=session, name=name)):
@@ -124,17 +91,19 @@ class MemoryBackend:
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         with self._lock:
-            own = self._agents[agent.pk]
+            own = self._living(agent)
             own.about = change(own.about)
             return own.about
 
     def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
         with self._lock:
-            found = [record for record in map(self._record, self._agents) if _is_wanted(record, wanted)]
+            records = list(map(self._record, self._agents))
+        alive = {record.session for record in records if record.deleted_us is None}
+        found = [record for record in records if is_wanted(record, wanted, alive)]
         if wanted.latest_first:
-            found.sort(key=_lateness, reverse=True)
+            found.sort(key=lateness, reverse=True)
         if wanted.after is not None:
-            found = _behind(found, wanted.after, latest_first=wanted.latest_first)
+            found = behind(found, wanted.after, latest_first=wanted.latest_first)
         return found if wanted.limit is None else found[: wanted.limit]
 
     def _record(self, id: str) -> AgentRecord:
@@ -153,14 +122,22 @@ class MemoryBackend:
             updated_us=agent.updated_us,
             key=agent.new.key,
             about=agent.about,
+            deleted_us=agent.deleted_us,
         )
 
+    def _living(self, agent: AgentRecord) -> OwnRows:
+        """The agent that a handle means: one that was made again under the same key has another birth."""
+        own = self._agents.get(agent.pk)
+        if own is None or own.deleted_us is not None or own.created_us != agent.created_us:
+            raise lost(agent)
+        return own
+
     def head(self, agent: AgentRecord) -> int:
-        return self._agents[agent.pk].head
+        return self._living(agent).head
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         with self._lock:
-            own = self._agents[agent.pk]
+            own = self._living(agent)
             head = own.head
             if expected is not None and expected != head:
                 raise Conflict.at(agent.name, expected, head)
@@ -185,11 +162,12 @@ class MemoryBackend:
     @contextmanager
     def exclusive(self, agent: AgentRecord) -> Iterator["MemoryBackend"]:
         with self._lock:
+            self._living(agent)
             yield self
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         with self._lock:
-            head = self._agents[agent.pk].head
+            head = self._living(agent).head
             key, high = agent.pk, head if at is None else at
             steps: list[WalkedPiece] = [(None, 1, 0, None, high)]
             while high > 0:
@@ -208,7 +186,7 @@ class MemoryBackend:
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         with self._lock:
-            own = self._agents[agent.pk]
+            own = self._living(agent)
             steps: list[WalkedPiece] = [(agent.pk, own.new.fork_seq + 1, own.head, None, own.new.fork_seq)]
             while own.new.fork_seq:
                 key, high = own.new.parent_pk, own.new.fork_seq
@@ -238,19 +216,21 @@ class MemoryBackend:
             bases = self._agents[piece.owner].bases
             for event in self.read(agent, [piece]):
                 base = bases.get(event.seq)
-                found.append(OutlineRow(event.seq, event.kind, _bytes(event), event.created_us, base))
+                found.append(OutlineRow(event.seq, event.kind, size_of(event), event.created_us, base))
         return found
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         with self._lock:
             owners = (
-                (id, agent.events) for id, agent in self._agents.items() if agent.new.session == session
+                (id, agent.events)
+                for id, agent in self._agents.items()
+                if agent.new.session == session and agent.deleted_us is None
             )
             return [(id, event) for id, events in owners for event in events if event.kind == "mark"]
 
     def heads(self) -> list[tuple[str, int]]:
         with self._lock:
-            return [(id, agent.head) for id, agent in self._agents.items()]
+            return [(id, agent.head) for id, agent in self._agents.items() if agent.deleted_us is None]
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return [event for event in self.read(agent, pieces) if event.kind == "mark"]
@@ -302,29 +282,40 @@ class MemoryBackend:
                 counted[event.kind] = before._replace(
                     events=before.events + 1,
                     with_base=before.with_base + (event.seq in bases),
-                    bytes=before.bytes + _bytes(event),
+                    bytes=before.bytes + size_of(event),
                 )
         return list(counted.values())
 
     def size(self) -> int:
-        return sum(_bytes(event) for agent in self._agents.values() for event in agent.events)
+        return sum(size_of(event) for agent in self._agents.values() for event in agent.events)
 
     def copy_to(self, path: str) -> bool:
         return False
 
     @contextmanager
     def intake(self) -> Iterator[MemoryIntake]:
+        with self._as_a_whole():
+            yield MemoryIntake(self, self._agents, self._sources)
+
+    @contextmanager
+    def _as_a_whole(self) -> Iterator[None]:
+        """All that the block does, or nothing."""
         with self._lock:
             before, sources = self._agents, dict(self._sources)
             self._open = {key: agent.copy() for key, agent in before.items()}
             try:
-                yield MemoryIntake(self, self._agents, self._sources)
+                yield
             except BaseException:
                 self._open, self._sources = before, sources
                 raise
 
+    @contextmanager
+    def pruning(self) -> Iterator[MemoryPruning]:
+        with self._as_a_whole():
+            yield MemoryPruning(self, self._agents, self._sources)
+
     def indexed(self) -> dict[str, int]:
-        return {record.id: record.head for record in self.agents()}
+        return {record.id: record.head for record in self.agents(Wanted(deleted=True))}
 
     def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
         return agent.head
@@ -335,7 +326,7 @@ class MemoryBackend:
         with self._lock:
             found = []
             for key, low, high in self._ranges(pieces):
-                for event in self.read(self.agents(Wanted(prefix=key))[0], [Piece(key, low, high)]):
+                for event in self.read(self._record(key), [Piece(key, low, high)]):
                     text = words(searchable(event.kind, event.content, event.data_json))
                     if (not kinds or event.kind in kinds) and matches(query, text):
                         found.append(Found(key, event.seq, score(query, text)))
@@ -360,32 +351,3 @@ class MemoryBackend:
         self._open = None
         for watch in list(self._watches):
             watch.close()
-
-
-def _is_wanted(record: AgentRecord, wanted: Wanted) -> bool:
-    return (
-        record.id.startswith(wanted.prefix or "")
-        and wanted.session in (None, record.session)
-        and wanted.name in (None, record.name)
-        and wanted.key in (None, record.key)
-        and (not wanted.key_prefix or (record.key or "").startswith(wanted.key_prefix))
-        and wanted.title in (None, (parse_object(record.about) or {}).get("title"))
-        and (not wanted.roots or record.parent is None)
-        and (wanted.since_us is None or record.updated_us >= wanted.since_us)
-        and (wanted.until_us is None or record.updated_us < wanted.until_us)
-    )
-
-
-def _lateness(record: AgentRecord) -> tuple[int, str]:
-    return record.updated_us, record.id
-
-
-def _behind(found: list[AgentRecord], last: AgentRecord, *, latest_first: bool) -> list[AgentRecord]:
-    """What a listing has behind the last agent of the page before."""
-    if latest_first:
-        return [record for record in found if _lateness(record) < _lateness(last)]
-    return found[[record.id for record in found].index(last.id) + 1 :]
-
-
-def _bytes(event: Event) -> int:
-    return len((event.content or "").encode()) + len((event.data_json or "").encode())

@@ -1,0 +1,151 @@
+"""Deleting agents: which rows go, and which stay because a remaining agent inherits from them.
+
+An agent that is deleted while others come from it leaves its row behind, without name, key and details
+(`bury`), and of its events those that the others inherit. Everything else is removed.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from backstory.jobs.verify import parents_first
+from backstory.storage.log import now
+from backstory.storage.protocols import AgentRecord, Backend, Pruning, Wanted, lost
+
+
+class RemovedAgent(NamedTuple):
+    """An agent that is gone."""
+
+    id: str
+    session: str
+    name: str
+    key: str | None
+    events: int  # of its own events: how many are gone
+    kept: int  # of its own events: how many stay, because a remaining agent inherits them
+
+
+class Removed(NamedTuple):
+    """What was taken away, or would be."""
+
+    agents: tuple[RemovedAgent, ...]
+    events: int  # all events that are gone, those of agents deleted earlier included
+
+
+def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False) -> Removed:
+    """Delete an agent, with `below` all that come from it too."""
+
+    def doomed(agents: Sequence[AgentRecord]) -> set[str]:
+        here = {record.id: record for record in agents if record.deleted_us is None}
+        if agent.id not in here or here[agent.id].created_us != agent.created_us:
+            raise lost(agent)
+        return {agent.id, *(_below(agent.id, agents) if below else ())} & here.keys()
+
+    if dry_run:
+        agents = backend.agents(Wanted(session=agent.session, deleted=True))
+        return _removed(agents, doomed(agents))
+    with backend.pruning() as pruning:
+        agents = pruning.agents(agent.session)
+        return _remove(pruning, agents, doomed(agents))
+
+
+def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> Removed:
+    """Delete the sessions that nobody wrote to since a time. What is written to meanwhile stays."""
+    removed: list[Removed] = []
+    for session in _idle(backend.agents(), before_us, prefix):
+        if dry_run:
+            agents = backend.agents(Wanted(session=session, deleted=True))
+            removed.append(_removed(agents, _live(agents)))
+            continue
+        with backend.pruning() as pruning:
+            agents = pruning.agents(session)
+            if _idle(agents, before_us, ""):
+                removed.append(_remove(pruning, agents, _live(agents)))
+    return Removed(
+        tuple(agent for one in removed for agent in one.agents), sum(one.events for one in removed)
+    )
+
+
+def _idle(agents: Iterable[AgentRecord], before_us: int, prefix: str) -> list[str]:
+    """The sessions whose newest event is older than a time and whose root's key begins like this."""
+    newest: dict[str, int] = {}
+    keys: dict[str, str] = {}
+    for agent in agents:
+        if agent.deleted_us is None:
+            newest[agent.session] = max(newest.get(agent.session, 0), agent.updated_us)
+            if agent.id == agent.session:
+                keys[agent.id] = agent.key or ""
+    return [id for id, at in newest.items() if at < before_us and keys.get(id, "").startswith(prefix)]
+
+
+def _live(agents: Iterable[AgentRecord]) -> set[str]:
+    return {agent.id for agent in agents if agent.deleted_us is None}
+
+
+def _below(id: str, agents: Sequence[AgentRecord]) -> set[str]:
+    """All that come from an agent, its forks' forks and sub-agents included."""
+    found = {id}
+    for agent in parents_first({agent.id: agent for agent in agents}):
+        if agent.parent in found:
+            found.add(agent.id)
+    return found
+
+
+def kept_events(agents: Sequence[AgentRecord], doomed: set[str]) -> dict[str, int | None]:
+    """For each deleted agent the last of its own events that a remaining agent inherits (its fork position:
+    none of them), or None where not even its row is needed."""
+    gone = doomed | {agent.id for agent in agents if agent.deleted_us is not None}
+    last: dict[str, int | None] = {}
+    children: dict[str, list[AgentRecord]] = {}
+    for agent in reversed(parents_first({agent.id: agent for agent in agents})):
+        if agent.id in gone:
+            staying = [child for child in children.get(agent.id, ()) if last.get(child.id, 0) is not None]
+            inherited = [child.fork_seq for child in staying if _inherits(child, gone, last)]
+            needed = bool(staying) or (agent.id not in doomed and _is_keyed(agent.id))
+            last[agent.id] = max([agent.fork_seq, *inherited]) if needed else None
+        children.setdefault(agent.parent or "", []).append(agent)
+    return last
+
+
+def _inherits(child: AgentRecord, gone: set[str], last: dict[str, int | None]) -> bool:
+    """Whether a child, deleted or not, still has a history that goes through its parent."""
+    return child.id not in gone or (last[child.id] or 0) > child.fork_seq
+
+
+def _is_keyed(id: str) -> bool:
+    """Whether an id was derived from a key. The next agent with that key has the id of the next generation,
+    and is found by way of this one: so this one stays."""
+    return id[14] == "5"  # the version of the UUID
+
+
+def _removed(agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
+    last = kept_events(agents, doomed)
+    gone = {agent.id: agent.head - _end(agent, last) for agent in agents if agent.id in last}
+    removed = (
+        RemovedAgent(
+            agent.id,
+            agent.session,
+            agent.name,
+            agent.key,
+            gone[agent.id],
+            agent.head - agent.fork_seq - gone[agent.id],
+        )
+        for agent in agents
+        if agent.id in doomed
+    )
+    return Removed(tuple(removed), sum(gone.values()))
+
+
+def _end(agent: AgentRecord, last: dict[str, int | None]) -> int:
+    kept = last[agent.id]
+    return agent.fork_seq if kept is None else kept
+
+
+def _remove(pruning: Pruning, agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
+    at = now()
+    last = kept_events(agents, doomed)
+    for agent in agents:
+        if agent.id in last and _end(agent, last) < agent.head:
+            pruning.cut(agent, _end(agent, last))
+        if last.get(agent.id) is not None:
+            pruning.bury(agent, at, inherits=_end(agent, last) > agent.fork_seq)
+    pruning.remove([agent for agent in agents if agent.id in last and last[agent.id] is None], at)
+    return _removed(agents, doomed)

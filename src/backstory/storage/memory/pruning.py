@@ -1,0 +1,46 @@
+"""Taking rows away from a store in memory. What goes is decided before, in `backstory.jobs.deletion`."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from backstory.core.events import Stored
+from backstory.storage.memory.intake import KeptSources
+from backstory.storage.memory.rows import OwnRows
+from backstory.storage.protocols import AgentRecord, Agents, StoredRows, Wanted, tombstone_name
+
+
+class Memory(Agents, StoredRows, Protocol):
+    """What the backend does for a pruning."""
+
+
+class MemoryPruning:
+    """Takes rows away; the backend holds its lock and a copy meanwhile."""
+
+    def __init__(self, backend: Memory, agents: dict[str, OwnRows], sources: KeptSources) -> None:
+        self._backend = backend
+        self._agents = agents
+        self._sources = sources
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        return self._backend.agents(Wanted(session=session, deleted=True))
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        return self._backend.stored(agent, after, limit)
+
+    def cut(self, agent: AgentRecord, last: int) -> None:
+        self._agents[agent.pk].cut(last)
+
+    def bury(self, agent: AgentRecord, now: int, *, inherits: bool) -> None:
+        self._forget_sources(agent)
+        own = self._agents[agent.pk]
+        own.new = own.new._replace(key=None, fork_seq=own.new.fork_seq if inherits else 0)
+        own.name, own.about, own.deleted_us = tombstone_name(agent.id), None, own.deleted_us or now
+
+    def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
+        for agent in agents:
+            self._forget_sources(agent)
+            del self._agents[agent.pk]
+
+    def _forget_sources(self, agent: AgentRecord) -> None:
+        for place in [place for place, source in self._sources.items() if source.agent == agent.id]:
+            del self._sources[place]

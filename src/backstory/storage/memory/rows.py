@@ -1,0 +1,86 @@
+"""The rows of a store in memory: one agent with the events it owns, and which agents a listing has."""
+
+import copy
+
+from backstory.core.events import Event, parse_object
+from backstory.storage.protocols import AgentRecord, NewAgent, Wanted
+
+
+class OwnRows:
+    """One agent's row and the events it owns."""
+
+    def __init__(self, new: NewAgent, created_us: int) -> None:
+        self.new = new
+        self.name = new.name
+        self.about = new.about
+        self.created_us = created_us
+        self.deleted_us = new.deleted_us
+        self.events: list[Event] = []
+        self.bases: dict[int, int] = {}  # of those own events that have one
+        self.jumps: list[int] = []  # the positions of those events
+        self.digests: list[bytes] = []
+
+    @property
+    def head(self) -> int:
+        return self.new.fork_seq + len(self.events)
+
+    @property
+    def updated_us(self) -> int:
+        return self.events[-1].created_us if self.events else self.created_us
+
+    def event(self, seq: int) -> Event:
+        return self.events[seq - self.new.fork_seq - 1]
+
+    def add(self, event: Event, base: int | None, digest: bytes) -> None:
+        self.events.append(event)
+        self.digests.append(digest)
+        if base is not None:
+            self.bases[event.seq] = base
+            self.jumps.append(event.seq)
+
+    def cut(self, last: int) -> None:
+        """Without the own events behind a position."""
+        kept = max(last - self.new.fork_seq, 0)
+        del self.events[kept:], self.digests[kept:]
+        self.bases = {seq: base for seq, base in self.bases.items() if seq <= last}
+        self.jumps = [seq for seq in self.jumps if seq <= last]
+
+    def copy(self) -> "OwnRows":
+        twin = copy.copy(self)
+        twin.events, twin.bases, twin.jumps = self.events[:], dict(self.bases), self.jumps[:]
+        twin.digests = self.digests[:]
+        return twin
+
+
+def is_wanted(record: AgentRecord, wanted: Wanted, alive: set[str]) -> bool:
+    """Whether a listing has this agent; `alive` are the sessions that have agents."""
+    there = wanted.deleted or (record.session in alive if wanted.roots else record.deleted_us is None)
+    return (
+        there
+        and record.id.startswith(wanted.prefix or "")
+        and wanted.session in (None, record.session)
+        and wanted.name in (None, record.name)
+        and wanted.key in (None, record.key)
+        and (not wanted.key_prefix or (record.key or "").startswith(wanted.key_prefix))
+        and wanted.title in (None, (parse_object(record.about) or {}).get("title"))
+        and (not wanted.roots or record.parent is None)
+        and (wanted.since_us is None or record.updated_us >= wanted.since_us)
+        and (wanted.until_us is None or record.updated_us < wanted.until_us)
+    )
+
+
+def lateness(record: AgentRecord) -> tuple[int, str]:
+    """The order of a listing by last write."""
+    return record.updated_us, record.id
+
+
+def behind(found: list[AgentRecord], last: AgentRecord, *, latest_first: bool) -> list[AgentRecord]:
+    """What a listing has behind the last agent of the page before."""
+    if latest_first:
+        return [record for record in found if lateness(record) < lateness(last)]
+    return found[[record.id for record in found].index(last.id) + 1 :]
+
+
+def size_of(event: Event) -> int:
+    """The bytes of an event's content and data."""
+    return len((event.content or "").encode()) + len((event.data_json or "").encode())

@@ -1,0 +1,85 @@
+"""Taking rows away from a PostgreSQL store, within one transaction.
+
+What goes is decided before, in `backstory.jobs.deletion`. The server frees the space when it vacuums.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from backstory.core.events import Stored
+from backstory.storage.ids import new_id
+from backstory.storage.postgres import index
+from backstory.storage.postgres.rows import PostgresRows, of
+from backstory.storage.postgres.server import Connection
+from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
+
+HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid ORDER BY no FOR UPDATE"
+CUT = """
+    DELETE FROM backstory.events
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
+END_AT = """
+    UPDATE backstory.agents a SET head = %(last)s, digest = (
+        SELECT e.digest FROM backstory.events e
+        WHERE e.session = %(session)s::uuid AND e.agent = %(no)s AND e.seq = %(last)s)
+    WHERE a.session = %(session)s::uuid AND a.no = %(no)s"""
+BURY = """
+    UPDATE backstory.agents SET name = %(name)s, key = NULL, about = NULL,
+        deleted = coalesce(deleted, %(now)s),
+        fork_seq = CASE WHEN %(inherits)s THEN fork_seq ELSE 0 END,
+        head = CASE WHEN %(inherits)s THEN head ELSE 0 END
+    WHERE session = %(session)s::uuid AND no = %(no)s"""
+FORGET_SOURCES = "DELETE FROM backstory.sources WHERE agent = ANY(%(ids)s::uuid[])"
+LAST_NUMBER = "SELECT max(no) FROM backstory.agents WHERE session = %(session)s::uuid"
+REMOVE = "DELETE FROM backstory.agents WHERE session = %(session)s::uuid AND no = ANY(%(nos)s::int[])"
+LEAVE = "DELETE FROM backstory.directory WHERE id = ANY(%(ids)s::uuid[])"
+HOLD_NUMBER = f"""
+    INSERT INTO backstory.agents (session, no, id, name, fork_seq, born_seq, spawned, created_at, head,
+        updated_at, touched, deleted)
+    VALUES (%(session)s::uuid, %(no)s, %(id)s::uuid, '{PLACEHOLDER}', 0, 0, false, %(now)s, 0, %(now)s, 0,
+        %(now)s)"""
+LET_GO = f"""
+    DELETE FROM backstory.agents WHERE session = %(session)s::uuid AND name = '{PLACEHOLDER}'
+        AND (no < %(last)s OR NOT EXISTS (
+            SELECT 1 FROM backstory.agents o
+            WHERE o.session = %(session)s::uuid AND o.name <> '{PLACEHOLDER}'))"""
+
+
+class PostgresPruning:
+    """Takes rows away within a transaction that the backend holds."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+        self._rows = PostgresRows(db)
+
+    def agents(self, session: str) -> list[AgentRecord]:
+        self._db.execute(HOLD, {"session": session})
+        return self._rows.agents(Wanted(session=session, deleted=True))
+
+    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
+        return self._rows.stored(agent, after, limit)
+
+    def cut(self, agent: AgentRecord, last: int) -> None:
+        there = {**of(agent), "last": last}
+        if self._rows.all(index.EXISTS, {}) == [(True,)]:
+            index.forget(self._db, there)
+        self._db.execute(CUT, there)
+        self._db.execute(END_AT, there)
+
+    def bury(self, agent: AgentRecord, now: int, *, inherits: bool) -> None:
+        self._db.execute(FORGET_SOURCES, {"ids": [agent.id]})
+        name = tombstone_name(agent.id)
+        self._db.execute(BURY, {**of(agent), "name": name, "now": now, "inherits": inherits})
+
+    def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
+        if not agents:
+            return
+        session: dict[str, Any] = {"session": agents[0].session}
+        [(last,)] = self._rows.all(LAST_NUMBER, session)
+        self._db.execute(REMOVE, {**session, "nos": [agent.pk for agent in agents]})
+        ids = {"ids": [agent.id for agent in agents]}
+        self._db.execute(LEAVE, ids)
+        self._db.execute(FORGET_SOURCES, ids)
+        # A handle of a deleted agent holds its number: the next agent of the session must not get the same.
+        self._db.execute(LET_GO, {**session, "last": last})
+        if self._rows.all(LAST_NUMBER, session)[0][0] not in (None, last):
+            self._db.execute(HOLD_NUMBER, {**session, "no": last, "id": new_id(), "now": now})
