@@ -112,3 +112,15 @@ def test_more_matches_in_less_text_score_higher():
 def test_invisible_characters_of_json_become_escapes():
     assert harmless('"plain"') == '"plain"'
     assert harmless('"\u202e\x7f é"') == '"\\u202e\\u007f é"'
+
+
+def test_the_copy_that_a_compaction_made_is_not_found_again():
+    assert searchable("user", "hello", '{"copy_of":3}') == ""
+    assert searchable("tool_result", "hello", '{"id":"c","copy_of":3}') == ""
+    assert searchable("user", "hello", '{"note":"copy_of"}') == "hello"
+
+
+def test_what_is_kept_beside_a_message_is_not_found():
+    kept = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
+    assert searchable("assistant", "hello", kept) == "hello"
+    assert searchable("tool_call", None, '{"id":"c","name":"glob",' + kept[1:]) == "glob"

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 from backstory.core.kinds import SAID_BY_PEOPLE, SILENT, SPOKEN, TEXT_KINDS, TOOL_KINDS
 from backstory.errors import InvalidEvent
 
+# What is kept in an event's data beside its message. Text events have nothing else there but `native`.
+BOOKKEEPING = frozenset({"by", "compacted", "copy_of", "item", "model", "request", "usage"})
+
 
 class Recorded(Protocol):
     """What an event and a message have in common."""
@@ -84,19 +87,22 @@ def canonical(event: Recorded) -> Message | None:
 
     A kind that nobody knows raises InvalidEvent: what a model is given is decided here, by name.
     """
-    kind = event.kind
-    if kind in TOOL_KINDS:
-        return Message(kind, event.content, event.data, seq=event.seq)
-    if kind in TEXT_KINDS:
-        data = event.data
-        native = {"native": data["native"]} if data and "native" in data else None
-        return Message(kind, event.content, native, seq=event.seq)
+    kind, data = event.kind, event.data
+    if kind in TOOL_KINDS or kind in TEXT_KINDS:
+        if data:
+            data = {name: value for name, value in data.items() if _is_given(kind, name)} or None
+        return Message(kind, event.content, data, seq=event.seq)
     if kind in SILENT:
         return None
     raise InvalidEvent(
         f"event {event.seq} has the unknown kind {kind!r}",
         remedy=f"leave it out: a model is given {', '.join(sorted(SPOKEN))}",
     )
+
+
+def _is_given(kind: str, name: str) -> bool:
+    """Whether something in an event's data is part of its message."""
+    return name == "native" if kind in TEXT_KINDS else name not in BOOKKEEPING
 
 
 class ToolCall(NamedTuple):

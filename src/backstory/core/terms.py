@@ -78,10 +78,15 @@ def _folded(run: str) -> list[str]:
 
 def searchable(kind: str, content: str | None, data_json: str | None) -> str:
     """What of an event can be found: what was said, called, answered or labelled. Ids, usage numbers, model
-    names and a provider's own form of a message, which says the same once more, are not."""
-    if data_json is None or kind not in _TOLD_BY_DATA:
+    names and a provider's or framework's own form of a message, which says the same once more, are not; nor
+    is the copy of a message that a compaction made."""
+    if data_json is None or (kind not in _TOLD_BY_DATA and "copy_of" not in data_json):
         return content or ""
     data = parse_object(data_json) or {}
+    if "copy_of" in data:
+        return ""
+    if kind not in _TOLD_BY_DATA:
+        return content or ""
     return "\n".join(text for text in _TOLD_BY_DATA[kind](content, data) if text)
 
 

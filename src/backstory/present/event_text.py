@@ -1,6 +1,9 @@
 """What an event says, in words: on one line, or in full. Nothing is printed here."""
 
+from typing import Any
+
 from backstory.core.events import Event, to_json
+from backstory.core.holes import HOLE
 from backstory.core.messages import tool_call, tool_result
 from backstory.present.safe_text import one_line
 
@@ -36,7 +39,36 @@ def _said(event: Event) -> str:
             return f"to {data.get('target_message_id', '?')}"
         case "clear":
             return "the context is empty from here"
-    return event.content or ""
+    return event.content or _wordless(data)
+
+
+def _wordless(data: dict[str, Any]) -> str:
+    """What an event without words is: (reasoning), (web_search_call), (image) …"""
+    form = _own_form(data)
+    if isinstance(form, dict):
+        form = form.get("content") or form.get("parts") or [form]
+    names = dict.fromkeys(_name_of(part) for part in form) if isinstance(form, list) else {}
+    return " ".join(f"({name})" for name in names if name)
+
+
+def _own_form(data: dict[str, Any]) -> Any:
+    """The provider's or framework's own form of a message."""
+    for name, field in (("native", "wire"), ("item", "form")):
+        kept = data.get(name)
+        if isinstance(kept, dict) and field in kept:
+            return kept[field]
+    return None
+
+
+def _name_of(part: Any) -> str | None:
+    """What a provider calls a part of a message: its type, or the one key that says what it is."""
+    if not isinstance(part, dict):
+        return None
+    if isinstance(part.get("type"), str):
+        return str(part["type"])
+    if part.get("thought") is True:
+        return "thought"
+    return next((name for name in part if name != HOLE), None)
 
 
 def _extra(event: Event) -> str:
@@ -46,7 +78,7 @@ def _extra(event: Event) -> str:
 
 def body(event: Event) -> str:
     """What an event says, in full, for reading."""
-    text = event.content if event.content is not None and event.kind != "tool_call" else _said(event)
+    text = event.content if event.content and event.kind != "tool_call" else _said(event)
     return text + _extra(event)
 
 

@@ -11,6 +11,7 @@ accepted, says only what happened and loses no text. Pure: no I/O, no clock, no 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backstory.core.holes import filled, holed
 from backstory.errors import Invalid
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
@@ -34,7 +35,7 @@ _FORMATS: Mapping[str, Format] = {
 }
 FORMATS = tuple(_FORMATS)
 
-__all__ = ["FORMATS", "Dump", "Repair", "dump", "load", "load_answer", "to_bytes"]
+__all__ = ["FORMATS", "Dump", "Repair", "dump", "filled", "holed", "load", "load_answer", "to_bytes"]
 
 
 class Dump(NamedTuple):

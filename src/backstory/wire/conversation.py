@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from backstory.core.events import Event
+from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import KINDS, SPOKEN
 from backstory.core.messages import Message, canonical
 from backstory.core.settings import SETTINGS, Settings, settings_of
@@ -121,6 +122,9 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
 
 
 def _message(source: Event | Message) -> Message:
+    if isinstance(source, Event) and HOLE in (source.data_json or "") and source.data:
+        filled = with_filled(source.data, source.content)
+        source = Message(source.kind, source.content, filled, seq=source.seq)
     message = canonical(source)
     if message is None:
         raise InvalidEvent(f"event {source.seq} ({source.kind}) is nothing that a model is given")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 from backstory.core.events import Event
+from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
 
@@ -26,16 +27,21 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
         if isinstance(message, Event):
             at, kind, text = message.seq, message.kind, message.content
             raw, sound = (None, True) if message.data_json is None else _parsed(message.data_json)
+            has_holes = type(message.data_json) is str and HOLE in message.data_json
         else:
             seq, kind, text, raw = _fields(message)
             at, sound = index if seq is None else seq, raw is None
+            has_holes = True  # perhaps: there is no text to look at
         if kind not in SPOKEN:
             if kind not in SILENT:
                 tell("kind", at, f"nobody knows what a message of kind {kind!r} is, so it is left out")
             continue
         if type(text) is not str or not (text.isascii() or is_unicode(text)):
             text = _as_text(text)
-        yield at, kind, text, raw if sound else _sound(at, kind, raw, tell)
+        data = raw if sound else _sound(at, kind, raw, tell)
+        if has_holes and data and "native" in data:
+            data = with_filled(data, text)
+        yield at, kind, text, data
 
 
 def _fields(message: Any) -> tuple[int | None, Any, Any, Any]:

@@ -1,0 +1,65 @@
+"""Holes: what an event's own form of a message would say a second time. Pure.
+
+In `data["native"]["wire"]` and `data["item"]["form"]`, `{"$backstory": "content"}` stands for the event's
+text, `"arguments"` for the arguments of its call, and, in an item, `"native"` for its native form. They are
+filled before anyone uses the form, so that a form that repeats a long text costs nothing.
+"""
+
+from typing import Any
+
+from backstory.core.messages import tool_call
+
+HOLE = "$backstory"
+SMALLEST = 40  # characters of JSON below which a hole would save nothing
+
+
+def holed(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
+    """A form with holes for what the event says anyway. A value is left out only if it is the same down to
+    its type and the order of its keys, so that `filled` gives back the form."""
+    known = {"content": content, "arguments": arguments, "native": native}
+    return _holed(form, {name: value for name, value in known.items() if _is_worth_it(value)})
+
+
+def _holed(form: Any, known: dict[str, Any]) -> Any:
+    for name, value in known.items():
+        if type(form) is type(value) and form == value and repr(form) == repr(value):
+            return {HOLE: name}
+    match form:
+        case dict():
+            return {key: _holed(value, known) for key, value in form.items()}
+        case list():
+            return [_holed(value, known) for value in form]
+    return form
+
+
+def _is_worth_it(value: Any) -> bool:
+    return value is not None and len(value if isinstance(value, str) else repr(value)) >= SMALLEST
+
+
+def filled(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
+    """The form as it was before there were holes in it."""
+    return _filled(form, {"content": content, "arguments": arguments, "native": native})
+
+
+def _filled(form: Any, known: dict[str, Any]) -> Any:
+    match form:
+        case {"$backstory": ("content" | "arguments" | "native") as name} if len(form) == 1:
+            return known[name]
+        case dict():
+            return {key: _filled(value, known) for key, value in form.items()}
+        case list():
+            return [_filled(value, known) for value in form]
+    return form
+
+
+def with_filled(data: dict[str, Any], content: str | None) -> dict[str, Any]:
+    """The data of an event, its native form and its item without holes."""
+    data, arguments, wire = dict(data), tool_call(data).arguments, None
+    native, item = data.get("native"), data.get("item")
+    if isinstance(native, dict) and "wire" in native:
+        wire = filled(native["wire"], content=content, arguments=arguments)
+        data["native"] = {**native, "wire": wire}
+    if isinstance(item, dict) and "form" in item:
+        form = filled(item["form"], content=content, arguments=arguments, native=wire)
+        data["item"] = {**item, "form": form}
+    return data

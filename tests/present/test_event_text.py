@@ -1,0 +1,35 @@
+"""What an event says on one line, where it has no words."""
+
+import pytest
+
+from backstory import Event
+from backstory.present.event_text import body, gist
+
+
+def wire(form):
+    return {"native": {"provider": "p", "wire": form}}
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (wire([{"type": "reasoning", "summary": []}]), "(reasoning)"),
+        (wire([{"type": "web_search_call"}, {"type": "reasoning"}]), "(web_search_call) (reasoning)"),
+        (wire({"role": "assistant", "content": [{"type": "thinking"}]}), "(thinking)"),
+        (wire({"role": "model", "parts": [{"text": "hm", "thought": True}]}), "(thought)"),
+        (wire([{"reasoningContent": {}}]), "(reasoningContent)"),
+        ({"item": {"of": "x", "form": {"type": "compaction"}}}, "(compaction)"),
+        ({"item": {"of": "x", "form": "text"}}, ""),
+        (wire([3, {}]), ""),
+        ({"native": 3}, ""),
+        ({"usage": {}}, ""),
+        (None, ""),
+    ],
+)
+def test_an_event_without_words_says_what_it_is(data, shown):
+    event = Event.of(1, "assistant", "", data)
+    assert (gist(event), body(event)) == (shown, shown)
+
+
+def test_words_win():
+    assert gist(Event.of(1, "assistant", "hello", wire([{"type": "text"}]))) == "hello"
