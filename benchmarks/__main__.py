@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks import places
 from benchmarks.cli import cli_table
 from benchmarks.engine import import_time
+from benchmarks.importers import importers_table
 from benchmarks.measure import Row, table
 from benchmarks.wire import wire_table
 
@@ -22,7 +23,13 @@ def postgres(folder: str) -> list[Row]:
     return places.postgres(folder).table()
 
 
-TABLES = {"sqlite": sqlite, "postgres": postgres, "wire": wire_table, "cli": cli_table}
+TABLES = {
+    "sqlite": sqlite,
+    "postgres": postgres,
+    "wire": wire_table,
+    "importers": importers_table,
+    "cli": cli_table,
+}
 
 
 def main() -> None:

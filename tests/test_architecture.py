@@ -21,9 +21,10 @@ FLOORS = [
     {"follower", "identity", "moves"},
     {"agent"},
     {"intake", "jobs", "references"},
+    {"importers"},
     {"store"},
     {"aio", "async_follower", "threads"},
-    {"runtime", "importers", "adapters"},
+    {"runtime", "adapters"},
     {"present"},
     {"chat", "web"},
     {"cli"},
@@ -34,7 +35,7 @@ PURE = {"errors", "core", "wire"}
 PURE_PARTS = {
     f"importers/{name}"
     for name in (
-        *("transcript", "linear", "entries", "answers", "forest", "chain"),
+        *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
         *("format", "decode", "formats"),
     )
 }

@@ -256,6 +256,7 @@ class AsyncStore:
     stats = lift(Store.stats)
     export_to = lift(Store.export_to)
     import_from = lift(Store.import_from)
+    import_transcripts = lift(Store.import_transcripts)
     backup = lift(Store.backup)
     close = lift(Store.close)
 

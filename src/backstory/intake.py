@@ -14,7 +14,7 @@ from backstory.core.about import described
 from backstory.core.chain import START, digest, inner
 from backstory.core.drafts import drafts
 from backstory.core.events import Draft, Event, Stored, checked_key, parse_object, to_json, to_microseconds
-from backstory.errors import Conflict, Invalid, KeyTaken
+from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken
 from backstory.storage import protocols
 from backstory.storage.ids import checked_name, keyed_id, name_of
 from backstory.storage.keys import keyed_agent
@@ -116,14 +116,16 @@ class Intake:
     def extend(
         self, agent: Agent, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
     ) -> None:
-        """Hand over events behind the agent's newest, as in `agent.extend`. An event's own time is kept,
-        unless it is before that of the event before: then it gets that one. What the lineage has under an
-        event's key already is passed over, whatever it says there. With `expected`, the commit raises
-        Conflict if that is not the head by then."""
+        """Hand over events behind the agent's newest, as in `agent.extend`; a fifth item of a tuple is its
+        time, a datetime. An event's own time is kept, unless it is before that of the event before: then
+        it gets that one. What the lineage has under an event's key already is passed over, whatever it says
+        there. With `expected`, the commit raises Conflict if that is not the head by then."""
         check_expected(expected)
-        batch = list(events)
-        current = now()
-        times = [event.created_us if isinstance(event, Event) else current for event in batch]
+        batch, times = [], []
+        for event in events:
+            own = _own_time(event)
+            batch.append(event[:4] if isinstance(event, tuple) and not isinstance(event, Event) else event)
+            times.append(now() if own is None else own)
         self._waiting.append(_Batch(agent, drafts(batch), times, expected))
 
     def describe(self, agent: Agent, /, **about: Any) -> None:
@@ -259,6 +261,17 @@ class _Commit:
         owner = next(piece.owner for piece in pieces if agent.head <= piece.high)
         [row] = self._rows.stored(agent._replace(pk=owner), agent.head - 1, 1)
         return row.digest
+
+
+def _own_time(event: Any) -> int | None:
+    """The time that an event brings along."""
+    if isinstance(event, Event):
+        return event.created_us
+    if isinstance(event, tuple) and len(event) == 5:
+        if not isinstance(event[4], datetime):
+            raise InvalidEvent(f"{event[4]!r:.60} is not a time", remedy="pass an aware datetime")
+        return _microseconds(event[4])
+    return None
 
 
 def _microseconds(moment: datetime) -> int:

@@ -16,6 +16,11 @@ from typing import NamedTuple, Protocol
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound, MarkNotFound, Remedy
 from backstory.storage.positions import no_position
+from backstory.storage.protocols import AgentRecord, Sources, Wanted
+from backstory.storage.protocols import Agents as RecordedAgents
+
+SHORTEST_PREFIX = 4  # of an id
+LONGEST_ID = 36
 
 
 class Agents(Protocol):
@@ -30,6 +35,10 @@ class Agents(Protocol):
 
     def agents(self) -> list[Agent]:
         """All of them."""
+
+
+class Findable(RecordedAgents, Sources, Protocol):
+    """Where agents are listed, and where they came from: a backend."""
 
 
 class Reference(NamedTuple):
@@ -100,3 +109,54 @@ def _no_mark(agent: Agent, label: str, named: Iterable[str]) -> MarkNotFound:
         f"there is no mark {label!r} on the mark stack of agent {agent.name!r}{hint}",
         remedy=f"the labels on it: {known}",
     )
+
+
+def matches(backend: Findable, ref: str) -> list[AgentRecord]:
+    """The agents that a text may mean."""
+    if len(ref) == LONGEST_ID and (exact := backend.agents(Wanted(prefix=ref.lower()))):
+        return exact
+    session, slash, name = ref.rpartition("/")
+    if slash:
+        named = [
+            record
+            for id in session_ids(backend, session)
+            for record in backend.agents(Wanted(session=id, name=name))
+        ]
+        return named or _by_origin(backend, ref)
+    named = backend.agents(Wanted(name=ref))
+    if named:
+        return named
+    if len(ref) < SHORTEST_PREFIX:
+        return _by_origin(backend, ref)
+    return backend.agents(Wanted(prefix=ref.lower())) or _by_origin(backend, ref)
+
+
+def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
+    """The agents that a tool knows by this id or, if it is unique, by its beginning; else those with this
+    title."""
+    exact = backend.sources(id=ref)
+    known = exact or (backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
+    first = known[0].id if known else ""  # a sub-agent's id begins with that of its session
+    if all(source.id.startswith(f"{first}/") for source in known[1:]):
+        known = known[:1]
+    agents = dict.fromkeys(source.agent for source in known if source.agent)
+    found = [record for id in agents for record in backend.agents(Wanted(prefix=id))]
+    return found or backend.agents(Wanted(title=ref))
+
+
+def session_ids(backend: Findable, ref: str) -> list[str]:
+    """The sessions whose root has this name, id or id prefix. Of a root that was deleted, the id is
+    still that of its session."""
+    named = backend.agents(Wanted(name=ref))
+    if not named and len(ref) >= SHORTEST_PREFIX:
+        named = backend.agents(Wanted(prefix=ref.lower(), roots=True))
+    return [record.session for record in named if record.id == record.session]
+
+
+def near_names(backend: Findable, ref: str) -> str:
+    """A question whether one of the names that are there was meant."""
+    from difflib import get_close_matches
+
+    names = {record.name for record in backend.agents()}
+    near = get_close_matches(ref.rpartition("/")[2], names)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

@@ -1,7 +1,7 @@
 """The store people open: sessions, agents, and how to find them."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -12,7 +12,7 @@ from backstory.core.messages import check_says_something
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
-from backstory.references import Reference, resolve
+from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
 from backstory.storage import connect
 from backstory.storage.ids import checked_name, name_of, new_id
 from backstory.storage.keys import create_keyed, keyed_agent
@@ -20,15 +20,13 @@ from backstory.storage.log import Log, now, with_bases
 from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
+    from backstory.importers.outcome import Outcome
     from backstory.intake import Intake, Source
     from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit, Progress
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Writable
-
-SHORTEST_PREFIX = 4  # of an id
-LONGEST_ID = 36
 
 
 class Session(NamedTuple):
@@ -119,61 +117,20 @@ class Store:
             raise AgentNotFound(
                 f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
             )
-        found = self._matches(ref)
+        found = matches(self._backend, ref)
         if not found:
             raise AgentNotFound(
-                f"there is no agent {ref!r} in {self.url!r}{self._near(ref)}",
+                f"there is no agent {ref!r} in {self.url!r}{near_names(self._backend, ref)}",
                 remedy=Remedy("{} lists all of them", "agents"),
             )
         if len(found) > 1:
-            matches = [f"{record.session}/{record.name}" for record in found]
+            fitting = [f"{record.session}/{record.name}" for record in found]
             raise Ambiguous(
                 f"{ref!r} fits {len(found)} agents",
-                remedy=f"use one of {_shortened(matches)}",
-                matches=matches,
+                remedy=f"use one of {_shortened(fitting)}",
+                matches=fitting,
             )
         return Agent(self._log, found[0])
-
-    def _matches(self, ref: str) -> list[AgentRecord]:
-        if len(ref) == LONGEST_ID and (exact := self._backend.agents(Wanted(prefix=ref.lower()))):
-            return exact
-        session, slash, name = ref.rpartition("/")
-        if slash:
-            return [
-                record
-                for id in self._session_ids(session)
-                for record in self._backend.agents(Wanted(session=id, name=name))
-            ]
-        named = self._backend.agents(Wanted(name=ref))
-        if named:
-            return named
-        if len(ref) < SHORTEST_PREFIX:
-            return self._by_origin(ref)
-        return self._backend.agents(Wanted(prefix=ref.lower())) or self._by_origin(ref)
-
-    def _by_origin(self, ref: str) -> list[AgentRecord]:
-        """The agents that a tool knows by this id or, if it is unique, by its beginning; else those with this
-        title."""
-        exact = self._backend.sources(id=ref)
-        known = exact or (self._backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
-        agents = dict.fromkeys(source.agent for source in known if source.agent)
-        found = [record for id in agents for record in self._backend.agents(Wanted(prefix=id))]
-        return found or self._backend.agents(Wanted(title=ref))
-
-    def _session_ids(self, ref: str) -> list[str]:
-        """The sessions whose root has this name, id or id prefix. Of a root that was deleted, the id is
-        still that of its session."""
-        named = self._backend.agents(Wanted(name=ref))
-        if not named and len(ref) >= SHORTEST_PREFIX:
-            named = self._backend.agents(Wanted(prefix=ref.lower(), roots=True))
-        return [record.session for record in named if record.id == record.session]
-
-    def _near(self, ref: str) -> str:
-        from difflib import get_close_matches
-
-        names = {record.name for record in self._backend.agents()}
-        near = get_close_matches(ref.rpartition("/")[2], names)
-        return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
     def agents(
         self,
@@ -196,7 +153,7 @@ class Store:
 
     def _session_of(self, ref: str) -> str:
         """The id of a session, given as that, as its name, or as any agent of it."""
-        if isinstance(ref, str) and len(ref) == LONGEST_ID and (known := self._session_ids(ref)):
+        if isinstance(ref, str) and len(ref) == LONGEST_ID and (known := session_ids(self._backend, ref)):
             return known[0]
         return self.agent(ref).session
 
@@ -351,6 +308,25 @@ class Store:
 
         agent = self.agent(ref) if isinstance(ref, str) else ref
         return delete(self._backend, agent.record, below=below, dry_run=dry_run)
+
+    def import_transcripts(
+        self,
+        /,
+        paths: "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]",
+        *,
+        format: str | None = None,
+        progress: "Callable[[int, int], object] | None" = None,
+        **options: Any,
+    ) -> "Outcome":
+        """Add the histories that other tools keep in these files, folders, databases and zips, and nothing
+        twice. `format` says whose they are; without it that is recognised. `progress(done, total)` is told
+        the bytes. Options: `since`, `project`, `mask`, `images`, `settle` and `dry`."""
+        from backstory.importers import format_named
+        from backstory.importers.run import import_transcripts
+
+        given = [paths] if isinstance(paths, str | os.PathLike) else paths
+        chosen = None if format is None else format_named(format)
+        return import_transcripts(self, given, format=chosen, progress=progress, **options)
 
     def seal(self) -> dict[str, Any]:
         """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove

@@ -1,11 +1,14 @@
 """What holds for every format: random trees in its own grammar come back; nothing that is broken raises."""
 
 import json
+from itertools import groupby
 from random import Random
 
 import pytest
 from hypothesis import given
 
+from backstory.importers import events
+from backstory.importers.linear import Known
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -77,3 +80,46 @@ def test_each_format_is_recognised_by_its_content_whatever_the_name(tmp_path, to
     write_lines(tmp_path / "notes.txt", lines)
     [session] = read(tmp_path)[0]
     assert session.tool == tool.format
+
+
+def grown(log, thread, *, settled):
+    """A log with what a source has come to say since."""
+    places = {event.id: event.seq for event in log if event.id is not None}
+    head = stands_at = log[-1].seq if log else 0
+    while stands_at and log[stands_at - 1].kind in ("jump", "note"):
+        event = log[stands_at - 1]
+        stands_at = event.base if event.kind == "jump" else stands_at - 1
+    words = {event.id: event.content for event in log if event.kind == "assistant"}
+    known = Known(places, head, stands_at, log[-1].time if log else None, words)
+    return [*log, *events(thread.steps(), known, settled=settled)]
+
+
+@tree
+@given(seed=seeds)
+def test_a_source_that_grows_ends_where_a_fresh_import_would(tmp_path, tool, seed):
+    random = Random(seed)
+    story = Story(random, **tool.options)
+    name, lines = tool.write(story)
+    settled = random.random() < 0.5
+    kept = []
+    for end in [*sorted(random.sample(range(1, len(lines) + 1), min(5, len(lines)))), len(lines)]:
+        write_lines(tmp_path / name, lines[:end])
+        for session in read(tmp_path / name)[0]:
+            for _ in range(2):  # a second reading adds nothing
+                before = len(kept)
+                kept = grown(kept, session.threads[0], settled=settled and end < len(lines))
+            assert len(kept) == before
+    assert [event.seq for event in kept] == list(range(1, len(kept) + 1))
+    assert without_order(without_instructions(context(kept))) == without_order(story.leaf.context())
+    assert joined(without_instructions(everything(kept))) == joined(story.everything())
+
+
+def without_order(lines):
+    """A context without the order of what belongs to one answer: late lines come behind results."""
+    return [sorted(map(str, run)) for _, run in groupby(lines, key=lambda line: line[0] == "user")]
+
+
+def joined(lines):
+    """All that was said, and all words as one: an answer that came in pieces is told in pieces."""
+    spoken = "".join(sorted(line[1] for line in lines if line[0] == "assistant"))
+    return sorted(line for line in lines if line[0] != "assistant"), sorted(spoken)

@@ -15,7 +15,8 @@ from backstory.importers.files import Unreadable
 from backstory.importers.finder import find
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
-from backstory.importers.linear import LogEvent, events
+from backstory.importers.holding import holdable
+from backstory.importers.linear import Known, LogEvent, events
 from backstory.importers.transcript import (
     Entry,
     Fault,
@@ -33,6 +34,7 @@ __all__ = [
     "FORMATS",
     "Entry",
     "Fault",
+    "Known",
     "Label",
     "LogEvent",
     "Move",
@@ -58,7 +60,8 @@ def read(*paths: str | Path, format: str | None = None, report: Report | None = 
     chosen = None if format is None else format_named(format)
     for each, sources in find((Path(path).expanduser() for path in paths), found, chosen):
         try:
-            yield from each.sessions(sources)
+            for session in each.sessions(sources):
+                yield holdable(session)
         except (OSError, Unreadable) as error:
             found.unread.append(Fault(each.name, None, str(error)))
 

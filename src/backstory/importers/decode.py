@@ -26,25 +26,20 @@ class Decoded(NamedTuple):
     fault: str | None = None  # why the rest of it is no JSON
 
 
-def quickly(line: bytes) -> Any:
-    """The value of a line that has nothing wrong with it, as nearly all have; None for all others."""
-    try:
-        value = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        return None
-    return value if b"\\u0000" not in line else None
-
-
 def decode(line: bytes) -> Decoded:
-    """The JSON values in a line: one, as a rule; two if a newline was lost; what is left if it is broken."""
+    """The JSON values in a line: one, as a rule; two if a newline was lost; what is left if it is broken.
+
+    U+0000 may be in them: `held` sees to it where a text becomes an event's content.
+    """
     try:
-        value = orjson.loads(line)
+        return Decoded([orjson.loads(line)])
     except orjson.JSONDecodeError:
         return _salvage(line)
-    if b"\\u0000" in line:
-        value, escaped = clean(value)
-        return Decoded([value], (ESCAPED,) if escaped else ())
-    return Decoded([value])
+
+
+def held(text: str) -> str:
+    """A text as every store can hold it: U+0000 as an escape."""
+    return text.replace("\0", "\\u0000") if "\0" in text else text
 
 
 def decoded(text: Any, path: str, report: Report) -> Any:

@@ -6,16 +6,18 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
+
+import orjson
 
 from backstory.errors import Error
 from backstory.importers.arrays import elements
-from backstory.importers.decode import decode, keys_of, quickly, shortened
+from backstory.importers.decode import decode, keys_of, shortened
 from backstory.importers.format import Head, SourceLine
 from backstory.importers.transcript import Fault, Report
 
 HEAD = 64 * 1024
-KEPT = 32 * 1024 * 1024  # bytes of a file whose records are kept between two passes
+KEPT = 1024 * 1024  # bytes of a file whose records are kept between two passes
 LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
@@ -29,12 +31,14 @@ class Unreadable(Error):
     """A source that cannot be read at all, and why."""
 
 
-class At(NamedTuple):
-    """Where a record stands in its file."""
+# Where a record stands in its file, as one number: there are as many as there are records. The lowest bits
+# say which of the line's records it is, from 1; 0: its line has nothing wrong with it.
+_LENGTH_BITS, _PART_BITS = 27, 5
+_LENGTH, _PART = (1 << _LENGTH_BITS) - 1, (1 << _PART_BITS) - 1
 
-    offset: int
-    length: int
-    part: int
+
+def _packed(offset: int, length: int, part: int) -> int:
+    return (offset << _LENGTH_BITS | length) << _PART_BITS | min(part, _PART)
 
 
 class FileSource:
@@ -104,9 +108,12 @@ class FileSource:
             while line := file.readline(LONGEST):
                 number += 1
                 length = len(line)
-                value = quickly(line)
-                if value is not None:
-                    yield SourceLine(number, 0, value, value if keep else At(offset, length, 0))
+                try:
+                    value = orjson.loads(line)
+                except orjson.JSONDecodeError:
+                    pass
+                else:
+                    yield SourceLine(number, 0, value, value if keep else _packed(offset, length, 0))
                     offset += length
                     continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
@@ -115,7 +122,7 @@ class FileSource:
                 found = decode(line.strip())
                 report.mended.update(found.mended)
                 for part, value in enumerate(found.values):
-                    place = value if keep or cut else At(offset, length, part)
+                    place = value if keep or cut else _packed(offset, length, part + 1)
                     yield SourceLine(number, part, value, place)
                 if found.fault is not None:
                     is_last = not line.endswith(b"\n")
@@ -143,18 +150,18 @@ class FileSource:
 
     def fetch(self, place: Any) -> Any:
         """A record again: read at its place, if it was not kept."""
-        if type(place) is not At:
+        if type(place) is not int:
             return place
         if self._reader is None:
             self._reader = self._open()
             weakref.finalize(self, self._reader.close)
-        self._reader.seek(place.offset)
-        line = self._reader.read(place.length)
-        value = quickly(line)
-        if value is not None:
-            return value
+        where, part = place >> _PART_BITS, place & _PART
+        self._reader.seek(where >> _LENGTH_BITS)
+        line = self._reader.read(where & _LENGTH)
+        if part == 0:
+            return orjson.loads(line)
         values = decode(line.strip()).values
-        return values[place.part] if place.part < len(values) else {}
+        return values[part - 1] if part <= len(values) else {}
 
     def having(self, words: bytes) -> Iterator[Any]:
         """The records whose line has these bytes."""

@@ -24,21 +24,28 @@ Found = list[tuple[Format, list[FileSource]]]
 def find(paths: Iterable[str | Path], report: Report, format: Format | None = None) -> Found:
     """The sources below the paths, by format. What fits none is reported; `format` is the only one to ask."""
     found: dict[str, list[FileSource]] = {}
-    formats = FORMATS if format is None else (format,)
     for given in paths:
-        root = Path(given)
-        for path, shown in _files(root, report):
-            source = _source(path, shown, report)
-            if source is None:
-                continue
-            fitting = _fitting(source, formats, report)
-            if fitting is None and format is not None and path == root and not path.is_dir():
-                fitting = format  # the caller knows better
-            if fitting is not None:
+        for path, shown in files(Path(given), report):
+            fitting, source = recognised(path, shown, report, format, named=path == Path(given))
+            if fitting is not None and source is not None:
                 found.setdefault(fitting.name, []).append(source)
-            elif source.size() and not shown.endswith(BESIDE):
-                report.notes.append(Fault(shown, None, "not a transcript that is known"))
     return [(one, found[one.name]) for one in FORMATS if one.name in found]
+
+
+def recognised(
+    path: Path, shown: str, report: Report, format: Format | None = None, *, named: bool = False
+) -> tuple[Format | None, FileSource | None]:
+    """Whose a path is, by its content. `named`: someone gave this very path, and with a `format` knows better
+    than its content. What fits none is reported."""
+    source = source_at(path, shown, report)
+    if source is None:
+        return None, None
+    fitting = _fitting(source, FORMATS if format is None else (format,), report)
+    if fitting is None and format is not None and named and not path.is_dir():
+        fitting = format
+    if fitting is None and source.size() and not shown.endswith(BESIDE):
+        report.notes.append(Fault(shown, None, "not a transcript that is known"))
+    return fitting, source
 
 
 def known_places(environment: Callable[[str], str | None], home: Path) -> Iterator[tuple[Format, Path]]:
@@ -60,7 +67,7 @@ def _fitting(source: FileSource, formats: Iterable[Format], report: Report) -> F
     return next((format for format in formats if format.fits(head)), None)
 
 
-def _source(path: Path, shown: str, report: Report) -> FileSource | None:
+def source_at(path: Path, shown: str, report: Report) -> FileSource | None:
     """What a path is: a folder that is one source, a database, a zip, a file."""
     if path.is_dir():
         return FolderSource(path, shown)
@@ -77,7 +84,7 @@ def _source(path: Path, shown: str, report: Report) -> FileSource | None:
     return FileSource(path, shown)
 
 
-def _files(root: Path, report: Report) -> Iterator[tuple[Path, str]]:
+def files(root: Path, report: Report) -> Iterator[tuple[Path, str]]:
     """All files at or below a path, in order, and folders that are one source. Links are not followed."""
     if not root.is_dir():
         if _is_regular(root, report):

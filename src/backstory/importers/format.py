@@ -97,3 +97,5 @@ class Format(NamedTuple):
     sessions: Callable[[Iterable[Source]], Iterator[Session]]
     places: tuple[Place, ...] = ()
     beside: tuple[str, ...] = ()  # how the names of files end that only say more about others
+    # What ties a source to others that have to be read with it: ids of sessions, of first records.
+    ties: Callable[[Source], Iterable[str]] = lambda source: (source.path,)

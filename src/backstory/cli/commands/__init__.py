@@ -36,7 +36,7 @@ SECTIONS = {
     },
     "Maintain": {
         "export": "Write sessions, or one context, to a file.",
-        "import": "Add the sessions of an export.",
+        "import": "Add the histories of other tools, or an export.",
         "backup": "Copy the store, even while others write.",
         "delete": "Remove an agent for good.",
         "verify": "Check the whole store for damage.",

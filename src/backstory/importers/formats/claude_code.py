@@ -156,6 +156,21 @@ def _session_of(source: Source, head: Sequence[Any]) -> str:
     return next((id for id in found if isinstance(id, str) and id), source.stem)
 
 
+def ties(source: Source) -> Iterator[str]:
+    """The session that a sub-agent belongs to; of other files the name and the first record."""
+    head = source.peek()
+    if _agent(head) is not None:
+        yield _session_of(source, head)
+        return
+    yield source.stem
+    yield from _first_key(head)
+
+
+def _first_key(head: Sequence[Any]) -> list[str]:
+    keys = (record.get("uuid") for record in head if isinstance(record, dict))
+    return [key for key in keys if isinstance(key, str)][:1]
+
+
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """The sessions in the files: each with its sub-agents, forks behind what they were forked from."""
     families: dict[str, list[Source]] = {}  # files that begin with the same record are copies of one history
@@ -166,9 +181,7 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         if agent is not None:
             agents.setdefault(_session_of(source, head), []).append((source, agent))
             continue
-        keys = (r.get("uuid") for r in head if isinstance(r, dict))
-        first = next((key for key in keys if isinstance(key, str)), source.path)
-        families.setdefault(first, []).append(source)
+        families.setdefault(next(iter(_first_key(head)), source.path), []).append(source)
     for family in families.values():
         yield from _family(family, agents)
     for id, left in agents.items():
@@ -304,4 +317,5 @@ FORMAT = Format(
     sessions=sessions,
     places=(Place("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),),
     beside=(".meta.json",),
+    ties=ties,
 )

@@ -35,12 +35,14 @@ class Row:
         "unit",
     )
 
-    def __init__(self, key: str, kind: str, line: int, place: Any, parent: str | None, before: int | None):
+    def __init__(
+        self, key: str, kind: str, line: int, place: Any, parent: str | int | None, before: int | None
+    ):
         self.key = key
         self.kind = kind
         self.line = line
         self.place = place  # where the record is to be had again
-        self.parent = parent
+        self.parent = parent  # its key; what that leads to, if it is known already; None: a root
         self.before = before  # what stands above it: a row's number, or a root's (negative)
         self.unit = key
         self.results: Sequence[Any] = ()
@@ -77,7 +79,9 @@ class Index:
         else:
             # A record that is kept is kept without its bookkeeping, which is most of its bytes.
             held = records.spoken(record) if place is record else place
-            self._row(record, Row(key, kind, line, held, parent, self._here))
+            lead = self._leads.get(parent) if parent is not None else None
+            above = lead if isinstance(lead, int) else parent
+            self._row(record, Row(key, kind, line, held, above, self._here))
 
     def _pass(self, key: str, parent: str | None) -> None:
         if key in self._leads:
@@ -105,6 +109,8 @@ class Index:
             case records.ANSWER:
                 id = record["message"].get("id")
                 row.unit = id if isinstance(id, str) and id else row.key
+                last = self.rows[number - 1].unit if number else ""
+                row.unit = last if last == row.unit else row.unit  # one text for all lines of an answer
                 row.stopped = record["message"].get("stop_reason") is not None
                 for call in records.call_ids(record):
                     self.calls[call] = number
@@ -137,8 +143,14 @@ class Index:
             found.append(row.key)
             if row.key == head:
                 return found[::-1]
-            lead = self.lead(row.parent) if row.parent in self._leads else None
+            lead = self._parent(row)
         return []
+
+    def _parent(self, row: Row) -> int | None:
+        """What a row's parent leads to; None: it is not here."""
+        if isinstance(row.parent, str):
+            return self.lead(row.parent) if row.parent in self._leads else None
+        return row.parent
 
     def lead(self, key: str | None) -> int | None:
         """The row, or root, that a key stands for; None: it is not here."""
@@ -182,11 +194,10 @@ class Index:
             return self._root(row.key) if lead is None else lead
         if row.parent is None:
             return self._root(row.key)
-        if row.parent in self._leads:
-            lead = self.lead(row.parent)
-            if lead is not None:
-                return lead
-        elif not lost_are_roots and row.before is not None:
+        lead = self._parent(row)
+        if lead is not None:
+            return lead
+        if not lost_are_roots and row.before is not None:
             self.mended["lost parent"] += 1
             return row.before
         return self._root(row.key)
@@ -244,10 +255,11 @@ class Tree:
     def _anchor(self, boundary: str) -> str:
         """The record behind which a compaction's kept messages go: the one it names, else its summary."""
         anchor = self.index.kept[boundary][0]
-        if anchor is not None and anchor in self.rows:
-            return anchor
+        if anchor is not None and (anchor in self.rows or self.index.rows[-1].key == boundary):
+            return anchor  # where the boundary is the last line, what it names is still to come
+        number = self.index.lead(boundary)
         summaries = (
-            row.key for row in self.index.rows if row.kind == records.SUMMARY and row.parent == boundary
+            row.key for row in self.index.rows if row.kind == records.SUMMARY and row.above == number
         )
         return next(summaries, boundary)
 
@@ -326,29 +338,29 @@ class Tree:
         inherited = not any(row.own for row in rows)
         return Unit(node.id, node.parent, entries, rows[0].line, inherited, settled)
 
-    def _entries(self, unit: str) -> Iterator[Entry]:
+    def _entries(self, unit: str) -> list[Entry]:
         """What a unit says, and behind the summary of a compaction what that kept."""
-        yield from self._said(unit)
-        for row in self.rows[unit]:
-            yield from self._kept(row.key)
+        entries = self._said(unit)
+        for row in self.rows[unit] if self._anchored else ():
+            entries.extend(self._kept(row.key))
+        return entries
 
-    def _said(self, unit: str) -> Iterator[Entry]:
-        rows = self.rows[unit]
-        lines = [Line(row.key, self._fetch(row.place)) for row in rows]
-        spoken = [line for row, line in zip(rows, lines, strict=True) if row.kind == records.ANSWER]
-        if spoken:
-            yield from records.answer(unit, spoken)
-        for row, line in zip(rows, lines, strict=True):
+    def _said(self, unit: str) -> list[Entry]:
+        spoken: list[Line] = []
+        rest: list[Entry] = []
+        for row in self.rows[unit]:
+            line = Line(row.key, self._fetch(row.place))
             match row.kind:
                 case records.ANSWER:
-                    continue
+                    spoken.append(line)
                 case records.RESULTS:
-                    yield from records.results(line)
+                    rest.extend(records.results(line))
                 case records.BOUNDARY:
                     time = microseconds(line.record.get("timestamp"))
-                    yield Entry(row.key, "clear", None, None, time)
+                    rest.append(Entry(row.key, "clear", None, None, time))
                 case _:
-                    yield records.said(line, row.kind)
+                    rest.append(records.said(line, row.kind))
+        return records.answer(unit, spoken) + rest if spoken else rest
 
     def _kept(self, key: str) -> Iterator[Entry]:
         """What a compaction kept, behind its anchor: its whole units again."""

@@ -59,6 +59,14 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         yield from family.tell(id)
 
 
+def ties(source: Source) -> Iterator[str]:
+    """The thread and those that it came from. What has the names of threads is tied to none."""
+    head = [record for record in source.peek() if isinstance(record, dict)]
+    if not (head and _is_name(head[0])):
+        file = _File(source, head)
+        yield from (id for id in (file.id, file.forked_from, file.spawned_from) if id is not None)
+
+
 def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
     """The names of threads; of several the newest."""
     for line in source.lines(Report()):
@@ -199,6 +207,7 @@ FORMAT = Format(
     name=NAME,
     fits=fits,
     sessions=sessions,
+    ties=ties,
     places=(
         Place("CODEX_HOME", "sessions", "~/.codex/sessions"),
         Place("CODEX_HOME", "archived_sessions", "~/.codex/archived_sessions"),

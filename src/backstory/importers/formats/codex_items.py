@@ -11,6 +11,7 @@ from backstory.importers.entries import (
     arguments_of,
     as_text,
     call_data,
+    loaded_answer,
     named,
     result_data,
     shallow,
@@ -202,7 +203,7 @@ def _stripped(item: Item) -> Item:
 def _loaded(items: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
     """The event that the wire makes of a run of the model's items."""
     try:
-        loaded = load({"input": [_stripped(item) for item in items]}, "openai-responses", model=model)
+        loaded = loaded_answer([_stripped(item) for item in items], "openai-responses", model)
     except Invalid:
         return None
     if len(loaded) != 1:

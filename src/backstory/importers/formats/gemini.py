@@ -350,19 +350,22 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """One session a file. Sub-agents stand in a folder with the name of their session."""
     families: dict[str, list[Source]] = {}
     for source in sources:
-        head = source.peek()
-        first = head[0] if head and isinstance(head[0], dict) else {}
-        parts = source.path.split("/")
-        below = first.get("kind") == "subagent" and len(parts) > 1
-        families.setdefault(parts[-2] if below else named(first.get("sessionId"), source.path), []).append(
-            source
-        )
+        families.setdefault(_family(source), []).append(source)
     for parent, family in families.items():
         files = [File(source) for source in family]
         files.sort(key=lambda file: file.meta.get("kind") == "subagent")
         for file in files:
             if file.nodes:
                 yield _session(file, parent, files)
+
+
+def _family(source: Source) -> str:
+    head = source.peek()
+    first = head[0] if head and isinstance(head[0], dict) else {}
+    parts = source.path.split("/")
+    if first.get("kind") == "subagent" and len(parts) > 1:
+        return parts[-2]
+    return named(first.get("sessionId"), source.path)
 
 
 def _session(file: File, parent: str, files: list[File]) -> Session:
@@ -378,4 +381,10 @@ def _session(file: File, parent: str, files: list[File]) -> Session:
     return Session(NAME, file.id, [thread], file.source.path, file.report)
 
 
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions, places=(Place(None, "tmp", "~/.gemini/tmp"),))
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    places=(Place(None, "tmp", "~/.gemini/tmp"),),
+    ties=lambda source: (_family(source),),
+)

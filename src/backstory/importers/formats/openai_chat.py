@@ -17,6 +17,7 @@ from backstory.importers.entries import (
     Data,
     as_text,
     call_data,
+    loaded_answer,
     result_data,
     shallow,
     text_in,
@@ -112,7 +113,7 @@ def _answer(message: Data, id: str) -> Iterator[Entry]:
 def _native(message: Data) -> Data:
     """The native content of an answer that has more than words and calls, such as reasoning."""
     try:
-        for _, _, data in load({"messages": [shallow(message)]}, "openai"):
+        for _, _, data in loaded_answer(shallow(message), "openai", None):
             return {"native": data["native"]} if data and "native" in data else {}
     except Invalid:
         pass

@@ -337,6 +337,15 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
                 yield session
 
 
+def ties(source: Source) -> Iterator[str]:
+    """The session, and the one that it was forked from."""
+    header = next((r for r in source.peek()[:2] if isinstance(r, dict) and _is_header(r)), {})
+    yield named(header.get("id"), source.stem)
+    above = _parent_id(header)
+    if above is not None:
+        yield above
+
+
 def _families(sources: Iterable[Source]) -> list[list[Source]]:
     """Files that were forked from each other, parents first."""
     found: dict[str, Source] = {}
@@ -390,6 +399,7 @@ FORMAT = Format(
     name=NAME,
     fits=fits,
     sessions=sessions,
+    ties=ties,
     places=(
         Place("PI_CODING_AGENT_DIR", "sessions", "~/.pi/agent/sessions"),
         Place(None, "sessions", "~/.omp/agent/sessions"),

@@ -1,0 +1,179 @@
+"""An import from beginning to end: what is there, what changed, read and written session by session."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+
+from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
+from backstory.importers.files import FileSource, Unreadable
+from backstory.importers.format import Format
+from backstory.importers.formats import FORMATS
+from backstory.importers.holding import holdable
+from backstory.importers.masks import Mask
+from backstory.importers.outcome import Imported, Outcome
+from backstory.importers.raw import keep_raw
+from backstory.importers.transcript import Fault, Session
+from backstory.importers.writer import Changes, Target, Writer
+
+JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
+SETTLE = 30.0  # seconds without a change after which an answer counts as whole
+
+Progress = Callable[[int, int], object]  # bytes done, bytes in all
+Finished = Callable[[Imported], object]
+
+
+class Run:
+    """One import into a store. What is found is looked up when it is made; `sessions` reads and writes."""
+
+    def __init__(
+        self,
+        store: Target,
+        paths: Iterable[str | os.PathLike[str]],
+        *,
+        format: Format | None = None,
+        since: datetime | None = None,
+        project: str | None = None,
+        mask: bool = False,
+        images: bool = True,
+        raw: bool = False,
+        settle: float = SETTLE,
+        dry: bool = False,
+    ) -> None:
+        self._store = store
+        self._mask = Mask() if mask else None
+        self._changes = Changes(self._mask, images)
+        self._project = None if project is None else os.path.abspath(os.path.expanduser(project))
+        self._since = None if since is None else since.timestamp()
+        self._dry = dry
+        self._raw = raw
+        self._intake = store.intake()
+        self.outcome = Outcome()
+        self.candidates = catalog(
+            (Path(path).expanduser() for path in paths),
+            self.outcome.report,
+            remembered=lambda path: self._intake.cursor((TOOL, path)),
+            now=time.time(),
+            settle=settle,
+            format=format,
+            since=self._since,
+        )
+        self.outcome.files.update(one.format.name for one in self.candidates if one.format is not None)
+        self._chosen = to_read(self.candidates)
+        self.total = sum(one.size for chosen in self._chosen.values() for one in chosen)
+
+    def sessions(self, progress: Progress | None = None) -> Iterator[Imported]:
+        """Import, and give each session when it is in."""
+        done = 0
+        for format in FORMATS:
+            chosen = self._chosen.get(format.name, [])
+            sizes = {one.shown: one.size for one in chosen}
+            for session in self._format(format, chosen):
+                done += sizes.pop(session.source, 0)
+                if progress is not None:
+                    progress(done, self.total)
+                self.outcome.sessions.append(session)
+                yield session
+            done += sum(sizes.values())
+            if progress is not None and chosen:
+                progress(done, self.total)
+        if not self._dry:
+            self._remember([one for one in self.candidates if one.format is None and one.changed], set())
+        if self._mask is not None:
+            self.outcome.masked.update(self._mask.found)
+
+    def _format(self, format: Format, chosen: list[Candidate]) -> Iterator[Imported]:
+        report = self.outcome.report
+        opened = [(one, source) for one in chosen if (source := one.opened(report)) is not None]
+        writer = Writer(self._store, self._changes)
+        busy = {tie for one in chosen if not one.quiet for tie in one.ties}
+        unsettled: set[str] = set()  # the paths of sources of which more has to come
+        waiting: list[Session] = []
+        by_path = {one.shown: one for one, _ in opened}
+
+        def write(session: Session) -> Iterator[Imported]:
+            if not self._is_wanted(session):
+                return
+            one = by_path.get(session.source)
+            settled = bool(busy & one.ties) if one is not None else bool(busy)
+            moment = one.state["time"] // 1000 if one is not None else 0
+            done = self._imported(writer, session, settled, moment)
+            if done.unfinished:
+                unsettled.add(session.source)
+            yield done
+
+        try:
+            for session in map(holdable, format.sessions([source for _, source in opened])):
+                if writer.is_ready(session):
+                    yield from write(session)
+                else:
+                    waiting.append(session)
+            while waiting:
+                ready = [one for one in waiting if writer.is_ready(one)] or waiting[:1]
+                for session in ready:
+                    waiting.remove(session)
+                    yield from write(session)
+        except (OSError, Unreadable) as error:
+            report.unread.append(Fault(format.name, None, str(error)))
+            return
+        if self._raw and not self._dry:
+            for one, source in opened:
+                self._keep_raw(format.name, one, source)
+        if not self._dry and self._project is None and self._since is None:
+            self._remember([one for one, _ in opened], unsettled)
+
+    def _keep_raw(self, tool: str, one: Candidate, source: FileSource) -> None:
+        """Keep a file's records beside the session that it belongs to."""
+        known = (self._store.source(tool, tie) for tie in sorted(one.ties))
+        agent = next((found.agent for found in known if found is not None and found.agent), None)
+        if agent is not None and source.path.endswith(JSON_LINES):
+            keep_raw(self._intake, self._store.agent(agent), source)
+        else:
+            why = "--raw keeps the records of files of JSON lines only"
+            self.outcome.report.notes.append(Fault(one.shown, None, why))
+
+    def _imported(self, writer: Writer, session: Session, settled: bool, moment: int) -> Imported:
+        if not self._dry:
+            return writer.write(session, settled=settled, moment=moment)
+        done = Imported(session.tool, session.source, session.id, report=session.report)
+        for thread in session.threads:
+            if thread.id is None:
+                done.title = thread.about.get("title")
+            for unit in thread.units():
+                keys = [entry.id for entry in unit.entries]
+                done.new_events += len(keys) - len(self._intake.seen(keys))
+        done.is_new = self._store.source(session.tool, session.id) is None
+        return done
+
+    def _is_wanted(self, session: Session) -> bool:
+        if self._project is not None:
+            folders = [str(thread.about.get("cwd") or "") for thread in session.threads]
+            inside = (os.path.abspath(folder) for folder in folders if folder)
+            if not any(one == self._project or one.startswith(self._project + os.sep) for one in inside):
+                return False
+        if self._since is None:
+            return True
+        moment = self._since * 1e6
+        times = (e.time for t in session.threads for unit in t.units() for e in unit.entries if e.time)
+        return any(one >= moment for one in times)
+
+    def _remember(self, read: Iterable[Candidate], unsettled: set[str]) -> None:
+        """Keep how the files were when they were read."""
+        for one in read:
+            self._intake.remember(TOOL, one.key, cursor=one.cursor(settled=one.shown not in unsettled))
+        self._intake.commit()
+
+
+def import_transcripts(
+    store: Target,
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    progress: Progress | None = None,
+    **options: object,
+) -> Outcome:
+    """Import what is below some paths; see `Run`."""
+    run = Run(store, paths, **options)  # type: ignore[arg-type]
+    for _ in run.sessions(progress):
+        pass
+    return run.outcome

@@ -1,0 +1,92 @@
+"""`backstory import` of other tools' transcripts, as a process."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.cli.conftest import COMMAND
+from tests.importers.reading import write_lines
+from tests.importers.test_import import REWOUND, SESSION, settle, user
+
+
+@pytest.fixture
+def transcript(tmp_path):
+    return settle(write_lines(tmp_path / "elsewhere" / f"{SESSION}.jsonl", REWOUND))
+
+
+def test_a_path_is_recognised_imported_and_counted(sqlite_shell, transcript):
+    ran = sqlite_shell("import", transcript.parent)
+    assert ran.rows == [["claude-code", "1", "1", "1", "0", "1", "7", "1", "0", "0", "0"]]
+    again = sqlite_shell("import", transcript.parent)
+    assert again.rows == [["claude-code", "1", "0", "0", "0", "0", "0", "0", "0", "0", "0"]]
+    assert again.err == "nothing new\n"
+    assert "two again" in sqlite_shell("context", SESSION[:8]).out
+    assert "sound" in sqlite_shell("verify").err
+
+
+def test_json_has_an_object_for_each_session_and_one_with_the_sums(sqlite_shell, transcript):
+    session, sums = sqlite_shell("import", "--json", "--from", "claude-code", transcript).json
+    assert (session["tool"], session["id"], session["new_events"], session["branches"]) == (
+        "claude-code", SESSION, 7, 1,
+    )  # fmt: skip
+    assert session["agent"] == sqlite_shell("agents", "--json").json[0]["id"]
+    assert sums["tools"][0]["sessions"] == 1
+
+
+def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(sqlite_shell, transcript, tmp_path):
+    write_lines(tmp_path / ".claude" / "projects" / "src" / f"{SESSION}.jsonl", REWOUND)
+    env = {"HOME": str(tmp_path)}
+    shown = sqlite_shell.on_terminal("import", keys=b"n\n", **env).out
+    assert "claude-code" in shown
+    assert "Import them?" in shown
+    assert sqlite_shell("import", "--dry-run", **env).err.endswith("nothing was written (--dry-run)\n")
+    assert sqlite_shell("sessions").out == ""
+    assert "7" in sqlite_shell("import", "--yes", "--settle", "0", **env).rows[1]
+
+
+def test_nothing_found_and_what_cannot_be_read_is_exit_code_1(sqlite_shell, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    sqlite_shell("import", empty, code=1)
+    assert "no transcripts were found" in sqlite_shell("import", "--yes", code=1, HOME=str(empty)).err
+    note = tmp_path / "note.txt"
+    note.write_text("hello")
+    assert "not a transcript that is known" in sqlite_shell("import", note, code=1).err
+    assert "no format 'nobody'" in sqlite_shell("import", "--from", "nobody", note, code=2).err
+    assert "is not a time" in sqlite_shell("import", "--since", "soon", note, code=2).err
+
+
+def test_strict_makes_damage_exit_code_1(sqlite_shell, transcript):
+    with transcript.open("a") as file:
+        file.write('{"broken\n{"type":"user"}\n')
+    settle(transcript)
+    ran = sqlite_shell("import", "--strict", transcript, code=1)
+    assert f"skipped: {transcript}:7" in ran.err
+    sqlite_shell("import", transcript)
+
+
+def test_an_export_and_transcripts_are_not_mixed(sqlite_shell, transcript, tmp_path):
+    sqlite_shell("import", transcript)
+    sqlite_shell("export", "-o", tmp_path / "all.jsonl")
+    assert "together" in sqlite_shell("import", tmp_path / "all.jsonl", transcript, code=2).err
+    assert "imported 0 sessions" in sqlite_shell("import", tmp_path / "all.jsonl").err
+
+
+def test_watch_follows_what_grows_until_ctrl_c(sqlite_shell, transcript):
+    process = subprocess.Popen(
+        [COMMAND, "import", "--watch", "--settle", "0", str(transcript)],
+        env=sqlite_shell.env,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert "7 new events" in process.stdout.readline()
+        with transcript.open("a"):
+            write_lines(transcript, [*REWOUND, user("u4", "more", "a3", 9)])
+        assert "1 new event" in process.stdout.readline()
+    finally:
+        os.kill(process.pid, signal.SIGINT)
+        process.stdout.close()
+        assert process.wait(60) == 130
