@@ -33,6 +33,10 @@ KEEPER = pytest.StashKey[postgres_server.Keeper]()
 _numbers = itertools.count(1)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--without-browser", action="store_true", help="skip what needs a browser, loudly")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     hear_all_signals()
     if hasattr(config, "workerinput"):  # a worker of pytest-xdist: its controller has the keeper

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 from backstory.web.app import app
@@ -37,7 +38,12 @@ class Client:
         given += [("authorization", f"Bearer {key}")] if key is not None else []
         if body is not None:
             given += [("content-type", "application/json"), ("content-length", str(len(content)))]
-        return asyncio.run(self._ask(url, method, [*given, *headers], content, root))
+        return self.ask(url, method, [*given, *headers], content, root)
+
+    def ask(self, *request):
+        """In a thread of its own: the browser's driver has a loop running in this one."""
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(lambda: asyncio.run(self._ask(*request))).result()
 
     async def _ask(self, url, method, headers, content, root):
         parts = urlsplit(url)

@@ -1,7 +1,5 @@
 """The guard: one table of what is refused, on every route, static files and the stream included."""
 
-import asyncio
-
 import pytest
 
 import backstory
@@ -129,7 +127,7 @@ def test_a_body_beyond_the_limit_is_refused_whatever_its_length_was_said_to_be(f
     said = [("content-type", "application/json"), ("content-length", "10")]
     content = b'{"name":"' + b"x" * MOST_BODY + b'"}'
     headers = [("host", HOST), ("authorization", f"Bearer {KEY}"), *said]
-    assert asyncio.run(client._ask(path, "POST", headers, content, "")).status == 413
+    assert client.ask(path, "POST", headers, content, "").status == 413
     assert filled.agent("main").id == main.id
 
 

@@ -148,8 +148,12 @@ def _context_size(agent: Agent) -> tuple[int, int]:
 
 def agents(asked: Asked) -> Any:
     """All agents of a session, with their marks."""
-    found = asked.store.agents(session=agent_of(asked.store, str(asked.path["id"])).session)
-    return {"agents": [agent_json(one, one.marks()) | {"about": one.about} for one in found]}
+    session = agent_of(asked.store, str(asked.path["id"])).session
+    marks: dict[str, list[Event]] = {}
+    for owner, mark in asked.store.marks(session):
+        marks.setdefault(owner.id, []).append(mark)
+    found = asked.store.agents(session=session)
+    return {"agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found]}
 
 
 def outline(asked: Asked) -> Any:

@@ -4,14 +4,17 @@ Columns behind a position, as small as they can be: a letter for each kind, size
 of the rest only the places where there is something.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backstory.agent import Agent
 from backstory.core.events import Event, parse_object
+from backstory.core.kinds import TOOL_KINDS
 from backstory.core.messages import tool_call, tool_result
+from backstory.core.outline import OutlineRow
 from backstory.store import Store
 
+PAGE = 5_000  # events read at a time for what their data says
 LETTERS = {
     "system": "s",
     "user": "u",
@@ -29,29 +32,34 @@ UNKNOWN = "?"
 
 def outline_json(store: Store, agent: Agent, after: int) -> dict[str, Any]:
     """The columns of the events behind a position, and whose they are."""
-    rows = list(agent._log._stored(agent.record, after + 1, agent.head))
-    events = [event for event, _ in rows]
+    rows = agent.outline(after)
+    marks = {row.seq for row in rows if row.kind == "mark"}
     return {
-        "head": events[-1].seq if events else after,
+        "head": rows[-1].seq if rows else after,
         "after": after,
         "pieces": _pieces(store, agent),
-        "kinds": "".join(LETTERS.get(event.kind, UNKNOWN) for event in events),
-        "bytes": [_size(event) for event in events],
-        "times": _differences(event.created_us // 1_000_000 for event in events),
-        "bases": [[event.seq, base] for event, base in rows if base is not None],
-        "marks": [[event.seq, event.label] for event in events if event.kind == "mark"],
-        **_tools(events),
+        "kinds": "".join(LETTERS.get(row.kind, UNKNOWN) for row in rows),
+        "bytes": [row.size for row in rows],
+        "times": _differences(row.created_us // 1_000_000 for row in rows),
+        "bases": [[row.seq, row.base] for row in rows if row.base is not None],
+        "marks": [[event.seq, event.label] for event in agent.read(marks)] if marks else [],
+        **_tools(_tool_events(agent, rows)),
     }
+
+
+def _tool_events(agent: Agent, rows: list[OutlineRow]) -> Iterator[Event]:
+    """The calls and results among some rows, read page by page."""
+    for start in range(0, len(rows), PAGE):
+        page = rows[start : start + PAGE]
+        if any(row.kind in TOOL_KINDS for row in page):
+            events = agent.events(after=page[0].seq - 1, until=page[-1].seq)
+            yield from (event for event in events if event.kind in TOOL_KINDS)
 
 
 def _pieces(store: Store, agent: Agent) -> list[list[Any]]:
     ids = {one.record.pk: one.id for one in store.agents(session=agent.session)}
     lineage = agent._log.backend.lineage(agent.record)
     return [[ids[piece.owner], piece.low, piece.high] for piece in lineage]
-
-
-def _size(event: Event) -> int:
-    return sum(len(text.encode()) for text in (event.content, event.data_json) if text)
 
 
 def _differences(values: Iterable[int]) -> list[int]:
@@ -63,7 +71,7 @@ def _differences(values: Iterable[int]) -> list[int]:
     return found
 
 
-def _tools(events: list[Event]) -> dict[str, Any]:
+def _tools(events: Iterable[Event]) -> dict[str, Any]:
     """Which results failed, and which result answers which call."""
     errors, calls = [], []
     open_calls: dict[Any, int] = {}

@@ -4,79 +4,53 @@ A page is told heads, never texts. Heads are absolute, so a page that missed som
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from datetime import datetime
+import threading
+import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
 from backstory.agent import Agent
-from backstory.core.events import to_datetime
 from backstory.errors import Error
+from backstory.storage.protocols import AgentRecord, Wanted
+from backstory.storage.protocols import Watch as StoreWatch
 from backstory.store import Store
 
-POLL = 0.25  # seconds between two looks at a file
-REMOTE_POLL = 1.0  # at a server
+REST = 0.1  # seconds between two looks at the heads, however much is written
+RETRY = 0.5  # seconds until a store that does not answer is asked again
 COMMENT = 15.0  # seconds after which a stream says that it is still there
+FEW = 50  # agents that are looked up one by one
+
+Heads = list[dict[str, Any]]
 
 
-class Heads:
-    """What is known of the heads, and what of them has changed since."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._known: dict[str, int] = {}
-        self._since: datetime | None = None
-        self._version = _version_of(store)
-        self._seen: Any = None
-
-    def changed(self) -> list[dict[str, Any]]:
-        """The agents that are new or were written to since the last time; the first time, none."""
-        version = self._version()
-        if version is not None and version == self._seen:
-            return []
-        self._seen = version
-        is_first = self._since is None
-        agents = self._store.agents(since=self._since)
-        found = [_head(one, self._known) for one in agents if self._known.get(one.id) != one.record.head]
-        self._known.update((one.id, one.record.head) for one in agents)
-        newest = max((one.record.updated_us for one in agents), default=0)
-        self._since = to_datetime(newest) if newest or is_first else self._since
-        return [] if is_first else found
+def changed_heads(store: Store, known: dict[str, int]) -> Heads:
+    """The agents that are new or were written to; `known` is brought up to date."""
+    heads = dict(store._log.backend.heads())
+    moved = {id: head for id, head in heads.items() if known.get(id) != head}
+    found = [head_json(record, new=record.id not in known) for record in _records(store, moved)]
+    known.clear()
+    known.update(heads)
+    return found
 
 
-def _head(agent: Agent, known: dict[str, int]) -> dict[str, Any]:
-    record = agent.record
+def _records(store: Store, moved: dict[str, int]) -> list[AgentRecord]:
+    backend = store._log.backend
+    if len(moved) <= FEW:
+        return [record for id in moved for record in backend.agents(Wanted(prefix=id))]
+    return [record for record in backend.agents() if record.id in moved]
+
+
+def head_json(record: AgentRecord, *, new: bool) -> dict[str, Any]:
+    """What a page is told of an agent."""
     return {
-        "agent": agent.id,
-        "session": agent.session,
+        "agent": record.id,
+        "session": record.session,
         "head": record.head,
-        "name": agent.name,
-        "new": agent.id not in known,
+        "name": record.name,
+        "new": new,
     }
-
-
-def _now(agent: Agent) -> int:
-    return agent.head
-
-
-def _version_of(store: Store) -> Callable[[], Any]:
-    """A number that changes when anyone else writes to the store's file; None where there is no file."""
-    import os
-
-    if not os.path.isfile(store.url):
-        return lambda: None
-    import apsw
-
-    connection = apsw.Connection(store.url, flags=apsw.SQLITE_OPEN_READONLY)
-
-    def version() -> Any:
-        try:
-            return next(connection.execute("PRAGMA data_version"))[0]
-        except apsw.Error:
-            return None
-
-    return version
 
 
 class Watch:
@@ -84,24 +58,20 @@ class Watch:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._listeners: set[asyncio.Queue[list[dict[str, Any]] | None]] = set()
-        self._task: asyncio.Task[None] | None = None
-        self._ready = asyncio.Event()
-        self._poll = REMOTE_POLL if store.url.startswith("postgres") else POLL
+        self._listeners: set[asyncio.Queue[Heads | None]] = set()
+        self._watching: StoreWatch | None = None
 
     async def stream(self, agent: Agent | None = None) -> AsyncIterator[bytes]:
         """What one page is sent, until it goes or the server ends. The head of the agent that it shows comes
         first: what was written before the page listened is not missed."""
-        queue: asyncio.Queue[list[dict[str, Any]] | None] = asyncio.Queue()
+        queue: asyncio.Queue[Heads | None] = asyncio.Queue()
         self._listeners.add(queue)
-        if self._task is None or self._task.done():
-            self._ready = asyncio.Event()
-            self._task = asyncio.create_task(self._run())
         try:
-            await self._ready.wait()
+            if self._watching is None:
+                await self._begin()
             yield b": hello\n\n"
             if agent is not None:
-                yield _event([{**_head(agent, {agent.id: 0}), "head": await run_in_threadpool(_now, agent)}])
+                yield _event([await run_in_threadpool(_now, agent)])
             while True:
                 try:
                     heads = await asyncio.wait_for(queue.get(), COMMENT)
@@ -113,26 +83,45 @@ class Watch:
                 yield _event(heads)
         finally:
             self._listeners.discard(queue)
+            if not self._listeners and self._watching is not None:
+                self._watching.close()
+                self._watching = None
 
     def close(self) -> None:
         """End all streams."""
         for queue in self._listeners:
             queue.put_nowait(None)
 
-    async def _run(self) -> None:
-        heads = await run_in_threadpool(Heads, self._store)
-        while self._listeners:
+    async def _begin(self) -> None:
+        backend = self._store._log.backend
+        watching = self._watching = await run_in_threadpool(backend.watch)
+        known = dict(await run_in_threadpool(backend.heads))
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._run, args=(watching, known, loop), daemon=True).start()
+
+    def _run(self, watching: StoreWatch, known: dict[str, int], loop: asyncio.AbstractEventLoop) -> None:
+        """Tell what changed, until nobody listens."""
+        while not watching.closed:
             try:
-                changed = await run_in_threadpool(heads.changed)
-            except Error:  # busy or away: look again
-                changed = []
-            self._ready.set()
-            for queue in self._listeners if changed else ():
-                queue.put_nowait(changed)
-            await asyncio.sleep(self._poll)
+                watching.wait(None)
+                heads = [] if watching.closed else changed_heads(self._store, known)
+            except Error:
+                time.sleep(RETRY)
+                continue
+            if heads and not loop.is_closed():
+                loop.call_soon_threadsafe(self._tell, heads)
+            time.sleep(REST)
+
+    def _tell(self, heads: Heads) -> None:
+        for queue in self._listeners:
+            queue.put_nowait(heads)
 
 
-def _event(heads: list[dict[str, Any]]) -> bytes:
+def _now(agent: Agent) -> dict[str, Any]:
+    return head_json(agent.record._replace(head=agent.head), new=False)
+
+
+def _event(heads: Heads) -> bytes:
     from backstory.core.events import to_json
 
     return f"event: heads\ndata: {to_json(heads)}\n\n".encode()

@@ -106,12 +106,15 @@ export function address() {
 }
 
 let waiting = 0;
+let last = "";
 /** Writes where we are into the address: a jump adds to the history, a step replaces it, at most every 150 ms. */
 export function remember(jumped) {
   if (route.value.view !== "workbench") return;
   clearTimeout(waiting);
+  if (jumped && last) history.replaceState(null, "", last); // where the jump began: that step was not written yet
+  last = jumped ? "" : address();
   if (jumped) history.pushState(null, "", address());
-  else waiting = setTimeout(() => history.replaceState(null, "", address()), 150);
+  else waiting = setTimeout(() => { history.replaceState(null, "", last); last = ""; }, 150);
 }
 
 export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;

@@ -1,0 +1,260 @@
+"""The page in a real browser: addresses, panes, keys, find and search."""
+
+import json
+import re
+
+import pytest
+
+import backstory
+from backstory.core.kinds import SPOKEN
+from backstory.present.shapes import comparison_json, explanation_json, preview_json, tokens_json
+from backstory.wire import FORMATS
+from tests.web.asgi import Client
+from tests.web.conftest import fill
+from tools import demo
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("web") / "demo.db")
+    demo.write(path)
+    with backstory.open(path) as store:
+        yield store
+
+
+def seqs_shown(screen):
+    return [int(text) for text in screen.texts(".pane.context .message > header > a")]
+
+
+@pytest.mark.parametrize("at", [2, 5, 9, 10])
+def test_the_context_pane_shows_what_is_live_at_the_position(show, filled, at):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@{at}").ready()
+    live = [event for event in main.context(at).messages if event.kind in SPOKEN]
+    assert seqs_shown(screen) == [event.seq for event in live]
+    for event in live:
+        text = screen(f".message[data-seq='{event.seq}']").inner_text()
+        assert (event.content or "glob").split("\n")[0].replace("**", "").split("`")[
+            0
+        ] in text or event.kind == "tool_call"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_the_request_pane_has_the_messages_that_would_be_sent_byte_for_byte(show, story, format):
+    main = story.agent("main")
+    client = Client(story)
+    at = 40
+    raw = client(f"/api/agents/{main.id}/request.json?at={at}&format={format}")
+    assert raw.content == main.conversation(at).to_bytes(format)
+    page = client(f"/api/agents/{main.id}/request?at={at}&format={format}&limit=200").json
+    assert page["messages"] == json.loads(raw.content)[page["key"]]
+    screen = show(story, f"/s/{main.session}/a/{main.id}@{at}?pane=request&format={format}")
+    screen(".request .message pre").first.wait_for()
+    shown = [json.loads(text) for text in screen.texts(".request .message pre")]
+    assert shown == page["messages"][: len(shown)]
+    assert len(shown) == min(30, page["total"])
+
+
+def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(filled):
+    main, idea = filled.agent("main"), filled.agent("idea")
+    client = Client(filled)
+    api = f"/api/agents/{main.id}"
+    assert client(f"{api}/explain/6").json == explanation_json(main.explain(6))
+    assert client(f"{api}/tokens").json.items() >= tokens_json(main.conversation().tokens()).items()
+    assert client(f"{api}/preview?move=clear").json.items() >= preview_json(main.preview("clear")).items()
+    from backstory.core.diff import compare
+
+    sides = [[e for e in one.context().messages if e.kind in SPOKEN] for one in (main, idea)]
+    found = client(f"/api/diff?left={main.id}&right={idea.id}").json
+    assert found.items() >= comparison_json(compare(*sides)).items()
+    assert found["parted"] == 4
+    agents = client(f"/api/sessions/{main.session}/agents").json["agents"]
+    assert [one["marks"] for one in agents if one["name"] == "main"] == [[{"seq": 5, "label": "two files"}]]
+
+
+@pytest.mark.parametrize(
+    ("agent", "at", "look"),
+    [("main", 2, ""), ("main", 6, ""), ("idea", 3, ""), ("idea", 5, ""), ("reviewer", 1, "")],
+)
+def test_a_link_opens_a_live_dead_inherited_forked_or_spawned_position(show, filled, agent, at, look):
+    one = filled.agent(agent)
+    screen = show(filled, f"/s/{one.session}/a/{one.id}@{at}?pane=event")
+    screen.at(f"{agent}@{at}")
+    assert screen.row(at).get_attribute("aria-selected") == "true"
+    screen(".name[aria-selected=true]").filter(has_text=agent).wait_for()
+    screen(".detail .message .body").first.wait_for()
+
+
+def test_a_link_may_be_the_beginning_of_an_id_and_a_future_position_is_said_to_be_one(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@99")
+    screen("[role=alert]").filter(has_text="after the head").wait_for()
+    screen.open(f"/s/{main.session}/a/{main.id[:35]}@3")
+    screen.at("main@3")
+
+
+@pytest.mark.parametrize(
+    ("ref", "place"), [("main@two files", "main@5"), ("idea", "idea@5"), ("main@-2", "main@8")]
+)
+def test_a_reference_of_the_command_line_leads_to_the_canonical_address(show, filled, ref, place):
+    from urllib.parse import quote
+
+    screen = show(filled, f"/r/{quote(ref, safe='')}")
+    screen.at(place)
+    assert re.search(r"/s/[0-9a-f-]{36}/a/[0-9a-f-]{36}", screen.page.url)
+
+
+def test_back_goes_to_where_one_jumped_from_and_steps_leave_no_trace(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@4").ready()
+    screen.press("k", "k")
+    screen.at("main@2")
+    screen(".message header a").first.click()  # a jump to event 1
+    screen.at("main@1")
+    screen.page.wait_for_url(re.compile("@1$"))
+    screen.page.go_back()
+    screen.at("main@2")
+    screen.page.go_forward()
+    screen.at("main@1")
+
+
+def test_a_row_that_was_left_behind_says_so_in_words(show, filled):
+    screen = show(filled).ready()
+    assert screen.row(6).get_attribute("aria-label").endswith("left behind by the rewind at 9")
+    assert "left" in screen.row(6).get_attribute("class")
+    screen.press("k", "k")
+    screen.at("main@8")
+    assert screen.row(6).get_attribute("aria-label").endswith("Delete b.py.")
+    assert screen.row(10).get_attribute("aria-label").endswith("after the cursor")
+
+
+def test_every_key_of_the_walk_goes_where_it_says(show, filled):
+    screen = show(filled).ready()
+    screen.press("k")
+    screen.at("main@9")
+    for key, place in [
+        ("[", 6),
+        ("[", 2),
+        ("]", 6),
+        ("}", 9),
+        ("Home", 1),
+        ("m", 5),
+        ("j", 6),
+        ("End", 10),
+        ("{", 9),
+    ]:
+        screen.press(key)
+        screen.at(f"main@{place}")
+    screen.press("g")
+    screen(".status.on").wait_for()
+    for key, pane in [("2", "event"), ("3", "request"), ("4", "diff"), ("1", "context")]:
+        screen.press(key)
+        screen(f".pane.{pane}").wait_for()
+    screen.press("l")
+    screen.at("reviewer@1")
+    screen.press("h")
+    screen.at("main@10")
+
+
+def test_letters_are_text_in_a_field_and_can_be_switched_off(show, filled):
+    screen = show(filled).ready()
+    screen.press("/")
+    screen(".search-box input").fill("k")
+    screen.press("k", "Escape", "?")
+    screen("dialog label").click()
+    screen.press("Escape", "k")
+    screen.press("ArrowUp")
+    screen.at("main@9")
+
+
+def test_find_reaches_what_was_never_on_the_screen_and_wraps(show):
+    with backstory.open(":memory:") as store:
+        main = store.start("main")
+        main.extend(
+            [
+                ("user", f"line {n}" + (" with a needle" if n in (3, 700, 1_500) else ""))
+                for n in range(1, 2_001)
+            ]
+        )
+        main.mark("here")
+        main.clear()
+        screen = show(store, f"/s/{main.session}/a/{main.id}@100")
+        screen.at("main@100")
+        screen.press("Control+f")
+        screen(".find input").fill("NEEDLE")
+        screen(".find [role=status]").filter(has_text="of 3").wait_for()
+        screen.at("main@700")
+        for place in (1_500, 3, 700):
+            screen(".find input").press("Enter")
+            screen.at(f"main@{place:,}")
+        screen.row(700).filter(has_text="needle").wait_for()
+        screen(".find input").press("Escape")
+        assert screen(".find").count() == 0
+
+
+def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
+    screen = show(filled).ready()
+    for asked, snippet, place in [
+        ("delete", "Delete b.py.", "main@6"),
+        ('"Python files"', "Which Python files are here?", "main@2"),
+        ("renam*", "Rename a.py", "idea@5"),
+    ]:
+        screen.press("/")
+        screen(".search-box input").fill(asked)
+        hit = screen(".result").filter(has_text=snippet)
+        hit.wait_for()
+        assert ("left behind" in hit.inner_text()) == (place == "main@6")
+        hit.click()
+        screen.at(place)
+
+
+def test_search_says_how_far_an_index_is_that_is_behind(monkeypatch, tmp_path):
+    monkeypatch.setattr("backstory.web.api.INDEX_FOR", -1.0)
+    monkeypatch.setattr("backstory.jobs.search.PAGE", 2)
+    with backstory.open(tmp_path / "history.db") as store:
+        fill(store)
+        client = Client(store)
+        answers = [client("/api/search?q=files")]
+        while answers[-1].status == 202:
+            assert 0 < answers[-1].json["done"] < answers[-1].json["total"]
+            answers.append(client("/api/search?q=files"))
+        assert len(answers) > 2
+        assert {hit["seq"] for hit in answers[-1].json["hits"]} == {2, 5, 10}
+
+
+def test_the_diff_pane_says_where_two_branches_part(show, filled):
+    main, idea = filled.agent("main"), filled.agent("idea")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=diff&with={idea.id}@5")
+    screen(".diff p").filter(has_text="part after 4").wait_for()
+    screen(".side.theirs").filter(has_text="Rename a.py").wait_for()
+    screen(".side.mine").filter(has_text="two").wait_for()
+
+
+def test_the_sessions_are_listed_with_title_and_first_prompt_and_lead_to_the_agent(show, story):
+    screen = show(story, "/")
+    screen(".sessions tbody tr").first.wait_for()
+    assert screen(".sessions tbody tr").count() == 2
+    screen(".filter").fill("empty input")
+    screen(".sessions a").filter(has_text="Parser fails on empty input").click()
+    screen(".position b").wait_for()
+
+
+def test_check_says_that_the_store_is_sound(show, filled):
+    screen = show(filled, "/check")
+    screen(".good").wait_for()
+    screen("th").filter(has_text="events").first.wait_for()
+
+
+def test_the_tape_can_be_filtered(show, filled):
+    screen = show(filled).ready()
+    screen(".filters button").filter(has_text="prompts").click()
+    screen(".filters .hint").filter(has_text="2 of 10").wait_for()
+    assert [text.split()[0] for text in screen.texts(".row")] == ["2", "6"]
+    screen(".filters button").filter(has_text="live only").click()
+    screen(".filters .hint").filter(has_text="1 of 10").wait_for()
+
+
+def test_a_store_with_nothing_in_it_says_how_to_start(show):
+    with backstory.open(":memory:") as store:
+        screen = show(store, "/")
+        screen(".hint").filter(has_text="backstory chat").wait_for()
