@@ -14,7 +14,7 @@ from backstory.web.server import Site, prepared, server_of
 @contextmanager
 def served(store: Store, **options: Any) -> Iterator[Site]:
     """A site that answers until the block ends."""
-    site = prepared(store, port=0, **options)
+    site = prepared(store, **{"port": 0, **options})
     server: uvicorn.Server = server_of(site)
     for socket in site.sockets:
         socket.listen()  # who connects before the thread runs waits

@@ -45,13 +45,15 @@ def prepared(
     path: str = "/",
     port: int = PORT,
     write: bool = False,
+    key: str | None = None,
     public_url: str | None = None,
     proxy: Proxy | None = None,
 ) -> Site:
-    """A site on the first free port from `port` on. It is not served yet, but the port is taken."""
+    """A site on the first free port from `port` on. It is not served yet, but the port is taken.
+    The key is a random one unless it is given."""
     sockets = _bound(port)
     port = sockets[0].getsockname()[1]
-    key = None if proxy else secrets.token_urlsafe(24)
+    key = None if proxy else key or secrets.token_urlsafe(24)
     code = secrets.token_urlsafe(24)
     launch = Launch(key, code) if key else None
     pages = app(store, write=write, key=key, public_url=public_url, proxy=proxy, launch=launch)

@@ -1,0 +1,121 @@
+"""The law exists twice: law.js agrees with the engine at every position of random logs, forks included."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import backstory
+from backstory.web.outline import outline_json
+from tests.slow import more
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "assistant", "mark", "note", "clear", "rewind", "jump", "odd", "fork"]),
+        st.integers(0, 40),
+    ),
+    max_size=40,
+)
+LAW = """async ([url, outlines]) => {
+  const law = await import(url);
+  return outlines.map((parts) => {
+    let log = law.emptyLog();
+    for (const part of parts) log = law.extended(log, part);
+    return Array.from({ length: log.head + 1 }, (_, at) => ({
+      ranges: law.ranges(log, at), count: log.count[at], size: log.size[at],
+      left: Array.from({ length: at }, (_, i) => law.leftBy(law.ranges(log, at), i + 1)) }));
+  });
+}"""
+
+
+def written(store, steps):
+    """The agents of a log with these steps."""
+    agents = [store.start("main")]
+    for kind, number in steps:
+        agent = agents[-1]
+        match kind:
+            case "fork":
+                parent = agents[number % len(agents)]
+                agents.append(parent.fork(at=number % (parent.head + 1)))
+            case "rewind" | "jump":  # some of them are invalid, and so inert
+                agent.append(kind, None, {"target_message_id": number})
+            case "odd":
+                agent.append("jump", None, {"target_message_id": "nowhere"})
+            case "mark" | "clear":
+                agent.append(kind)
+            case _:
+                agent.append(kind, "text" * number or "-")
+    return agents
+
+
+def expected(agent):
+    """Ranges, counts and sizes at every position, as the engine has them."""
+    found = []
+    for at in range(agent.head + 1):
+        messages = agent.context(at).messages
+        sizes = (len((e.content or "").encode()) + len((e.data_json or "").encode()) for e in messages)
+        left = [left_by(agent.explain(seq, at=at)) for seq in range(1, at + 1)]
+        found.append(
+            {
+                "ranges": joined(agent.live_ranges(at)),
+                "count": len(messages),
+                "size": sum(sizes),
+                "left": left,
+            }
+        )
+    return found
+
+
+def joined(ranges):
+    """Ranges without seams: the engine begins a new one where another agent owns the events."""
+    found = []
+    for low, high in ranges:
+        if found and found[-1][1] + 1 == low:
+            found[-1][1] = high
+        else:
+            found.append([low, high])
+    return found
+
+
+def left_by(why):
+    """The move that left an event behind, 0 for a live one; None for what shows nowhere."""
+    return 0 if why.live else why.by
+
+
+def split(store, agent):
+    """An outline in two parts, as a page gets it that was there before the rest was written."""
+    whole = outline_json(store, agent, 0)
+    half = agent.head // 2
+    before = {**whole, "head": half, "kinds": whole["kinds"][:half]}
+    for name in ("bytes", "times"):
+        before[name] = whole[name][:half]
+    for name in ("bases", "marks"):
+        before[name] = [pair for pair in whole[name] if pair[0] <= half]
+    before |= {"errors": [], "calls": []}
+    return [before, outline_json(store, agent, half)]
+
+
+@pytest.fixture(scope="module")
+def page(browser):
+    from tools.site import served
+
+    with backstory.open(":memory:") as store, served(store) as site:
+        page = browser.new_page()
+        page.goto(site.address)
+        base = site.address.partition("#")[0]
+        yield lambda outlines: page.evaluate(LAW, [f"{base}static/law.js", outlines])
+
+
+@settings(max_examples=more(60, slow=2_000), suppress_health_check=list(HealthCheck))
+@given(steps=STEPS)
+def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, steps):
+    with backstory.open(":memory:") as store:
+        agents = written(store, steps)
+        outlines = [[outline_json(store, agent, 0)] for agent in agents]
+        outlines += [split(store, agent) for agent in agents]
+        wanted = [expected(agent) for agent in agents] * 2
+        for found, right in zip(page(outlines), wanted, strict=True):
+            for here, there in zip(found, right, strict=True):
+                places = zip(here["left"], there["left"], strict=True)
+                here["left"] = [None if right is None else found for found, right in places]
+                here["ranges"] = joined(here["ranges"])
+                assert here == there

@@ -1,0 +1,106 @@
+"""Moves on the page: a preview first, nothing without a yes, one event with it, and the way back."""
+
+import pytest
+
+BUTTONS = {
+    "clear": ("Clear", "Clear", "clear"),
+    "undo": ("Undo", "Undo", "jump"),
+    "mark": ("Mark", "Set mark", "mark"),
+}
+
+
+def ask(screen, button):
+    screen.page.get_by_role("button", name=button, exact=True).click()
+    screen("dialog.move").wait_for()
+
+
+def confirm(screen, button):
+    screen("dialog .primary:not([disabled])").filter(has_text=button).click()
+    screen("dialog").wait_for(state="detached")
+
+
+@pytest.mark.parametrize("move", BUTTONS)
+def test_cancel_writes_nothing_and_yes_writes_one_event(show, filled, move):
+    button, yes, kind = BUTTONS[move]
+    main = filled.agent("main")
+    screen = show(filled, write=True).ready()
+    ask(screen, button)
+    screen("dialog").filter(has_text="Nothing is deleted").wait_for()
+    assert screen.page.evaluate("document.activeElement.textContent") == "Cancel"
+    screen.press("Enter")
+    screen("dialog").wait_for(state="detached")
+    assert main.head == 10
+    ask(screen, button)
+    confirm(screen, yes)
+    screen.at("main@11")
+    assert (main.head, main.event(11).kind) == (11, kind)
+
+
+def test_the_preview_lists_what_would_leave_and_what_would_come_back(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@8", write=True).ready()
+    screen.press("b")
+    screen("dialog h2").filter(has_text="Go back to this position").wait_for()
+    screen("dialog h3").filter(has_text="Would leave the context: 2 events").wait_for()
+    screen("dialog h3").filter(has_text="Would come back: 3 events").wait_for()
+    screen("dialog .lines").filter(has_text="Delete b.py.").first.wait_for()
+    confirm(screen, "Go back")
+    assert main.event(11).data == {"target_message_id": 8}
+
+
+def test_back_to_a_mark_on_the_stack_is_a_rewind_and_the_toast_takes_it_back(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@5", write=True).ready()
+    screen.press("b")
+    confirm(screen, "Rewind")
+    screen(".toast").filter(has_text="Nothing was deleted").wait_for()
+    assert main.event(11).kind == "rewind"
+    screen(".toast button").filter(has_text="Undo").click()
+    confirm(screen, "Undo")
+    screen.at("main@12")
+    assert [event.seq for event in main.context().messages][-2:] == [10, 12]
+
+
+def test_a_fork_opens_the_new_branch_and_offers_the_chat(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@4", write=True).ready()
+    screen.press("f")
+    screen("dialog input").fill("another way")
+    screen("dialog input").press("Enter")
+    assert len(filled.agents()) == 3  # Enter in a field does not confirm
+    confirm(screen, "Fork")
+    screen.at("another way@4")
+    screen(".toast").filter(has_text="backstory chat").wait_for()
+    assert filled.agent("another way").fork_seq == 4
+
+
+def test_an_agent_can_be_renamed(show, filled):
+    screen = show(filled, write=True).ready()
+    ask(screen, "Rename")
+    screen("dialog input").fill("trunk")
+    confirm(screen, "Rename")
+    screen.at("trunk@10")
+    assert filled.agent("trunk").head == 10
+
+
+def test_if_the_head_has_moved_nothing_is_written_and_the_new_preview_is_shown(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, write=True).ready()
+    ask(screen, "Clear")
+    screen("dialog h3").filter(has_text="7 events").wait_for()
+    main.user("someone was quicker")
+    screen.expected = ["409"]
+    screen("dialog .primary").click()
+    screen("dialog [role=alert]").filter(has_text="nothing was written").wait_for()
+    screen("dialog .lines").filter(has_text="someone was quicker").wait_for()
+    assert (main.head, main.event(11).kind) == (11, "user")
+    confirm(screen, "Clear")
+    assert main.event(12).kind == "clear"
+
+
+def test_a_page_that_only_reads_has_no_button_and_no_key_for_moves(show, filled):
+    screen = show(filled).ready()
+    assert screen(".moves").count() == 0
+    screen.press("f", "b", "u")
+    assert screen("dialog").count() == 0
+    assert "read only" in screen("header.top").inner_text()
