@@ -20,7 +20,6 @@ from tests.runtime.scripted import Refuse, Say, scripted
         ),
         (Refuse(404, "gone"), "has no model scripted-1 (HTTP 404: gone)"),
         (Refuse(400, "no such field"), "refused the request (HTTP 400: no such field)"),
-        (Refuse(400, "maximum context length"), "the context is too long for scripted-1 (HTTP 400: maximum"),
         (Refuse(429, "pay", code="insufficient_quota"), "the account has no credit left (HTTP 429: pay)"),
     ],
 )

@@ -7,9 +7,9 @@ class Actor:
     """Yields what it was given, one list of pieces for each answer."""
 
     name = "actor"
-    window = None
 
-    def __init__(self, *acts):
+    def __init__(self, *acts, window=None):
+        self.window = window
         self.acts = list(acts)
         self.heard = []
 

@@ -147,11 +147,11 @@ def test_a_service_that_is_overloaded_in_the_middle_is_asked_again(monkeypatch):
         (Refuse(401, "bad key"), "{} refused the key (HTTP 401: bad key): it comes from OPENAI_API_KEY"),
         (
             Refuse(400, "too many tokens", code="context_length_exceeded"),
-            "the context is too long for m (HTTP 400: too many tokens): rewind or clear it first",
+            "the context is too long for m (HTTP 400: too many tokens): compact or rewind it first",
         ),
         (
             Refuse(400, "context length is 9"),
-            "the context is too long for m (HTTP 400: context length is 9): rewind or clear it first",
+            "the context is too long for m (HTTP 400: context length is 9): compact or rewind it first",
         ),
         (
             Refuse(400, "no such field"),

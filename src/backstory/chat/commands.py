@@ -62,6 +62,10 @@ def _clear(at: "Terminal", _: str) -> None:
     at.redraw("the context is empty", "/undo takes it back")
 
 
+def _compact(at: "Terminal", rest: str) -> None:
+    at.compact(rest)
+
+
 def _undo(at: "Terminal", _: str) -> None:
     gone, back = at.write(at.chat.undo)
     numbers = f"{count(gone, 'message')} out of the context, {back:,} back in"
@@ -176,6 +180,7 @@ COMMANDS = {
     "mark": Command("[label]", "Set a mark to come back to.", _mark),
     "rewind": Command('[label] [--carry "…"]', "Go back to a mark, with a note.", _rewind, "labels"),
     "clear": Command("", "Empty the context; the system messages stay.", _clear),
+    "compact": Command("[focus]", "Sum up the older part; say what to keep in mind.", _compact),
     "undo": Command("", "Take back the last turn or move; again, and the one before.", _undo),
     "redo": Command("", "Take back the last undo, until you write something.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),

@@ -78,6 +78,8 @@ class Pen:
 def one(event: Event, *, expanded: bool = False) -> RenderableType:
     """One event, by itself."""
     match event.kind:
+        case "user" if "compacted" in (event.data or {}):
+            return summary_of(event, expanded=expanded)
         case "user":
             return prompt(event.content or "", expanded=expanded)
         case "assistant":
@@ -103,6 +105,15 @@ def prompt(text: str, *, expanded: bool = False) -> RenderableType:
     body = Text("\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green")
     body.overflow = "fold"
     return Group(Text(""), body)
+
+
+def summary_of(event: Event, *, expanded: bool = False) -> RenderableType:
+    """A summary that stands for older messages."""
+    lines = visible(event.content or "").splitlines()
+    more = len(lines) - MOST_PROMPT_LINES
+    if more > 0 and not expanded:
+        lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}: /show {event.seq}"]
+    return Group(Text(""), Text("\n".join(lines), style="dim italic", overflow="fold"))
 
 
 def answer(text: str, data: dict[str, Any]) -> RenderableType:

@@ -4,6 +4,7 @@ A new session is begun once, with a clear and its system prompt. An agent that h
 taken as it is: nothing is written on start.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.present.names import short_ref
+from backstory.runtime.compaction import Compaction, compacted
 from backstory.runtime.loop import Allow, Loop, Updates
 from backstory.runtime.models import Model
 from backstory.runtime.models.arguments import storable
@@ -26,6 +28,7 @@ SYSTEM = (
     "You are a helpful assistant in a terminal, working in a folder on the user's computer. "
     "Use the tools to look things up instead of guessing. Answer briefly, in Markdown."
 )
+COMPACT_AT = 0.85  # of the model's window
 CARRIED = "Note carried across a rewind: "
 
 
@@ -50,10 +53,13 @@ class Chat:
         allow: Allow | None = None,
         system: str = SYSTEM,
         keep: bool = False,
+        auto_compact: bool = True,
         folder: Path | None = None,
     ) -> None:
-        """`keep`: a prompt that got no answer stays in the context. `folder`: where the tools work; its
-        instructions are read, and it is recorded beside the session."""
+        """`keep`: a prompt that got no answer stays in the context. `auto_compact`: a context that has
+        nearly the size of the model's window is compacted. `folder`: where the tools work; its instructions
+        are read, and it is recorded beside the session."""
+        self.auto_compact = auto_compact
         self.store = store
         self.keep = keep
         self.system = system
@@ -189,6 +195,14 @@ class Chat:
 
     def _spoken(self) -> set[int]:
         return {event.seq for event in self.agent.context().messages if KINDS[event.kind].speaks}
+
+    def compact(self, focus: str = "", *, at_least: int = 0) -> Compaction:
+        """Let the model sum up the conversation; the last turns stay as they are."""
+        return compacted(self.agent, self.model, self.loop.tools, focus=focus, at_least=at_least)
+
+    def is_nearly_full(self) -> bool:
+        """Whether the context is so large that it should be compacted before the next prompt."""
+        return self.auto_compact and self.tokens() >= (self.model.window or math.inf) * COMPACT_AT
 
     def back_to(self, prompt: Event) -> str:
         """Go to before a prompt; returns its text."""

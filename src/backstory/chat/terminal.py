@@ -22,7 +22,7 @@ from backstory.errors import Error, StorageError
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Updates
-from backstory.runtime.models import Model, ModelError
+from backstory.runtime.models import ContextTooLong, Model, ModelError
 from backstory.store import Store
 
 MOST_DRAWN = 200  # events of a long context
@@ -129,6 +129,9 @@ class Terminal:
         """Write what the person says; where that fails, the text is in the editor again."""
         try:
             self.catch_up()
+            if self.chat.is_nearly_full():
+                self.page.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
+                self.compact()
             said = self.write(lambda: self.chat.say(text))
         except KeyboardInterrupt:
             if any(event.kind == "user" for event in self.draw_new()):  # it struck after the commit
@@ -150,8 +153,20 @@ class Terminal:
         self.typed = text
         self._refused.append(text)
 
-    def answer(self, updates: Updates, said: Event | None = None) -> None:
-        """Draw what was said, and what comes of it."""
+    def compact(self, focus: str = "", *, at_least: int = 0) -> None:
+        """Let the model sum up the conversation, and go on with the summary."""
+        before = int(self.chat.tokens())
+        view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
+        try:
+            view.follow(self.chat.compact(focus, at_least=at_least))
+        except KeyboardInterrupt:
+            self._hint = "stopped; the context is as it was"
+            raise
+        sizes = f"{before:,} tokens are {int(self.chat.tokens()):,} now"
+        self.redraw("compacted", f"{sizes}; /undo takes it back")
+
+    def answer(self, updates: Updates, said: Event | None = None, *, compacts: bool = True) -> None:
+        """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""
         view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
         self._consent.screen = view
         try:
@@ -163,13 +178,34 @@ class Terminal:
             kept = any(event.kind in ("assistant", "tool_result") for event in missed)
             self._hint = "stopped; what was said is kept" if kept else "stopped; /retry asks again"
             self._take_back(said)
+        except ContextTooLong as error:
+            if not (compacts and self._compact_for(error)):
+                self._give_up(error, said, view)
+                raise
+            self.answer(self.chat.resume(), compacts=False)
         except (Error, OSError) as error:
-            self._tell_unsaved(error, view)
-            if isinstance(error, ModelError):
-                self._take_back(said)
+            self._give_up(error, said, view)
             raise
         else:
             self._draw_missed(view)
+            self._take_back(said)
+
+    def _compact_for(self, problem: ContextTooLong) -> bool:
+        """Compact what is too long for the model; whether that was possible."""
+        if not self.chat.auto_compact:
+            return False
+        self.page.warn(f"{problem.message}: it is compacted")
+        try:
+            self.compact(at_least=1)
+        except (Error, OSError) as error:
+            self.page.complain(error)
+            return False
+        return True
+
+    def _give_up(self, error: Exception, said: Event | None, view: AnswerView) -> None:
+        """There is no answer: show what is not recorded, and take the prompt back."""
+        self._tell_unsaved(error, view)
+        if isinstance(error, ModelError):
             self._take_back(said)
 
     def _take_back(self, prompt: Event | None) -> None:

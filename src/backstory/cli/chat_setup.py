@@ -34,6 +34,7 @@ OPTIONS = (
     system_options,
     click.option("--new", is_flag=True, help="Start a new session."),
     click.option("--all", "everywhere", is_flag=True, help="Continue the latest session of any folder."),
+    click.option("--no-compact", is_flag=True, help="Do not compact a context that is nearly full."),
     click.option("--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."),
     click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
 )
@@ -90,6 +91,7 @@ def chat_with(
     system: str | None = None,
     new: bool = False,
     keep: bool = False,
+    no_compact: bool = False,
     everywhere: bool = False,
     place: "Place | None" = None,
     **_: Any,
@@ -109,7 +111,15 @@ def chat_with(
             folder = _folder(store, agent, place or _there)
             tools = working_tools(folder)
             chat = Chat(
-                store, agent, model, tools, allow=allow, system=system or SYSTEM, keep=keep, folder=folder
+                store,
+                agent,
+                model,
+                tools,
+                allow=allow,
+                system=system or SYSTEM,
+                keep=keep,
+                auto_compact=not no_compact,
+                folder=folder,
             )
             if system and not chat.is_new:
                 screen.say(

@@ -27,7 +27,7 @@ def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
     """Where an undo goes that takes a question with its answer for a move, as a person does. `pieces` are the
     events of a context, newest piece first; each but a fork's own begins with the move that it continues."""
     for events in pieces:
-        prompts = [event for event in events if _is_prompt(event)]
+        prompts = [event for event in events if is_prompt(event)]
         if prompts:
             return prompts[-1].seq - 1
         if events and events[0].kind in MOVES | {"clear"}:
@@ -37,7 +37,7 @@ def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
     return None
 
 
-def _is_prompt(event: Event) -> bool:
+def is_prompt(event: Event) -> bool:
     """Whether somebody asked this: it is not a copy, a summary, or a note that a program put there."""
     return event.kind == "user" and not NOT_ASKED & (event.data or {}).keys()
 

@@ -12,14 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.messages import tool_call
 from backstory.errors import Error
-from backstory.runtime.models import Model, Response, Retrying, TextDelta
+from backstory.runtime.models import Model, Response, Retrying, TextDelta, stream_of
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
@@ -102,7 +102,7 @@ class Loop:
         answer = Response("")
         begins_again = False
         try:
-            with _closing(self.model.answer(self.agent.conversation(), self.tools)) as pieces:
+            with stream_of(self.model.answer(self.agent.conversation(), self.tools)) as pieces:
                 for piece in pieces:
                     if isinstance(piece, Response):
                         answer, said = piece, [piece.text]
@@ -304,8 +304,3 @@ def _unsaved_on_error(text: str) -> Iterator[None]:
     except Exception as error:
         error.unsaved = text  # type: ignore[attr-defined]
         raise
-
-
-def _closing(pieces: Any) -> Any:
-    """Closed at the end, if it can be: a model may answer with any iterator."""
-    return closing(pieces) if hasattr(pieces, "close") else nullcontext(pieces)

@@ -8,6 +8,7 @@ says what to do. A model neither writes to a log nor runs a tool: that is the lo
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.messages import ToolCall
@@ -16,6 +17,7 @@ from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
 __all__ = [
+    "ContextTooLong",
     "Model",
     "ModelError",
     "Response",
@@ -33,6 +35,10 @@ class ModelError(Error):
 
 class Unavailable(ModelError):
     """It could not be reached, or has no time: the same request may succeed later."""
+
+
+class ContextTooLong(ModelError):
+    """The conversation is longer than the model can read: compact it, or rewind."""
 
 
 class TextDelta(NamedTuple):
@@ -57,6 +63,11 @@ class Response(NamedTuple):
 
 
 StreamItem = TextDelta | Retrying | Response
+
+
+def stream_of(items: Iterator[StreamItem]) -> AbstractContextManager[Iterator[StreamItem]]:
+    """An answer that is closed at the end, if it can be: a model may answer with any iterator."""
+    return closing(items) if hasattr(items, "close") else nullcontext(items)  # type: ignore[type-var]
 
 
 class Model(Protocol):

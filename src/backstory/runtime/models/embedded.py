@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from backstory.runtime.models import ModelError, Retrying, StreamItem
+from backstory.runtime.models import ContextTooLong, ModelError, Retrying, StreamItem
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.download import Progress, model_file
 from backstory.runtime.models.extras import require
@@ -167,8 +167,8 @@ def _meaning(problem: str) -> ModelError:
     if "Invalid diff" in problem:
         return Stumbled("the small model stumbled over its tool")
     if "context" in problem and ("exceed" in problem or "size" in problem):
-        return ModelError(
+        return ContextTooLong(
             f"the context is too long for the embedded model ({WINDOW:,} tokens)",
-            remedy="rewind or clear it first, or connect a larger model",
+            remedy="compact or rewind it first, or connect a larger model",
         )
     return ModelError(f"the embedded model failed: {' '.join(problem.split())[:200]}")

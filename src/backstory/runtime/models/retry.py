@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from backstory.runtime.models import ModelError, Retrying, StreamItem, Unavailable
+from backstory.runtime.models import ContextTooLong, ModelError, Retrying, StreamItem, Unavailable
 from backstory.runtime.models.endpoints import Endpoint
 
 ATTEMPTS = 4
@@ -22,7 +22,7 @@ GARBLED = ("{where} sent something that is not an answer ({detail})", "try again
 # What an error means: by the service's own code or type for it, or by the name of its class or of one that it
 # inherits from. The first that fits; whether it passes by itself; what happened; what to do.
 MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
-    ("too_long", False, "the context is too long for {model} ({detail})", "rewind or clear it first"),
+    ("too_long", False, "the context is too long for {model} ({detail})", "compact or rewind it first"),
     ("insufficient_quota", False, "the account has no credit left ({detail})", "choose another model"),
     ("overloaded_error", True, "{where} is overloaded ({detail})", "try again later"),
     ("RateLimitError", True, "{where} limits the rate of requests ({detail})", "wait, then try again"),
@@ -73,6 +73,8 @@ def retried(
 def meaning(error: Exception, endpoint: Endpoint) -> ModelError:
     """The ModelError that an error is."""
     passing, why, what_to_do = _understood(error, endpoint)
+    if "too_long" in _names(error):
+        return ContextTooLong(why, remedy=what_to_do)
     return (Unavailable if passing else ModelError)(why, remedy=what_to_do)
 
 
