@@ -65,6 +65,7 @@ def _filled(events: Sequence[Any], format: Format, *, pause: bool) -> Plain:
     texts, data = list(map(_CONTENT, events)), list(map(_DATA, events))
     _check_texts(texts, letters)
     _check_data(letters, data)
+    _check_answers(letters, data)
     lead = len(letters) - len(letters.lstrip("S")) if format.system_on_top else 0
     top = [
         format.said("system", text, None) if format.top is None else format.top(text) for text in texts[:lead]
@@ -145,6 +146,23 @@ def _check_data(letters: str, data: list[Any]) -> None:
             found = orjson.loads(raw)
             if type(found) is not dict or "native" in found:
                 raise Unusual
+
+
+def _check_answers(letters: str, data: list[Any]) -> None:
+    """Events that name their answer are apart and together as their order already has it."""
+    if not any(raw is not None and '"answer"' in raw for raw in data):
+        return
+    last = None  # the answer of the last run of the model's events, until someone else speaks
+    before = "U"
+    for letter, raw in zip(letters, data, strict=True):
+        if letter in "AC":
+            answer = orjson.loads(raw).get("answer") if raw is not None else None
+            if (answer != last) if before in "AC" else (answer is not None and answer == last):
+                raise Unusual
+            last = answer
+        elif letter in "US":
+            last = None
+        before = letter
 
 
 def _encoded(texts: list[str]) -> list[bytes]:
