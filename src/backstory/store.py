@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from backstory.agent import Agent
-from backstory.core.events import Event, checked_key, draft, parse_object, to_datetime, to_microseconds
+from backstory.core.events import Event, draft, parse_object, to_datetime, to_microseconds
 from backstory.core.messages import check_says_something
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.follower import Follower, follow_store
@@ -211,12 +211,11 @@ class Store:
         )
 
     def find(self, key: str) -> list[tuple[Agent, Event]]:
-        """The events with this key, in all sessions, each with the agent that owns it."""
-        found = []
-        for id, seq in self._backend.found(checked_key(key)):
-            agent = self.agent(id)
-            found.append((agent, agent.event(seq)))
-        return found
+        """The events with this key, in all sessions, each with the agent that owns it: where that was
+        deleted, with an agent that inherits it."""
+        from backstory.jobs.keys import find
+
+        return find(self._log, key)
 
     def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[Agent, Event]]:
         """The newest live note of a name of each agent that has one, or of those whose key begins with

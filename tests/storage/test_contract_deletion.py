@@ -68,6 +68,16 @@ def test_a_fork_survives_its_source_with_all_that_it_inherits(store, agent):
     assert store.verify() == []
 
 
+def test_an_event_that_a_fork_inherits_is_found_by_its_key_when_its_owner_is_gone(store, agent):
+    event = agent.append("user", "a", key="the one")
+    agent.append("user", "b", key="another")
+    fork = agent.fork("fork", at=event.seq)
+    assert store.find("the one") == [(agent, event)]
+    store.delete(agent)
+    assert store.find("the one") == [(fork, event)]
+    assert store.find("another") == []
+
+
 def test_what_nobody_inherits_any_more_goes_with_the_last_fork(store, agent):
     agent.extend([("user", "one"), ("user", "two"), ("user", "three")])
     early, late = agent.fork("early", at=1), agent.fork("late", at=3)
