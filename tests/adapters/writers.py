@@ -24,7 +24,48 @@ async def openai_agents(url: str, name: str) -> None:
     session.close()
 
 
-WRITERS: dict[str, Callable[[str, str], Awaitable[None]]] = {"openai_agents": openai_agents}
+async def claude(url: str, name: str) -> None:
+    from uuid import uuid4
+
+    from backstory.adapters.claude import BackstorySessionStore
+
+    store = BackstorySessionStore(url)
+    parent = None
+    for n in range(OPERATIONS):
+        batch = []
+        for part in ("a", "b"):
+            message = {"role": "user", "content": f"{name} {n} {part}"}
+            batch.append({"type": "user", "uuid": str(uuid4()), "parentUuid": parent, "message": message})
+            parent = batch[-1]["uuid"]
+        await store.append({"project_key": "p", "session_id": "shared"}, batch)
+    store.close()
+
+
+async def pydantic_ai(url: str, name: str) -> None:
+    from pydantic_ai.conversation import Conversation
+    from pydantic_ai.conversation_store import ConversationConflict
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    from backstory.adapters.pydantic_ai import BackstoryConversations
+
+    store = BackstoryConversations(url)
+    for n in range(OPERATIONS):
+        while True:
+            conversation = await store.load("shared") or Conversation(conversation_id="shared")
+            conversation.messages.append(ModelRequest(parts=[UserPromptPart(f"{name} {n}")]))
+            try:
+                await store.save(conversation)
+                break
+            except ConversationConflict:
+                continue
+    store.close()
+
+
+WRITERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
+    "openai_agents": openai_agents,
+    "claude": claude,
+    "pydantic_ai": pydantic_ai,
+}
 
 if __name__ == "__main__":
     adapter, url, name = sys.argv[1:]

@@ -1,4 +1,4 @@
-"""The rule that makes a framework's items both exact and messages. Pure.
+"""The rule that makes a framework's items both exact and messages.
 
 An item becomes one or more events. The first one carries it, in `data["item"]`: `{"of": ADAPTER, "form":
 ITEM}`; the others have `{"of": ADAPTER, "part": true}`. Where the item is a provider's own form, it is the
@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from backstory import Event
+from backstory import Agent, Event
 
+PAGE = 64  # positions beyond what is asked for, read at once from the end of a long history
 DEEPEST = 100  # levels that the data of an event may have
 SPOKEN = frozenset({"system", "user", "assistant", "tool_call", "tool_result"})
 
@@ -27,6 +28,7 @@ class Carried(NamedTuple):
 
     event: Event
     item: Any
+    id: str | None = None  # the framework's own id of it, where it was given one
 
 
 def plain(item: Any) -> Any:
@@ -39,12 +41,16 @@ def people_text(text: str) -> str:
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
-def carried(adapter: str, item: Any, events: Sequence[Draft], *, provider: str | None = None) -> list[Draft]:
+def carried(
+    adapter: str, item: Any, events: Sequence[Draft], *, provider: str | None = None, id: str | None = None
+) -> list[Draft]:
     """The events that say what an item says, with the item in the first of them. With `provider`, the item
-    is that provider's own form."""
+    is that provider's own form. `id` is kept beside the item."""
     (kind, content, data, *key), *rest = events
     data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
     first = _carrier(adapter, item, data, provider)
+    if id is not None:
+        first["item"]["id"] = id
     parts = [
         (kind, _kept(content), {**(data or {}), "item": {"of": adapter, "part": True}}, *key)
         for kind, content, data, *key in rest
@@ -52,9 +58,9 @@ def carried(adapter: str, item: Any, events: Sequence[Draft], *, provider: str |
     return [(kind, _kept(content), first, *key), *parts]
 
 
-def note(adapter: str, name: str, item: Any) -> Draft:
-    """An item that is no message."""
-    [event] = carried(adapter, item, [("note", name, None)])
+def note(adapter: str, name: str, item: Any, *, id: str | None = None) -> Draft:
+    """An item that is not a message."""
+    [event] = carried(adapter, item, [("note", name, None)], id=id)
     return event
 
 
@@ -120,6 +126,22 @@ def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> I
         tag = data.get("item")
         if isinstance(tag, dict) and tag.get("of") == adapter:
             if "part" not in tag:
-                yield Carried(event, _form(data))
+                yield Carried(event, _form(data), tag.get("id"))
         elif event.kind != "note" and (item := translate(event)) is not None:
             yield Carried(event, item)
+
+
+def newest_items(
+    adapter: str, agent: Agent, translate: Translate, limit: int | None, *, at: int | None = None
+) -> list[Carried]:
+    """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
+    if limit is None:
+        return list(read_items(adapter, agent.context(at).messages, translate))
+    found: list[Carried] = []
+    size = limit + PAGE
+    for low, high in reversed(agent.live_ranges(at) if limit > 0 else []):
+        while low <= high and len(found) < limit:
+            after = max(low - 1, high - size)
+            found = [*read_items(adapter, agent.events(after=after, until=high), translate), *found]
+            high, size = after, size * 4
+    return found[-limit:] if limit > 0 else []

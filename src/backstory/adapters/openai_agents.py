@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, note, plain, read_items
+from backstory.adapters.items import Carried, Draft, carried, newest_items, note, plain
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
@@ -21,7 +21,6 @@ __all__ = ["BackstorySession"]
 
 ADAPTER = "openai_agents"
 FORMAT = "openai-responses"
-PAGE = 64  # positions read at once, at first, from the end of a long history
 # Calls that OpenAI's own tools make and the caller answers: with an output in sight they are read as calls.
 ANSWERED = {
     "shell_call": "shell_call_output",
@@ -137,17 +136,7 @@ class BackstorySession:
 
 def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
     """The newest items of the context, oldest first; None: all."""
-    if limit is None:
-        return list(read_items(ADAPTER, agent.context().messages, item_of))
-    found: list[Carried] = []
-    size = limit + PAGE
-    for low, high in reversed(agent.live_ranges() if limit > 0 else []):
-        while low <= high and len(found) < limit:
-            after = max(low - 1, high - size)
-            page = agent.events(after=after, until=high)
-            found = [*read_items(ADAPTER, page, item_of), *found]
-            high, size = after, size * 4
-    return found[-limit:] if limit > 0 else []
+    return newest_items(ADAPTER, agent, item_of, limit)
 
 
 def _popped(agent: Agent) -> Item | None:

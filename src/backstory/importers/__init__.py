@@ -15,6 +15,7 @@ from backstory.importers.files import Unreadable
 from backstory.importers.finder import find
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
+from backstory.importers.formats.claude_lines import claude_entries, claude_kept, claude_parents, claude_units
 from backstory.importers.holding import holdable
 from backstory.importers.linear import Known, LogEvent, events
 from backstory.importers.transcript import (
@@ -44,6 +45,10 @@ __all__ = [
     "Step",
     "Thread",
     "Unit",
+    "claude_entries",
+    "claude_kept",
+    "claude_parents",
+    "claude_units",
     "events",
     "format_named",
     "read",

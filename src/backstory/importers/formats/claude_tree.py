@@ -342,7 +342,7 @@ class Tree:
         """What a unit says, and behind the summary of a compaction what that kept."""
         entries = self._said(unit)
         for row in self.rows[unit] if self._anchored else ():
-            entries.extend(self._kept(row.key))
+            entries.extend(self.kept(row.key))
         return entries
 
     def _said(self, unit: str) -> list[Entry]:
@@ -362,7 +362,7 @@ class Tree:
                     rest.append(records.said(line, row.kind))
         return records.answer(unit, spoken) + rest if spoken else rest
 
-    def _kept(self, key: str) -> Iterator[Entry]:
+    def kept(self, key: str) -> Iterator[Entry]:
         """What a compaction kept, behind its anchor: its whole units again."""
         boundary = self._anchored.get(key)
         if boundary is None:

@@ -1,0 +1,215 @@
+"""The lines of a Claude transcript and the events they become."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+from uuid import UUID, uuid5
+
+from backstory import Agent, Event
+from backstory.adapters.items import Carried, Draft, carried, note, read_items
+from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
+
+ADAPTER = "claude"
+PAGE = 64  # events at the end of a transcript that tell what a line usually continues
+FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
+
+Line = dict[str, Any]
+
+
+class Written:
+    """What an agent holds of a transcript, read as far as it is needed."""
+
+    def __init__(self, agent: Agent, *, is_main: bool = True) -> None:
+        self._agent = agent
+        self.head = agent.head
+        self._is_main = is_main
+
+    def new(self, lines: Sequence[Line]) -> list[Line]:
+        """The lines without those that are there already."""
+        unique = {key_of(line) or f"line {number}": line for number, line in enumerate(lines)}
+        return [line for key, line in unique.items() if not (key_of(line) and self._agent.find(key))]
+
+    def entries(self, line: Line) -> list[Entry]:
+        """What a line says in this transcript. Older versions wrote those of sub-agents into the main one."""
+        return [] if self._is_main and line.get("isSidechain") is True else claude_entries(line)
+
+    @cached_property
+    def newest(self) -> list[Line]:
+        """The last live lines."""
+        events: list[Event] = []
+        for low, high in reversed(self._agent.live_ranges()):
+            events = self._agent.events(after=max(low - 1, high - PAGE), until=high) + events
+            if len(events) >= PAGE:
+                break
+        return [line for _, line in lines_in(events)]
+
+    @cached_property
+    def everything(self) -> list[tuple[Event, Line]]:
+        """All lines of the lineage, and the events that carry them."""
+        return lines_in(self._agent.events())
+
+    def lines(self) -> list[Line]:
+        """All lines of the lineage that are part of this transcript's own tree."""
+        return [
+            line for _, line in self.everything if not (self._is_main and line.get("isSidechain") is True)
+        ]
+
+    def positions(self) -> Iterator[tuple[int, Line]]:
+        """All lines, each with the position of its last event."""
+        parts = {event.seq for event in self._agent.events() if "part" in _tag(event)}
+        for event, line in self.everything:
+            last = event.seq
+            while last + 1 in parts:
+                last += 1
+            yield last, line
+
+
+def lines_in(events: Iterable[Event]) -> list[tuple[Event, Line]]:
+    """The lines that events carry."""
+    return [(each.event, each.item) for each in read_items(ADAPTER, events, lambda event: None)]
+
+
+def _tag(event: Event) -> dict[str, Any]:
+    tag = (event.data or {}).get("item")
+    return tag if isinstance(tag, dict) and tag.get("of") == ADAPTER else {}
+
+
+def key_of(line: Line) -> str | None:
+    """The key of a line's event: a line that was changed is another one. None for a line without a uuid."""
+    uuid = line.get("uuid")
+    if not isinstance(uuid, str):
+        return None
+    return f"{ADAPTER}:{uuid[:100]}:{sha256(json.dumps(line).encode()).hexdigest()[:16]}"
+
+
+# --- writing ---
+
+
+def drafts_of(written: Written, lines: Sequence[Line]) -> list[Draft]:
+    """The events that new lines become, with the moves that lead to what they continue."""
+    batch: list[Draft] = []
+    told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
+    for line in lines:
+        entries = written.entries(line)
+        events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
+        if entries and entries[0].kind not in ("clear", "tool_result"):
+            batch += _move(written, told, line)
+        if line.get("isCompactSummary") is True:
+            events += _copies(written, [*(earlier for _, earlier in told), line])
+        batch += _keyed(line, _line_events(line, events))
+        told.append((written.head + len(batch), line))
+    return batch
+
+
+def _words(entry: Entry) -> str | None:
+    """An entry's text. Blank text of an answer counts among its other lines: the answer is only sent as it
+    was if all of its words are there."""
+    native = (entry.data or {}).get("native") if entry.content == "" else None
+    match native and native.get("wire"):
+        case [{"type": "text", "text": str(text)}]:
+            return text
+    return entry.content
+
+
+def _line_events(line: Line, events: list[Draft]) -> list[Draft]:
+    if events and events[0][0] == "clear":
+        return [("clear", None, {"by": ADAPTER}), note(ADAPTER, "claude.line", line)]
+    return carried(ADAPTER, line, events) if events else [note(ADAPTER, "claude.line", line)]
+
+
+def _keyed(line: Line, events: list[Draft]) -> list[Draft]:
+    key = key_of(line)
+    if key is None:
+        return events
+    return [(*event, f"{key}:{number}" if number else key) for number, event in enumerate(events)]
+
+
+def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line) -> list[Draft]:
+    """The jump or clear before a line that does not continue the newest one. Nearly all lines continue the
+    unit at the end; for the others the whole tree is asked."""
+    recent = [earlier for _, earlier in told]
+    before = [*written.newest, *recent]
+    spoken = next((earlier for earlier in reversed(before) if written.entries(earlier)), None)
+    units = claude_units([*before, line])
+    current = units.get(str(spoken.get("uuid"))) if spoken else None
+    if current is None or current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
+        return []
+    keys = claude_parents([*written.lines(), *recent, line])
+    if any(units.get(key) == current for key in keys):
+        return []
+    if not keys:
+        return [("clear", None, {"by": ADAPTER})]
+    places = [*written.positions(), *told]
+    targets = [seq for seq, earlier in places if earlier.get("uuid") in keys]
+    return [("jump", None, {"target_message_id": max(targets), "by": ADAPTER})]
+
+
+def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:
+    """What a compaction kept, said again behind its summary."""
+    kept = claude_kept([*written.lines(), *told])
+    places = {(event.kind, event.content): event.seq for event, _ in written.everything}
+    return [
+        (entry.kind, entry.content, (entry.data or {}) | _copy_of(places.get((entry.kind, entry.content))))
+        for entry in kept
+    ]
+
+
+def _copy_of(seq: int | None) -> dict[str, Any]:
+    return {} if seq is None else {"copy_of": seq}
+
+
+# --- reading ---
+
+
+def written_lines(events: Iterable[Event]) -> Iterator[Carried]:
+    """The lines that events carry; for an event of someone else's, the event itself."""
+    return read_items(ADAPTER, events, lambda event: event)
+
+
+def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, Line]]:
+    """The lines with their positions. What others wrote is a line too, behind the one before it."""
+    lines: list[tuple[int, Line]] = []
+    last: str | None = None
+    answer: str | None = None
+    for event, item, _ in found:
+        if isinstance(item, Event):
+            uuid = str(uuid5(FOREIGN, f"{session_id}/{event.seq}/{event.created_us}"))
+            is_answer = event.kind in ("assistant", "tool_call")
+            answer = (answer or f"msg_{uuid}") if is_answer else None
+            item = _foreign_line(event, answer) and {
+                "parentUuid": last,
+                "isSidechain": False,
+                "sessionId": session_id,
+                "uuid": uuid,
+                "timestamp": event.created_at.isoformat().replace("+00:00", "Z"),
+                **_foreign_line(event, answer),
+            }
+        if item:
+            lines.append((event.seq, item))
+            last = item.get("uuid") or last
+    return lines
+
+
+def _foreign_line(event: Event, answer: str | None) -> Line:
+    data = event.data or {}
+    match event.kind:
+        case "user":
+            return {"type": "user", "message": {"role": "user", "content": event.content}}
+        case "assistant" if event.content:
+            return _answer({"type": "text", "text": event.content}, answer)
+        case "tool_call":
+            given = data.get("arguments")
+            block = {"type": "tool_use", "id": data.get("id"), "name": data.get("name")}
+            return _answer(block | {"input": given if isinstance(given, dict) else {"value": given}}, answer)
+        case "tool_result":
+            block = {"type": "tool_result", "tool_use_id": data.get("id"), "content": event.content}
+            block |= {"is_error": True} if data.get("error") else {}
+            return {"type": "user", "message": {"role": "user", "content": [block]}}
+    return {}
+
+
+def _answer(block: dict[str, Any], id: str | None) -> Line:
+    message = {"id": id, "type": "message", "role": "assistant", "model": "unknown", "content": [block]}
+    return {"type": "assistant", "message": message}

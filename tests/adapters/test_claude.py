@@ -1,0 +1,421 @@
+"""The session store of the Claude Agent SDK: its kit, and what goes beyond it."""
+
+import asyncio
+import json
+from pathlib import Path
+from random import Random
+from uuid import uuid4
+
+import pytest
+import trio
+from claude_agent_sdk import (
+    ClaudeAgentOptions,
+    delete_session_via_store,
+    fork_session_via_store,
+    get_session_info_from_store,
+    get_session_messages_from_store,
+    import_session_to_store,
+    list_sessions_from_store,
+    project_key_for_directory,
+    rename_session_via_store,
+    tag_session_via_store,
+)
+from claude_agent_sdk._internal.session_resume import materialize_resume_session
+from claude_agent_sdk.testing import run_session_store_conformance
+from hypothesis import given
+
+import backstory
+from backstory import Event
+from backstory.adapters.claude import BackstorySessionStore
+from backstory.wire.conversation import conversation_of
+from tests.importers.reading import log, one, read, write_lines
+from tests.importers.stories import Story, seeds, tree
+from tests.importers.writers import TOOLS
+
+TOOL = TOOLS["claude-code"]
+MODEL = "claude-sonnet-4-5"
+KEY = {"project_key": "proj", "session_id": "sess"}
+
+
+class Transcript:
+    """Lines as Claude Code writes them: each hangs on the one before unless it is told otherwise."""
+
+    def __init__(self, session="sess"):
+        self.session = session
+        self.last = None
+        self.lines = []
+
+    def add(self, type, message=None, *, parent="last", **more):
+        line = {
+            "parentUuid": self.last if parent == "last" else parent,
+            "isSidechain": False,
+            "sessionId": self.session,
+            "type": type,
+            **({} if message is None else {"message": message}),
+            "uuid": str(uuid4()),
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            **more,
+        }
+        self.lines.append(line)
+        self.last = line["uuid"]
+        return line
+
+    def says(self, text, **more):
+        return self.add("user", {"role": "user", "content": text}, **more)
+
+    def answers(self, *blocks, id="msg_1", **more):
+        return [
+            self.add(
+                "assistant",
+                {"id": id, "type": "message", "role": "assistant", "model": MODEL, "content": [block]},
+                **more,
+            )
+            for block in blocks
+        ][-1]
+
+    def results(self, id, text):
+        block = {"type": "tool_result", "tool_use_id": id, "content": text}
+        return self.add("user", {"role": "user", "content": [block]})
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def thinking(words):
+    return {"type": "thinking", "thinking": words, "signature": "c2VhbA=="}
+
+
+def use(id, **given):
+    return {"type": "tool_use", "id": id, "name": "Bash", "input": given}
+
+
+def conversation(agent):
+    return [message.content for message in agent.conversation() if message.content]
+
+
+@pytest.fixture
+def store(durable_url):
+    store = BackstorySessionStore(durable_url)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def opened(durable_url):
+    with backstory.open(durable_url) as store:
+        yield store
+
+
+def test_the_kit_passes_on_every_backend(new_url, run):
+    for backend in ("memory", "sqlite"):
+        run(run_session_store_conformance(lambda backend=backend: BackstorySessionStore(new_url(backend))))
+
+
+def test_the_kit_passes_on_postgres(empty_database, run):
+    stores = []
+
+    def fresh():
+        stores.append(BackstorySessionStore(empty_database()))
+        return stores[-1]
+
+    run(run_session_store_conformance(fresh))
+    for store in stores:
+        store.close()
+
+
+def story():
+    lines = Transcript()
+    lines.says("List the files.")
+    lines.answers(thinking("Hm."), text("I will look."), use("toolu_1", command="ls"))
+    lines.add("progress", data={"type": "hook"})
+    lines.results("toolu_1", "a.py")
+    lines.answers(text("One file: a.py."), id="msg_2")
+    lines.lines.append({"type": "custom-title", "customTitle": "Files", "sessionId": "sess"})
+    return lines
+
+
+def test_lines_come_back_exactly_and_are_messages(store, run):
+    lines = story().lines
+    run(store.append(KEY, lines))
+    assert json.dumps(run(store.load(KEY))) == json.dumps(lines)
+    body = store.agent(KEY).conversation().to("anthropic", model=MODEL)
+    assert [message["role"] for message in body["messages"]][:4] == ["user", "assistant", "user", "assistant"]
+    assert body["messages"][1]["content"] == [
+        thinking("Hm."),
+        text("I will look."),
+        use("toolu_1", command="ls"),
+    ]
+
+
+def test_a_batch_repeated_whole_or_in_part_changes_nothing(store, run):
+    lines = story().lines
+    with_uuid = [line for line in lines if "uuid" in line]
+    run(store.append(KEY, with_uuid))
+    for part in (with_uuid, with_uuid[2:], with_uuid[:1], with_uuid[-1:]):
+        run(store.append(KEY, part))
+    assert run(store.load(KEY)) == with_uuid
+    more = Transcript()
+    more.last = with_uuid[-1]["uuid"]
+    more.says("Thanks.")
+    run(store.append(KEY, [with_uuid[0], *more.lines, with_uuid[3]]))
+    assert run(store.load(KEY)) == [*with_uuid, *more.lines]
+
+
+def test_a_line_that_changed_under_its_uuid_is_kept_as_in_the_file(store, run):
+    lines = story().lines[:1]
+    changed = lines[0] | {"version": "2"}
+    run(store.append(KEY, [*lines, changed]))
+    assert run(store.load(KEY)) == [*lines, changed]
+
+
+def test_nothing_appended_makes_no_session(store, run):
+    run(store.append(KEY, []))
+    assert run(store.load(KEY)) is None
+    assert run(store.list_sessions("proj")) == []
+
+
+def test_two_processes_append_whole_batches(durable_url, two_writers, run, sound):
+    two_writers("claude", durable_url)
+    with backstory.open(durable_url) as opened:
+        lines = run(BackstorySessionStore(opened).load({"project_key": "p", "session_id": "shared"}))
+        written = [line["message"]["content"].rsplit(" ", 1)[0] for line in lines]
+        assert len(written) == 200
+        assert written[::2] == written[1::2]
+        sound(opened)
+
+
+def test_five_hundred_lines_in_one_append(store, run, sound):
+    lines = Transcript()
+    for n in range(250):
+        lines.says(f"{n} " + "x" * 2_000)
+        lines.answers(text(f"{n} " + "y" * 2_000), id=f"msg_{n}")
+    run(store.append(KEY, lines.lines))
+    assert run(store.load(KEY)) == lines.lines
+    assert len(store.agent(KEY).conversation()) == 500
+    sound(store._history.store)
+
+
+def test_it_works_under_trio(tmp_path):
+    async def main():
+        store = BackstorySessionStore(tmp_path / "h.db")
+        lines = story().lines
+        await store.append(KEY, lines)
+        found = await store.load(KEY), await store.list_sessions("proj"), await store.list_subkeys(KEY)
+        store.close()
+        return lines, found
+
+    lines, (loaded, sessions, subkeys) = trio.run(main)
+    assert (loaded, len(sessions), subkeys) == (lines, 1, [])
+
+
+def test_a_prompt_below_an_older_line_is_a_jump_for_the_model_and_a_line_for_claude(store, run):
+    lines = Transcript()
+    first = lines.says("One.")
+    lines.answers(text("First answer."))
+    run(store.append(KEY, lines.lines))
+    end = lines.last
+    later = Transcript()
+    later.says("A mistake.", parent=end)
+    later.answers(text("Wrong."), id="msg_2")
+    run(store.append(KEY, later.lines))
+    again = Transcript()
+    again.says("Instead.", parent=end)
+    again.answers(text("Right."), id="msg_3")
+    run(store.append(KEY, again.lines))
+    assert conversation(store.agent(KEY)) == ["One.", "First answer.", "Instead.", "Right."]
+    assert run(store.load(KEY)) == [*lines.lines, *later.lines, *again.lines]
+    root = Transcript()
+    root.says("From the beginning.", parent=first["parentUuid"])
+    run(store.append(KEY, root.lines))
+    assert conversation(store.agent(KEY)) == ["From the beginning."]
+
+
+def test_a_rewind_inside_one_batch_is_one_too(store, run):
+    lines = Transcript()
+    lines.says("One.")
+    lines.answers(text("First answer."))
+    end = lines.last
+    lines.says("A mistake.")
+    lines.answers(text("Wrong."), id="msg_2")
+    lines.says("Instead.", parent=end)
+    run(store.append(KEY, lines.lines))
+    assert conversation(store.agent(KEY)) == ["One.", "First answer.", "Instead."]
+
+
+def test_parallel_results_in_any_order_are_no_rewind(store, run):
+    lines = Transcript()
+    lines.says("Both.")
+    lines.answers(use("toolu_1", n=1), use("toolu_2", n=2))
+    second = lines.results("toolu_2", "two")
+    lines.results("toolu_1", "one")
+    lines.answers(text("Done."), id="msg_2", parent=second["uuid"])
+    for line in lines.lines:
+        run(store.append(KEY, [line]))
+    assert not [event for event in store.agent(KEY).events() if event.kind in ("jump", "clear")]
+
+
+def compacted(session="sess"):
+    lines = Transcript(session)
+    lines.says("A long talk.")
+    kept = lines.answers(text("Kept words."))
+    boundary = lines.add(
+        "system",
+        parent=None,
+        subtype="compact_boundary",
+        logicalParentUuid=kept["uuid"],
+        compactMetadata={"preservedMessages": {"uuids": [kept["uuid"]]}},
+    )
+    lines.says("The summary.", isCompactSummary=True, parent=boundary["uuid"])
+    lines.says("Go on.")
+    return lines
+
+
+@pytest.mark.parametrize("size", [1, 2, 9])
+def test_a_compaction_clears_the_context_and_keeps_what_claude_keeps(store, run, size):
+    lines = compacted().lines
+    for start in range(0, len(lines), size):
+        run(store.append(KEY, lines[start : start + size]))
+    assert conversation(store.agent(KEY)) == ["The summary.", "Kept words.", "Go on."]
+    assert run(store.load(KEY)) == lines
+    assert run(store.list_session_summaries("proj"))[0]["data"]["first_prompt"] == "A long talk."
+
+
+def test_after_a_rewind_by_a_person_the_lines_end_there_and_hang_together(store, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    agent = store.agent(KEY)
+    agent.mark("here")
+    later = Transcript()
+    later.says("Forget this.", parent=lines.last)
+    run(store.append(KEY, later.lines))
+    agent.rewind("here")
+    assert run(store.load(KEY)) == lines.lines
+    agent.clear()
+    assert run(store.load(KEY)) == []
+
+
+def test_what_others_wrote_is_a_line_behind_the_one_before_it(store, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    agent = store.agent(KEY)
+    agent.user("And now?")
+    call = agent.tool_call("Bash", {"command": "ls"}, id="c1")
+    agent.tool_result(call, "b.py", error=True)
+    agent.assistant("Nothing.")
+    found = run(store.load(KEY))
+    assert found == run(store.load(KEY))
+    ours = found[len(lines.lines) :]
+    assert [line["type"] for line in ours] == ["user", "assistant", "user", "assistant"]
+    chain = [lines.last, *(line["uuid"] for line in ours)]
+    assert [line["parentUuid"] for line in ours] == chain[:-1]
+    assert ours[2]["message"]["content"][0] == {
+        "type": "tool_result",
+        "tool_use_id": "c1",
+        "content": "b.py",
+        "is_error": True,
+    }
+
+
+def test_a_fork_is_one_row_and_its_lines_have_its_own_session(store, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    events = store.agent(KEY).head
+    branch = store.fork(KEY, "other", up_to=lines.lines[4]["uuid"])
+    key = KEY | {"session_id": "other"}
+    found = run(store.load(key))
+    assert [line["uuid"] for line in found] == [line["uuid"] for line in lines.lines[:5]]
+    assert {line["sessionId"] for line in found} == {"other"}
+    assert (branch.parent, store.agent(KEY).head) == (store.agent(KEY).id, events)
+    assert sorted(each["session_id"] for each in run(store.list_sessions("proj"))) == ["other", "sess"]
+    run(store.delete(KEY))
+    assert run(store.load(key)) == found
+    with pytest.raises(ValueError, match="uuid"):
+        store.fork(key, "third", up_to="nobody")
+
+
+def test_deleting_a_session_leaves_no_event_of_it_and_of_its_subagents(store, run):
+    sub = KEY | {"subpath": "subagents/agent-1"}
+    lines = Transcript()
+    lines.says("the treasure", isSidechain=True)
+    run(store.append(KEY, story().lines))
+    run(store.append(sub, lines.lines))
+    assert conversation(store.agent(sub)) == ["the treasure"]
+    run(store.delete(KEY))
+    assert store._history.store.agents() == []
+    run(store.append(KEY, lines.lines))
+    assert run(store.load(KEY)) == lines.lines
+
+
+def test_lines_of_subagents_in_an_old_main_transcript_are_kept_and_not_said(store, run):
+    lines = story()
+    side = Transcript()
+    side.says("Do the work.", isSidechain=True)
+    run(store.append(KEY, [*lines.lines, *side.lines]))
+    assert "Do the work." not in conversation(store.agent(KEY))
+    assert run(store.load(KEY)) == [*lines.lines, *side.lines]
+
+
+@tree
+@given(seed=seeds)
+def test_what_the_model_sees_of_a_mirrored_history_is_what_an_import_gives(tmp_path, seed):
+    """Random histories with rewinds, drafts, clears and compactions, mirrored a few lines at a time."""
+    random = Random(seed)
+    name, lines = TOOL.write(Story(random, **TOOL.options))
+    imported = log(one(read(write_lines(tmp_path / name, lines))[0]))
+    live = backstory.replay(Event.of(each.seq, each.kind, each.content, each.data) for each in imported)
+    store = BackstorySessionStore(":memory:")
+    rest = lines
+    while rest:
+        size = random.randint(1, 9)
+        asyncio.run(store.append(KEY, rest[:size]))
+        rest = rest[size:]
+    expected = conversation_of(live.messages).to("anthropic", model="claude-x")
+    assert store.agent(KEY).conversation().to("anthropic", model="claude-x") == expected
+    assert json.dumps(asyncio.run(store.load(KEY))) == json.dumps(lines)
+
+
+def test_the_helpers_of_the_sdk_work_on_it(tmp_path, store, run, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    folder, session = str(tmp_path), str(uuid4())
+    lines = story()
+    for line in lines.lines:
+        line["sessionId"] = session
+    key = {"project_key": project_key_for_directory(folder), "session_id": session}
+
+    async def helpers():
+        await store.append(key, lines.lines)
+        await rename_session_via_store(store, session, "Renamed", directory=folder)
+        await tag_session_via_store(store, session, "mine", directory=folder)
+        info = await get_session_info_from_store(store, session, directory=folder)
+        messages = await get_session_messages_from_store(store, session, directory=folder)
+        forked = await fork_session_via_store(store, session, directory=folder)
+        listed = await list_sessions_from_store(store, directory=folder)
+        resumed = await materialize_resume_session(
+            ClaudeAgentOptions(session_store=store, resume=session, cwd=folder)
+        )
+        await delete_session_via_store(store, session, directory=folder)
+        left = await list_sessions_from_store(store, directory=folder)
+        return info, messages, forked, listed, resumed, left
+
+    info, messages, forked, listed, resumed, left = run(helpers())
+    assert (info.custom_title, info.tag) == ("Renamed", "mine")
+    assert [message.type for message in messages] == ["user", *["assistant"] * 3, "user", "assistant"]
+    assert {each.session_id for each in listed} == {session, forked.session_id}
+    assert [each.session_id for each in left] == [forked.session_id]
+    files = list(Path(resumed.config_dir).rglob("*.jsonl"))
+    written = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    assert written[: len(lines.lines)] == lines.lines
+    run(resumed.cleanup())
+
+
+def test_a_transcript_on_disk_is_taken_in_by_the_sdk(tmp_path, store, run, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    session = str(uuid4())
+    project = project_key_for_directory(str(tmp_path))
+    file = tmp_path / "config" / "projects" / project / f"{session}.jsonl"
+    file.parent.mkdir(parents=True)
+    lines = story().lines
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    run(import_session_to_store(session, store, directory=str(tmp_path)))
+    assert run(store.load({"project_key": project, "session_id": session})) == lines
