@@ -1,0 +1,329 @@
+"""The conversations of pydantic-ai: the same with our store as with the framework's own in memory."""
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime
+
+import pytest
+from pydantic_ai import Agent, DeferredToolRequests, ModelRetry
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord, InMemoryConversationStore
+from pydantic_ai.exceptions import UserError
+from pydantic_ai.messages import (
+    BinaryContent,
+    ImageUrl,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models.function import FunctionModel
+
+import backstory
+from backstory.adapters.pydantic_ai import BackstoryConversations
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def asked(text):
+    return ModelRequest(parts=[UserPromptPart(text, timestamp=NOW)], timestamp=NOW)
+
+
+def answered(*parts):
+    return ModelResponse(parts=list(parts), timestamp=NOW, model_name="claude-x")
+
+
+def talk(*texts):
+    messages = [asked(text) if n % 2 == 0 else answered(TextPart(text)) for n, text in enumerate(texts)]
+    return Conversation(messages=messages, conversation_id="c")
+
+
+def words(conversation):
+    parts = [part for message in conversation.messages for part in message.parts]
+    return [getattr(part, "content", "(a call)") for part in parts]
+
+
+@pytest.fixture
+def store(durable_url):
+    store = BackstoryConversations(durable_url)
+    yield store
+    store.close()
+
+
+def agent():
+    """An agent whose model answers by what it was asked."""
+    given = []
+
+    async def model(messages, info):
+        given.append(messages)
+        last = messages[-1].parts[-1]
+        if isinstance(last, ToolReturnPart):
+            return ModelResponse(parts=[TextPart(f"done: {last.content}")])
+        match last.content:
+            case "add":
+                calls = [ToolCallPart("add", {"a": n, "b": n}, tool_call_id=f"c{n}") for n in (1, 2)]
+                return ModelResponse(parts=[ThinkingPart("hm"), *calls])
+            case "delete":
+                return ModelResponse(parts=[ToolCallPart("delete", {"name": "b.py"}, tool_call_id="d1")])
+            case "retry":
+                return ModelResponse(parts=[ToolCallPart("fail", {}, tool_call_id="r1")])
+        return ModelResponse(parts=[TextPart(f"you said {last.content}")])
+
+    made = Agent(FunctionModel(model), output_type=[str, DeferredToolRequests], system_prompt="Be brief.")
+    made.tool_plain(lambda a, b: {"sum": a + b}, name="add")
+    made.tool_plain(lambda name: f"deleted {name}", name="delete", requires_approval=True)
+
+    @made.tool_plain(retries=2)
+    def fail() -> str:
+        raise ModelRetry("not like this")
+
+    return made, given
+
+
+async def story(store, given_back=lambda store: store):
+    """Several turns with tools, an approval, a branch and back, a fork and a deletion."""
+    made, given = agent()
+    conversation = Conversation(conversation_id="c")
+    for prompt in ("hello", "add", "retry"):
+        result = await made.run(prompt, conversation=conversation)
+        await store.save(result, scope="me")
+        conversation = await store.load("c")
+    paused = await made.run("delete", conversation=conversation)
+    await store.save(paused)
+    store = given_back(store)
+    conversation = await store.load("c")
+    requests = conversation.deferred_tool_requests
+    results = requests.build_results(approve_all=True)
+    result = await made.run(conversation=conversation, deferred_tool_results=results)
+    await store.save(result)
+    whole = await store.load("c")
+    entries = await store.load_entries("c")
+    branched = await store.branch("c", at=6, expected_revision=whole.revision)
+    result = await made.run("another way", conversation=branched)
+    await store.save(result)
+    other = await store.load("c")
+    tip = (await store.read_record("c")).branches[0]
+    back = await store.branch("c", from_entry=tip, expected_revision=other.revision)
+    fork = await store.fork("c", at=2, new_conversation_id="f")
+    window = await store.load("c", limit=2)
+    result = await made.run("and so on", conversation=window)
+    await store.save(result)
+    await store.delete("c")
+    survived = await store.load("f")
+    found = [requests.approvals, len(entries), len(whole.messages), words(other), words(back), words(fork)]
+    listed = [(each.conversation_id, each.scope) for each in await store.list_conversations()]
+    return [*found, words(window), words(survived), await store.load("c"), listed], given
+
+
+def plain(value):
+    """Without what differs from run to run."""
+    match value:
+        case list() | tuple():
+            return [plain(each) for each in value]
+        case dict():
+            return {key: plain(each) for key, each in value.items()}
+        case datetime():
+            return "time"
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        values = {name: getattr(value, name) for name in names if name not in ("run_id", "usage", "metadata")}
+        return {type(value).__name__: plain(values)}
+    return value
+
+
+def test_the_same_happens_as_with_the_store_in_memory(durable_url, run, sound):
+    def reopened(store):
+        store.close()
+        return BackstoryConversations(durable_url)
+
+    theirs = run(story(InMemoryConversationStore()))
+    store = BackstoryConversations(durable_url)
+    ours = run(story(store, reopened))
+    assert plain(ours) == plain(theirs)
+    with backstory.open(durable_url) as opened:
+        sound(opened)
+
+
+def test_a_save_stores_only_what_is_new(store, run):
+    conversation = talk("a", "b")
+    assert len(run(store.save(conversation))) == 2
+    conversation.messages.append(asked("c"))
+    assert len(run(store.save(conversation))) == 1
+    assert words(run(store.load("c"))) == ["a", "b", "c"]
+    assert [event.content for event in store.agent("c").events() if event.kind != "note"] == ["a", "b", "c"]
+
+
+def test_a_stale_save_a_second_creation_and_an_unknown_head_conflict(store, run):
+    run(store.save(talk("a", "b")))
+    one, two = run(store.load("c")), run(store.load("c"))
+    one.messages.append(asked("one"))
+    two.messages.append(asked("two"))
+    run(store.save(one))
+    with pytest.raises(ConversationConflict):
+        run(store.save(two))
+    with pytest.raises(ConversationConflict):
+        run(store.save(talk("x")))
+    lost = ConversationRecord(conversation_id="new", head_id="nobody")
+    with pytest.raises(ConversationConflict):
+        run(store.write_record(lost, expected_revision=None))
+    with pytest.raises(ConversationConflict):
+        run(store.delete_record("c", expected_revision="another"))
+    assert words(run(store.load("c"))) == ["a", "b", "one"]
+
+
+def test_of_two_savers_at_once_one_wins(store, run):
+    async def savers():
+        tries = [store.save(talk(f"saver {n}")) for n in range(6)]
+        return await asyncio.gather(*tries, return_exceptions=True)
+
+    outcomes = run(savers())
+    assert sum(isinstance(each, ConversationConflict) for each in outcomes) == 5
+    assert len(run(store.load("c")).messages) == 1
+
+
+def test_scopes_keep_conversations_to_their_owners(store, run):
+    run(store.save(talk("a"), scope="me"))
+    assert run(store.load("c", scope="you")) is None
+    assert run(store.list_conversations(scope="you")) == []
+    assert len(run(store.list_conversations(scope="me"))) == 1
+    run(store.delete("c", scope="you"))
+    assert words(run(store.load("c", scope="me"))) == ["a"]
+
+
+def test_conversations_are_listed_by_their_last_save(store, run):
+    for id in ("one", "two", "three"):
+        run(store.save(Conversation(conversation_id=id, messages=[asked(id)])))
+    again = run(store.load("one"))
+    again.messages.append(asked("more"))
+    run(store.save(again))
+    assert [each.conversation_id for each in run(store.list_conversations(limit=2))] == ["one", "three"]
+
+
+def test_a_fork_shares_and_survives_the_deletion_of_its_source(store, run):
+    run(store.save(talk("a", "b", "c")))
+    run(store.fork("c", at=2, new_conversation_id="f"))
+    before = store.agent("f").head
+    assert store.agent("f").fork_seq > 0
+    run(store.delete("c"))
+    assert words(run(store.load("f"))) == ["a", "b"]
+    assert run(store.load("c")) is None
+    run(store.save(talk("again")))
+    assert words(run(store.load("c"))) == ["again"]
+    assert store.agent("f").head == before
+
+
+def test_every_part_comes_back_equal(store, run):
+    image = BinaryContent(b"\x89PNG", media_type="image/png")
+    messages = [
+        ModelRequest(parts=[SystemPromptPart("Be brief.", timestamp=NOW)], timestamp=NOW, instructions="hm"),
+        ModelRequest(
+            parts=[UserPromptPart(["look", ImageUrl("https://example.org/a.png"), image], timestamp=NOW)]
+        ),
+        answered(
+            ThinkingPart("so", signature="c2VhbA==", provider_name="anthropic"),
+            TextPart("words"),
+            ToolCallPart("f", '{"a": 1,  "b":2}', tool_call_id="1"),
+            ToolCallPart("g", None, tool_call_id="2"),
+        ),
+        ModelRequest(
+            parts=[
+                ToolReturnPart("f", {"deep": [1, None, 2.5]}, tool_call_id="1", timestamp=NOW),
+                ToolReturnPart("g", "again", tool_call_id="2", outcome="retried", timestamp=NOW),
+            ]
+        ),
+        answered(),
+        ModelRequest(parts=[]),
+        asked("a\0b \ud800"),
+    ]
+    run(store.save(Conversation(conversation_id="c", messages=list(messages))))
+    loaded = run(store.load("c")).messages
+    as_json = ModelMessagesTypeAdapter.dump_python(messages, mode="json")  # what it keeps of a file's type
+    assert loaded == ModelMessagesTypeAdapter.validate_python(as_json)
+    agent = store.agent("c")
+    assert [message.kind for message in agent.conversation()] == [
+        *("system", "user", "assistant", "assistant", "tool_call", "tool_call"),
+        *("tool_result", "tool_result", "assistant", "user"),
+    ]
+    body = agent.conversation().to("anthropic", model="claude-x")
+    assert body["messages"][0]["content"][1]["type"] == "image"
+    assert body["messages"][1]["content"][0]["type"] == "thinking"
+    assert len(body["messages"][1]["content"]) == 4
+
+
+def test_what_others_wrote_is_loaded_and_can_be_continued_and_forked(store, run):
+    run(store.save(talk("a", "b")))
+    agent = store.agent("c")
+    agent.user("c")
+    call = agent.tool_call("add", {"a": 1}, id="t1")
+    agent.tool_result(call, "2")
+    agent.assistant("d")
+    loaded = run(store.load("c"))
+    assert [type(message).__name__ for message in loaded.messages[2:]] == [
+        "ModelRequest",
+        "ModelResponse",
+        "ModelRequest",
+        "ModelResponse",
+    ]
+    assert loaded.messages[4].parts[0].tool_name == "add"
+    forked = run(store.fork("c", new_conversation_id="f"))
+    for conversation in (loaded, forked):
+        conversation.messages.append(asked("e"))
+        run(store.save(conversation))
+    for id in ("c", "f"):
+        assert words(run(store.load(id)))[-2:] == ["d", "e"]
+    short = run(store.branch("c", at=3, expected_revision=run(store.load("c")).revision))
+    assert words(short) == ["a", "b", "c"]
+
+
+def test_what_the_agent_rewound_is_gone_and_a_copy_from_before_conflicts(store, run):
+    run(store.save(talk("a", "b")))
+    store.agent("c").mark("here")
+    longer = run(store.load("c"))
+    longer.messages.append(asked("c"))
+    run(store.save(longer))
+    store.agent("c").rewind("here")
+    loaded = run(store.load("c"))
+    assert words(loaded) == ["a", "b"]
+    longer.messages.append(asked("d"))
+    with pytest.raises(ConversationConflict):
+        run(store.save(longer))
+    loaded.messages.append(asked("e"))
+    run(store.save(loaded))
+    assert words(run(store.load("c"))) == ["a", "b", "e"]
+    store.agent("c").clear()
+    assert run(store.load("c")) is None
+
+
+def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
+    two_writers("pydantic_ai", durable_url)
+    with backstory.open(durable_url) as opened:
+        store = BackstoryConversations(opened)
+        loaded = words(run(store.load("shared")))
+        assert sorted(loaded) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
+        sound(opened)
+
+
+def test_an_unknown_entry_is_a_lookup_error(store, run):
+    for id in ("nobody", "backstory:x:1", "backstory:x"):
+        with pytest.raises(LookupError):
+            run(store.read_entry(id))
+    with pytest.raises(UserError):
+        run(store.branch("nobody", at=1, expected_revision="x"))
+
+
+def test_a_message_history_is_that_of_any_agent(run):
+    with backstory.open(":memory:") as opened:
+        opened.ensure("mine").user("hello")
+        history = BackstoryConversations(opened).history("mine")
+        made, _ = agent()
+        result = run(made.run("add", message_history=run(history.load())))
+        run(history.save(result.new_messages()))
+        again = run(history.load())
+        assert again[1:] == result.new_messages()
+        assert run(history.load(1)) == again[-1:]
+        assert history.agent.tail(1)[0].content.startswith("done:")
