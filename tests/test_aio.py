@@ -50,7 +50,7 @@ def test_the_face_with_await(url):
             assert (child.name, child.parent, child.fork_seq) == ("child", agent.id, 3)
             assert [a.name for a in await store.agents()] == ["main", "child"]
             assert await store.agent("child") == child
-            assert child.record.fork_seq == 3
+            assert child.snapshot.fork_seq == 3
             assert (await agent.explain(5)).status == "rewound"
             assert await store.verify() == []
 

@@ -18,7 +18,7 @@ FLOORS = [
     {"core"},
     {"wire"},
     {"storage"},
-    {"follower", "identity", "moves"},
+    {"attachments", "follower", "identity", "moves"},
     {"agent"},
     {"intake", "jobs", "references"},
     {"importers"},

@@ -292,7 +292,7 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
         agent = store.start("main")
         slow.execute(
             "SELECT before FROM backstory.append_one(%s, 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
-            (agent.session, agent.record.created_us),
+            (agent.session, agent.snapshot.created_us),
         )
         with agent.follow(timeout=PATIENCE) as follower:
             watch = follower._watch

@@ -6,13 +6,14 @@ agent's own record.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from backstory.attachments import Attachment, with_attachments
 from backstory.core.about import described
 from backstory.core.compaction import compaction
-from backstory.core.drafts import answered_call, author, drafts
+from backstory.core.drafts import answered_call, author, call_data, drafts
 from backstory.core.events import Draft, Event, draft
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
@@ -70,8 +71,18 @@ class Agent(Identity):
         check_says_something("system", content, data)
         return self.append("system", content, data)
 
-    def user(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write what the person said. `data`: what else is to be kept of it. Blank text is refused."""
+    def user(
+        self,
+        content: str,
+        *,
+        images: Iterable[Attachment] = (),
+        files: Iterable[Attachment] = (),
+        data: dict[str, Any] | None = None,
+    ) -> Event:
+        """Write what the person said. `images` and `files`: paths, bytes or URLs that go with it, kept once
+        and sent in whatever form a provider takes them. `data`: what else is to be kept of it. Blank text
+        alone is refused."""
+        data = with_attachments(content, images, files, data)
         check_says_something("user", content, data)
         return self.append("user", content, data)
 
@@ -79,11 +90,29 @@ class Agent(Identity):
         """Write what the model said. `data`: what else is to be kept of it, as its name or usage."""
         return self.append("assistant", content, data)
 
+    def record(
+        self,
+        response: Any,
+        format: str | None = None,
+        *,
+        model: str | None = None,
+        request: Mapping[str, Any] | None = None,
+        expected: int | None = None,
+    ) -> list[Event]:
+        """Write what a provider's SDK returned (an object, a dict, or the events of a stream): its text,
+        calls, reasoning and usage. `model`: the one that was asked, if the answer names it otherwise.
+        `request`: the body that was sent, whose digest is kept so that `store.verify(requests=True)` can
+        prove it."""
+        from backstory.wire.answers import answer_batch
+
+        batch = answer_batch(response, format, model=model, request=request, at=self.head)
+        return self.extend(batch, expected=expected)
+
     def tool_call(self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None) -> Event:
         """Write a tool call, its arguments as the model gave them: an object, or any text.
         Without an id it gets one."""
         call_id = f"call_{os.urandom(12).hex()}" if id is None else id
-        return self.append("tool_call", None, {"id": call_id, "name": name, "arguments": arguments})
+        return self.append("tool_call", None, call_data(call_id, name, arguments))
 
     def tool_result(self, call: Event | str, output: str, *, error: bool = False) -> Event:
         """Write what a tool call (the event, or its id) came to."""

@@ -106,7 +106,7 @@ class AsyncAgent:
     created_at: datetime = property(lambda self: self.sync.created_at)  # type: ignore[assignment]
     key: str | None = property(lambda self: self.sync.key)  # type: ignore[assignment]
     about: dict[str, Any] = property(lambda self: self.sync.about)  # type: ignore[assignment]
-    record: AgentRecord = property(lambda self: self.sync.record)  # type: ignore[assignment]
+    snapshot: AgentRecord = property(lambda self: self.sync.snapshot)  # type: ignore[assignment]
 
     @property
     def head(self) -> Awaitable[int]:
@@ -117,6 +117,7 @@ class AsyncAgent:
     extend = lift(Agent.extend)
     system = lift(Agent.system)
     user = lift(Agent.user)
+    record = lift(Agent.record)
     assistant = lift(Agent.assistant)
     tool_call = lift(Agent.tool_call)
     tool_result = lift(Agent.tool_result)

@@ -68,7 +68,7 @@ class Identity:
         return to_datetime(self._record.created_us)
 
     @property
-    def record(self) -> AgentRecord:
+    def snapshot(self) -> AgentRecord:
         """The agent as it was when this handle was made, its head and times included."""
         return self._record
 

@@ -148,10 +148,10 @@ class Intake:
 
     def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
         """The positions that events with these keys have in an agent's lineage."""
-        if agent.record.pk is None:
+        if agent.snapshot.pk is None:
             return {}
         backend = self._log.backend
-        return backend.places(agent.record, backend.lineage(agent.record), list(ids))
+        return backend.places(agent.snapshot, backend.lineage(agent.snapshot), list(ids))
 
     def cursor(self, source: Source | tuple[str, str]) -> dict[str, Any] | None:
         """How far a source (or its tool and id) was read; None if nobody read it."""
@@ -203,10 +203,10 @@ class _Commit:
                 self._rows.describe(record, described(self._rows.about(record), about))
 
     def _record(self, agent: Agent) -> AgentRecord:
-        return self.records.get(agent.id, agent.record)
+        return self.records.get(agent.id, agent.snapshot)
 
     def _make(self, birth: _Birth) -> None:
-        new = birth.agent.record
+        new = birth.agent.snapshot
         if new.id in self.records:
             return  # someone else made it in the meantime
         parent_pk, fork_seq, born_seq = None, 0, 0

@@ -63,7 +63,7 @@ def latest(store: Agents) -> Agent:
     agents = store.agents()
     if not agents:
         raise AgentNotFound(f"there is no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
-    return max(agents, key=lambda agent: (agent.record.updated_us, agent.id))
+    return max(agents, key=lambda agent: (agent.snapshot.updated_us, agent.id))
 
 
 def _at(agent: Agent, moment: str) -> Reference:

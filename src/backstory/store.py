@@ -175,7 +175,7 @@ class Store:
         page = self._page(prefix, since, until, order, limit, None)
         if after is not None:
             id = after.id if isinstance(after, Session) else self._session_of(after)
-            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).record]
+            [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).snapshot]
             page = page._replace(after=last)
         return self._session_page(page)
 
@@ -207,7 +207,7 @@ class Store:
             until_us=_microseconds(until),
             latest_first=order == "updated",
             limit=limit,
-            after=last.record if last else None,
+            after=last.snapshot if last else None,
         )
 
     def find(self, key: str) -> list[tuple[Agent, Event]]:
@@ -306,7 +306,7 @@ class Store:
         from backstory.jobs.deletion import delete
 
         agent = self.agent(ref) if isinstance(ref, str) else ref
-        return delete(self._backend, agent.record, below=below, dry_run=dry_run)
+        return delete(self._backend, agent.snapshot, below=below, dry_run=dry_run)
 
     def import_transcripts(
         self,

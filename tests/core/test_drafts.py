@@ -1,11 +1,14 @@
 """Batches: tuples and events become checked events, and an error names the place."""
 
+import json
+
 import pytest
 
 from backstory import Event, InvalidEvent
-from backstory.core.drafts import drafts
+from backstory.core.drafts import call_data, drafts
 from backstory.core.events import Stored, draft, stored_rows
 from backstory.core.messages import check_says_something
+from backstory.wire import to_bytes
 
 
 def test_tuples_and_events_of_another_log_become_drafts():
@@ -46,3 +49,27 @@ def test_what_people_say_is_not_blank(kind, data, refused):
         return
     with pytest.raises(InvalidEvent, match="is empty: nothing was written"):
         check_says_something(kind, " ", data)
+
+
+def test_arguments_are_kept_as_an_object_that_gives_back_the_text():
+    assert call_data("c", "f", '{"a":1}') == {"id": "c", "name": "f", "arguments": {"a": 1}}
+    assert call_data("c", "f", '{"a": 1}') == {
+        "id": "c",
+        "name": "f",
+        "arguments": {"a": 1},
+        "arguments_text": '{"a": 1}',
+    }
+    for text in ("{broken", "[1]", "", '{"a":NaN}'):
+        assert call_data("c", "f", text) == {"id": "c", "name": "f", "arguments": text}
+    assert call_data("c", "f", {"a": 1})["arguments"] == {"a": 1}
+
+
+def test_the_model_gets_back_the_arguments_as_it_wrote_them():
+    given = '{"path" : ".", "n":1.0}'
+    for format in ("openai", "openai-responses"):
+        events = [
+            Event.of(1, "user", "hi"),
+            Event.of(2, "tool_call", None, call_data("c1", "ls", given)),
+            Event.of(3, "tool_result", "x", {"id": "c1", "name": "ls"}),
+        ]
+        assert json.dumps(given).encode() in to_bytes(events, format)

@@ -315,7 +315,7 @@ def logged(store, agent):
     """The events of an agent with their bases, as the tests of the parsers have them."""
     from backstory.importers import LogEvent
 
-    rows = store._backend.stored(agent.record, 0, 100_000)
+    rows = store._backend.stored(agent.snapshot, 0, 100_000)
     return [LogEvent(r.seq, r.kind, r.content, r.event.data, r.created_us, r.base, r.key) for r in rows]
 
 

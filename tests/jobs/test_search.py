@@ -195,8 +195,8 @@ def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable
         agent.extend([("user", "needle", None)] * 2)
         backend = store._backend
         backend.indexed()
-        assert backend.index(agent.record, 0, [(1, ["needle"]), (2, ["needle"])]) == 2
-        assert backend.index(agent.record, 0, [(1, ["late"])]) == 2
+        assert backend.index(agent.snapshot, 0, [(1, ["needle"]), (2, ["needle"])]) == 2
+        assert backend.index(agent.snapshot, 0, [(1, ["late"])]) == 2
         query = words_query("late")
         assert backend.find(query, kinds=(), pieces=None, session="", limit=9) == []
 

@@ -201,7 +201,7 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         backend = store._backend
         with backend._pool.connection() as db:
             db.execute("VACUUM ANALYZE backstory.events")
-        pieces = backend.walk(agent.record, None).pieces
+        pieces = backend.walk(agent.snapshot, None).pieces
         nos, lows, highs, _ = map(list, zip(*pieces, strict=True))
         bindings = {"session": agent.session, "nos": nos, "lows": lows, "highs": highs}
         with backend._pool.connection() as db:

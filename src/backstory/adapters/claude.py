@@ -122,11 +122,11 @@ def _last_part(agent: Agent, prefix: str) -> str:
 
 
 def _is_written(agent: Agent) -> bool:
-    return agent.record.head > 0
+    return agent.snapshot.head > 0
 
 
 def _mtime(agent: Agent) -> int:
-    return agent.record.updated_us // 1_000
+    return agent.snapshot.updated_us // 1_000
 
 
 def _data(event: Event) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from backstory.core.events import Draft, Event, draft
+from backstory.core.events import Draft, Event, draft, parse_object, to_json
 from backstory.errors import Invalid, InvalidEvent
 
 
@@ -25,6 +25,21 @@ def _draft(event: Event | tuple[Any, ...]) -> Draft:
     if isinstance(event, tuple | list) and 1 <= len(event) <= 4:
         return draft(*event)
     raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")
+
+
+def call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
+    """The data of a tool call. Arguments that are the text of a JSON object are kept as that object, and the
+    text beside it where writing the object would not give it back."""
+    data = {"id": id, "name": name, "arguments": arguments}
+    value = parse_object(arguments) if isinstance(arguments, str) else None
+    if value is None:
+        return data
+    data["arguments"] = value
+    try:
+        is_same = to_json(value) == arguments
+    except ValueError:  # NaN: only the text can say it
+        return data | {"arguments": arguments}
+    return data if is_same else data | {"arguments_text": arguments}
 
 
 def author(who: str | None) -> dict[str, Any]:

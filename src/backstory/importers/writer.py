@@ -225,8 +225,8 @@ class _Pen:
         self._answered: set[str] = set()
         self._batch: list[LogEvent] = []
         self._size = 0
-        self._written = agent.record.head
-        self._floor = floor or agent.record.created_us
+        self._written = agent.snapshot.head
+        self._floor = floor or agent.snapshot.created_us
         self.calls: dict[str, int] = {}
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
@@ -245,7 +245,7 @@ class _Pen:
 
     def _known(self) -> Known:
         """What the agent has: where its head stands, and the newest answers, which may have grown."""
-        record = self._agent.record
+        record = self._agent.snapshot
         if not record.head:
             return Known(self._places)
         recent = self._agent.events(after=max(record.head - RECENT, 0))
@@ -262,7 +262,7 @@ class _Pen:
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
         while chunk := list(islice(steps, CHUNK)):
-            if self._agent.record.head:
+            if self._agent.snapshot.head:
                 by_key = {_key(id): id for step in chunk for id in ids_in(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())

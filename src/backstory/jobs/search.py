@@ -119,7 +119,7 @@ class _Asking:
         pieces, session = None, ""
         if self._agent:
             session = self._agent.session
-            pieces = self._log.backend.lineage(self._agent.record)
+            pieces = self._log.backend.lineage(self._agent.snapshot)
             pieces = self._live_pieces(self._agent) if self._live else pieces
         return self._log.backend.find(
             self._asked, kinds=self._kinds, pieces=pieces, session=session, limit=limit
@@ -127,7 +127,7 @@ class _Asking:
 
     def _live_pieces(self, agent: Agent) -> list[Piece]:
         if agent.id not in self._walks:
-            self._walks[agent.id] = self._log.walk(agent.record).pieces
+            self._walks[agent.id] = self._log.walk(agent.snapshot).pieces
         return self._walks[agent.id]
 
     def _read(self, wanted: Iterable[Found]) -> dict[tuple[str, int], Event]:
@@ -137,7 +137,7 @@ class _Asking:
             places.setdefault(one.agent, []).append(one.seq)
         events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
-            owner = self._agents[id].record
+            owner = self._agents[id].snapshot
             pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
             events.update(((id, event.seq), event) for event in self._log.backend.read(owner, pieces))
         return events
@@ -156,13 +156,13 @@ class _Asking:
         waiting = [owner]
         while waiting:
             seer = waiting.pop(0)
-            if seer.record.deleted_us is None:
+            if seer.snapshot.deleted_us is None:
                 yield seer
             waiting += [fork for fork in self._forks.get(seer.id, ()) if fork.fork_seq >= seq]
 
     def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
         return any(
-            piece.owner == owner.record.pk and piece.low <= seq <= piece.high
+            piece.owner == owner.snapshot.pk and piece.low <= seq <= piece.high
             for piece in self._live_pieces(seer)
         )
 

@@ -60,7 +60,7 @@ def stats(log: Log, *, tokens: bool = False) -> Stats:
 
 
 def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int], *, tokens: bool) -> AgentStats:
-    record = agent.record
+    record = agent.snapshot
     own = log.backend.census(
         record, [piece for piece in log.backend.lineage(record) if piece.owner == record.pk]
     )

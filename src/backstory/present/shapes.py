@@ -44,7 +44,7 @@ def mark_json(mark: Event, *, live: bool) -> dict[str, Any]:
 
 def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, Any]:
     """An agent, and its marks."""
-    record = agent.record
+    record = agent.snapshot
     found: dict[str, Any] = {
         "id": agent.id,
         "name": agent.name,

@@ -59,6 +59,6 @@ def _facts(agent: Agent, id: str) -> Text:
     text = Text()
     if agent.parent:
         text.append(f" {'spawned' if agent.spawned else 'forked'} at {agent.born_seq}", style="cyan")
-    text.append(f"  head {agent.record.head}")
-    text.append(f"  {age(to_datetime(agent.record.updated_us))}", style="dim")
+    text.append(f"  head {agent.snapshot.head}")
+    text.append(f"  {age(to_datetime(agent.snapshot.updated_us))}", style="dim")
     return text.append(f"  {id}", style="dim")

@@ -119,7 +119,7 @@ def sessions(asked: Asked) -> Any:
 def _session(store: Store, session: Session) -> dict[str, Any]:
     root = store.agent(session.id)
     prompt = _first_prompt(root)
-    latest = max(store.agents(session=session.id), key=lambda agent: (agent.record.updated_us, agent.id))
+    latest = max(store.agents(session=session.id), key=lambda agent: (agent.snapshot.updated_us, agent.id))
     bytes_, live = _context_size(root)
     return {
         **session_json(session),
@@ -132,7 +132,7 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
 
 
 def _first_prompt(root: Agent) -> str:
-    head = root.record.head
+    head = root.snapshot.head
     for event in root.events(until=min(head, FIRST_PROMPT)):
         if event.kind == "user":
             return gist(event)[:LONGEST_LINE]
@@ -142,7 +142,7 @@ def _first_prompt(root: Agent) -> str:
 def _context_size(agent: Agent) -> tuple[int, int]:
     """The bytes and the number of the events in live ranges, counted by the database."""
     log = agent._log
-    counted = log.backend.census(agent.record, log.walk(agent.record).pieces)
+    counted = log.backend.census(agent.snapshot, log.walk(agent.snapshot).pieces)
     return sum(one.bytes for one in counted), sum(one.events for one in counted)
 
 
@@ -306,7 +306,7 @@ def _spoken(ref: Reference) -> list[Event]:
 
 def _parted(left: Agent, right: Agent) -> int:
     """The last position that two lineages share; 0 if they have nothing in common."""
-    mine, theirs = (agent._log.backend.lineage(agent.record) for agent in (left, right))
+    mine, theirs = (agent._log.backend.lineage(agent.snapshot) for agent in (left, right))
     owned = {piece.owner: piece.high for piece in mine}
     return max((min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned), default=0)
 

@@ -57,8 +57,8 @@ def _tool_events(agent: Agent, rows: list[OutlineRow]) -> Iterator[Event]:
 
 
 def _pieces(store: Store, agent: Agent) -> list[list[Any]]:
-    ids = {one.record.pk: one.id for one in store.agents(session=agent.session)}
-    lineage = agent._log.backend.lineage(agent.record)
+    ids = {one.snapshot.pk: one.id for one in store.agents(session=agent.session)}
+    lineage = agent._log.backend.lineage(agent.snapshot)
     return [[ids[piece.owner], piece.low, piece.high] for piece in lineage]
 
 

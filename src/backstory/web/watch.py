@@ -118,7 +118,7 @@ class Watch:
 
 
 def _now(agent: Agent) -> dict[str, Any]:
-    return head_json(agent.record._replace(head=agent.head), new=False)
+    return head_json(agent.snapshot._replace(head=agent.head), new=False)
 
 
 def _event(heads: Heads) -> bytes:

@@ -26,6 +26,11 @@ def expect(value: Any, type_: type[T], path: str) -> T:
     return value
 
 
+def text_or_none(value: Any, path: str) -> str | None:
+    """A text that may be left out."""
+    return None if value is None else expect(value, str, path)
+
+
 def field(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
     """A field that has to be there."""
     if key not in value:

@@ -125,6 +125,9 @@ def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
         tell("data", at, "this call has no data that could be read")
     id, name, raw = tool_call(data)
     arguments, text, same = arguments_of(raw)
+    written = data.get("arguments_text") if data else None
+    if isinstance(written, str) and arguments_of(written).value == arguments:
+        text = written
     if not same:
         why = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
         tell("arguments", at, why)

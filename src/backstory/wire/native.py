@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
+from backstory.wire import own
 from backstory.wire.format import Form, Format
 from backstory.wire.media import is_base64
 from backstory.wire.models import is_same_model
@@ -284,11 +285,12 @@ def _form(wire: Form, target: Target, at: int | None) -> Form:
 
 def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Part] | None:
     provider = target.formats.get(native.provider)
-    if provider is None:
+    read = own.read if native.provider == own.PROVIDER else provider.read if provider else None
+    if read is None:
         target.tell("native", at, f"native content of {native.provider!r}, an unknown format: left out")
         return None
     try:
-        parts = provider.read(role, native.wire, "native.wire")
+        parts = read(role, native.wire, "native.wire")
     except Invalid as error:
         target.tell("native", at, f"its native content is not of its format, so it is left out: {error}")
         return None

@@ -228,7 +228,12 @@ def _are_legal(ids: list[str], pattern: re.Pattern[str]) -> bool:
 def _harmless(data: dict[str, Any], raw: str, format: Format) -> str:
     """A call's arguments, if nothing can have been lost in reading them. Arguments that are text go as that
     text where texts go."""
-    if "native" in data or type(data["id"]) is not str or type(data["name"]) is not str:
+    if (
+        "native" in data
+        or "arguments_text" in data
+        or type(data["id"]) is not str
+        or type(data["name"]) is not str
+    ):
         raise Unusual
     arguments = data["arguments"]
     is_text = type(arguments) is str

@@ -54,7 +54,7 @@ def _plain(agent: Agent, names: dict[str, str]) -> list[Any]:
         f"{names.get(agent.session, agent.session)}/{agent.name}",
         names.get(agent.parent or "", ""),
         agent.born_seq if agent.parent else "",
-        agent.record.head,
-        stamp(to_datetime(agent.record.updated_us)),
+        agent.snapshot.head,
+        stamp(to_datetime(agent.snapshot.updated_us)),
         ", ".join(mark_label(mark) for mark in agent.marks()),
     ]

@@ -26,6 +26,7 @@ _SPOKEN = frozenset(
 )
 # Gemini and Bedrock go by keys: code that was run, tools of the service, what a search found.
 _RUN = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse", "searchResult"})
+_OWN = frozenset({"media_type", "data", "url", "text"})  # fields of our own form
 _NESTED = ("content", "output", "parts", "toolResult", "functionResponse", "function_response")
 
 
@@ -44,7 +45,22 @@ def extras(form: Any) -> Iterator[Extra]:
 
 
 def _extra(part: dict[str, Any]) -> Extra | None:
-    return _openai(part) or _anthropic(part) or _gemini(part) or _bedrock(part) or _server_tool(part)
+    return (
+        _own(part)
+        or _openai(part)
+        or _anthropic(part)
+        or _gemini(part)
+        or _bedrock(part)
+        or _server_tool(part)
+    )
+
+
+def _own(part: dict[str, Any]) -> Extra | None:
+    match part:
+        case {"type": "image" | "document" | "audio" | "video" as what, **rest} if "source" not in rest:
+            if not _OWN.isdisjoint(rest):
+                return Extra(what, _text(rest.get("data")), _text(rest.get("text")) or "")
+    return None
 
 
 def _openai(part: dict[str, Any]) -> Extra | None:

@@ -1,0 +1,93 @@
+"""What a provider's SDK returned, as events to write: whose format it is, and what was asked. Pure."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from backstory.core.events import to_json
+from backstory.errors import Invalid
+from backstory.wire import FORMATS, load_answer
+from backstory.wire.loader import Loaded
+from backstory.wire.media import to_base64
+from backstory.wire.streams import as_plain
+
+# What answers, and the events of streams, have that no other format's have.
+BY_KEY = {
+    "choices": "openai",
+    "candidates": "gemini",
+    "messageStart": "bedrock",
+    "contentBlockStart": "bedrock",
+    "contentBlockDelta": "bedrock",
+}
+ANTHROPIC_TYPES = frozenset({"message", "message_start"})
+
+
+def answer_batch(
+    response: Any,
+    format: str | None,
+    *,
+    model: str | None,
+    request: Mapping[str, Any] | None,
+    at: int,
+) -> list[Loaded]:
+    """The events of an answer; what was asked is in the data of the first. `at`: the position that the
+    request was made of."""
+    whole = as_plain(response)
+    name = _format_of(whole) if format is None else format
+    (kind, text, data), *rest = load_answer(whole, name, model=model)
+    data = dict(data or {})
+    asked: dict[str, Any] = {"format": name, "at": at}
+    if request is not None:
+        asked["sha256"] = request_digest(request)
+    if (model or data.get("model")) is not None:
+        asked["model"] = model or data["model"]
+    usage = _usage(whole)
+    if usage is not None:
+        asked["usage"] = usage
+    return [(kind, text, data | {"request": asked}), *rest]
+
+
+def request_digest(body: Mapping[str, Any]) -> str:
+    """The SHA-256 of a request's canonical JSON: keys in order, no blanks, blobs as base64."""
+    return hashlib.sha256(to_json(_canonical(body)).encode(errors="surrogatepass")).hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    match value:
+        case Mapping():
+            return {str(key): _canonical(value[key]) for key in sorted(value, key=str)}
+        case list() | tuple():
+            return [_canonical(item) for item in value]
+        case bytes() | bytearray():
+            return to_base64(bytes(value))
+    return value
+
+
+def _format_of(whole: Any) -> str:
+    """Whose answer it is, by its shape."""
+    first = whole[0] if isinstance(whole, list) and whole else whole
+    if isinstance(first, Mapping):
+        for key, format in BY_KEY.items():
+            if key in first:
+                return format
+        kind = first.get("type")
+        if kind in ANTHROPIC_TYPES:
+            return "anthropic"
+        output = first.get("output")
+        if isinstance(output, Mapping) and "message" in output:
+            return "bedrock"
+        if isinstance(output, list) or (isinstance(kind, str) and kind.startswith("response.")):
+            return "openai-responses"
+    raise Invalid("nobody can tell whose answer this is", remedy=f"pass format=, one of {', '.join(FORMATS)}")
+
+
+def _usage(whole: Any) -> Any:
+    """All that the provider said of the usage, as it said it."""
+    parts = whole if isinstance(whole, list) else [whole]
+    found: dict[str, Any] = {}
+    for part in parts:
+        for place in (part, *(part.get(name) for name in ("message", "response", "metadata"))):
+            for name in ("usage", "usageMetadata", "usage_metadata"):
+                usage = place.get(name) if isinstance(place, Mapping) else None
+                found |= usage if isinstance(usage, Mapping) else {}
+    return found or None

@@ -1,0 +1,106 @@
+"""Images and files that go with a message: kept once, and sent where a format can."""
+
+import base64
+import json
+
+import pytest
+
+import backstory
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+PDF = b"%PDF-1.4 nothing much"
+FORMATS = backstory.wire.FORMATS
+QUESTION = "What is on this picture, and does it fit what the report says about it?"
+
+
+def sent(agent, format):
+    dump = agent.conversation().dump(format)
+    return json.dumps(dump.body, default=lambda blob: base64.b64encode(blob).decode()), dump.repairs
+
+
+@pytest.fixture
+def agent():
+    with backstory.open(":memory:") as store:
+        yield store.start("main")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_an_image_from_a_path_and_from_bytes_goes_to_every_format(agent, format, tmp_path):
+    path = tmp_path / "photo.png"
+    path.write_bytes(PNG)
+    agent.user(QUESTION, images=[path, str(path), PNG])
+    body, repairs = sent(agent, format)
+    assert body.count(base64.b64encode(PNG).decode()) == 3
+    assert body.count(QUESTION) == 1
+    assert repairs == []
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_a_pdf_and_a_text_go_to_every_format(agent, format, tmp_path):
+    (tmp_path / "report.pdf").write_bytes(PDF)
+    (tmp_path / "notes.md").write_text("# Read me")
+    agent.user(QUESTION, files=[tmp_path / "report.pdf", tmp_path / "notes.md"])
+    body, repairs = sent(agent, format)
+    assert base64.b64encode(PDF).decode() in body
+    assert "# Read me" in body or base64.b64encode(b"# Read me").decode() in body
+    assert repairs == []
+
+
+def test_an_image_by_url_goes_where_it_can_and_is_reported_where_it_cannot(agent):
+    agent.user(QUESTION, images=["https://example.com/photo.png", "https://example.com/photo"])
+    for format in FORMATS:
+        body, repairs = sent(agent, format)
+        if format == "bedrock":
+            assert "example.com" not in body
+            assert {repair.rule for repair in repairs} == {"native"}
+        else:
+            assert "https://example.com/photo.png" in body
+
+
+def test_the_text_and_the_image_are_kept_once(agent):
+    event = agent.user(QUESTION, images=[PNG], data={"by": "ann"})
+    assert event.content == QUESTION
+    assert event.data_json.count(base64.b64encode(PNG).decode()) == 1
+    assert QUESTION not in event.data_json
+    assert event.data["by"] == "ann"
+
+
+def test_an_image_may_come_without_words(agent):
+    event = agent.user("", images=[PNG])
+    body, _ = sent(agent, "anthropic")
+    assert event.content == ""
+    assert "image/png" in body
+    with pytest.raises(backstory.InvalidEvent):
+        agent.user("")
+
+
+def test_tokens_of_an_image_are_counted(agent):
+    agent.user(QUESTION)
+    plain = agent.conversation().tokens("gpt-4o")
+    agent.user(QUESTION, images=[PNG])
+    assert agent.conversation().tokens("gpt-4o") > 2 * plain
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"images": ["/no/such/photo.png"]}, "cannot read"),
+        ({"images": [PDF]}, "is not an image"),
+        ({"images": "photo.png"}, "is a list"),
+        ({"images": [3]}, "not an attachment"),
+        ({"files": [b"\x00\x01\xff"]}, "nobody can tell"),
+        ({"images": [PNG], "data": {"native": {}}}, "do not go together"),
+    ],
+)
+def test_what_cannot_be_attached_is_refused_and_nothing_is_written(agent, wrong, problem):
+    with pytest.raises(backstory.Invalid, match=problem):
+        agent.user("Look!", **wrong)
+    assert agent.head == 0
+
+
+def test_the_log_says_what_a_message_without_words_has(agent):
+    from backstory.present.event_text import gist
+
+    assert gist(agent.user("", images=[PNG], files=[b"text"])) == "(image) (document)"
