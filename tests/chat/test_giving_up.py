@@ -18,7 +18,7 @@ def terminal():
     console = Console(file=io.StringIO())
     store = backstory.open(":memory:")
     chat = Chat(store, store.start("main"), Actor())
-    consent = Consent(console, input, yes=False)
+    consent = Consent(console, input, input, yes=False)
     return Terminal(
         chat, console, consent, choose=Actor, run_command=lambda store, words: None, leaving=Shutdown()
     )

@@ -57,6 +57,15 @@ def test_nothing_is_written_or_run_without_a_terminal_unless_yes_is_said(run, fo
         assert (folder / "new").read_text() == "x"
 
 
+def test_rules_decide_where_nobody_can_be_asked_and_deny_wins_over_yes(run, folder):
+    (folder / ".backstory.toml").write_text('[consent]\ndeny = ["write_file: secret*"]\n')
+    write = Say(calls=(("c1", "write_file", '{"path": "secret.txt", "content": "x"}'),))
+    with scripted(write, Say("Refused.")) as server:
+        assert run("ask", "Write", "--yes", *connected(server)).stdout == "Refused.\n"
+        assert "the rule 'write_file: secret*' denies it" in server.said()[-1][1]
+    assert not (folder / "secret.txt").exists()
+
+
 def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
     with scripted(Refuse(401, "bad key")) as server:
         done = run("ask", "Hello", *connected(server))

@@ -287,8 +287,8 @@ def test_known_windows():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"model = ", "is no TOML"),
-        (b'model = "\xff"', "is no TOML"),
+        (b"model = ", "is not TOML"),
+        (b'model = "\xff"', "is not TOML"),
         (b'modle = "x"', "has modle: it takes model, base_url, key, window"),
         (b"model = 5", 'is 5: write model = "…"'),
         (b"base_url = 5", 'is 5: write base_url = "…"'),

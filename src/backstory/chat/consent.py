@@ -1,4 +1,4 @@
-"""Asking before something is written or run: yes, no, or always for this tool.
+"""Asking before something is written or run: yes, no, always for what is like it, or for the whole tool.
 
 What is asked about is shown so that a person can judge it: a command whole, a change with its line numbers
 and the lines around it; of a long text the beginning and the end, and all of it on request.
@@ -13,18 +13,30 @@ from rich.padding import Padding
 from rich.text import Text
 
 from backstory.chat.changes import Line, changed_lines, new_lines
+from backstory.chat.rules import DENIED, Rule, Rules, suggested
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
+from backstory.runtime.loop import Permission
 from backstory.runtime.tools import Tool
 
 MOST_LINES = 24  # of a long text, unless all are asked for
 LONGEST_LINE = 400  # characters; what is longer goes on in the next line
 MOST_COMPARED = 10_000_000  # bytes of an old file: as many as the tools read
 REFUSED = "not run: the user said no"
+NO_RULES = Rules()
 STYLES = {"+": "green", "-": "red"}
-ANSWERS = {"y": "yes", "n": "no", "a": "always, until you quit", "v": "view all", "": "no"}
+ANSWERS = {
+    "y": "yes",
+    "n": "no",
+    "a": "always, until you quit",
+    "s": "yes, and to all further calls of it, until you quit",
+    "e": "no",
+    "v": "view all",
+    "": "no",
+}
 
 AskKey = Callable[[str, Sequence[str]], str]  # asks a question, returns the key that was pressed
+AskLine = Callable[[str], str]  # asks for a line of text
 
 
 class Request(NamedTuple):
@@ -48,45 +60,72 @@ class Screen(Protocol):
 
 
 class Consent:
-    """Remembers what is always allowed, as long as the chat runs."""
+    """Decides by rules, and asks where they say nothing. What is always allowed is a rule until the end."""
 
-    def __init__(self, console: Console, ask_key: AskKey, *, yes: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        ask_key: AskKey,
+        ask_line: AskLine,
+        *,
+        yes: bool = False,
+        rules: Rules = NO_RULES,
+    ) -> None:
         self._console = console
         self._ask_key = ask_key
+        self._ask_line = ask_line
         self._yes = yes
-        self._always: set[str] = set()
+        self._rules = rules
         self.screen: Screen | None = None  # where the calls are drawn
 
-    def __call__(self, tool: Tool, arguments: dict[str, Any]) -> bool | str:
-        """Whether the tool may run: True, or the reason why not."""
-        if self._yes or tool.name in self._always:
-            return True
+    def __call__(self, tool: Tool, arguments: dict[str, Any]) -> bool | str | Permission:
+        """Whether the tool may run: a permission, or the reason why not."""
+        match self._rules.decide(tool.name, arguments):
+            case "deny", rule:
+                return DENIED.format(rule)
+            case "allow", rule:
+                return Permission(f"rule: {rule}")
+        if self._yes:
+            return Permission("--yes")
         if self.screen is None:
-            return self._ask(tool, request(tool, arguments))
+            return self._ask(tool, arguments, request(tool, arguments))
         self.screen.pause()
         is_shown = self.screen.shows_whole(tool, arguments)
-        answer = self._ask(tool, Request([], []) if is_shown else request(tool, arguments))
+        answer = self._ask(tool, arguments, Request([], []) if is_shown else request(tool, arguments))
         self.screen.resume()
         return answer
 
-    def _ask(self, tool: Tool, asked: Request) -> bool | str:
+    def _ask(self, tool: Tool, arguments: dict[str, Any], asked: Request) -> str | Permission:
+        like_it = suggested(tool.name, arguments)
         body = [part for line in asked.body for part in _parts(line)]
         short = _shortened(body)
-        is_short = len(short) < len(body)
         self._show(asked.head, short)
-        answer = self._answer(tool, with_view=is_short)
+        answer = self._answer(tool, like_it, with_view=len(short) < len(body))
         if answer == "v":
             self._show(asked.head, body)
-            answer = self._answer(tool, with_view=False)
-        if answer == "a":
-            self._always.add(tool.name)
-        return True if answer in ("y", "a") else REFUSED
+            answer = self._answer(tool, like_it, with_view=False)
+        if answer == "e":
+            why = self._ask_line("    Why not? ").strip()
+            return f"{REFUSED}: {why}" if why else REFUSED
+        if answer in ("a", "s"):
+            rule = like_it if answer == "a" and like_it else Rule(tool.name)
+            self._rules |= Rules(allow=(rule,))
+            return Permission(f"person, and from now on: {rule}")
+        return Permission("person") if answer == "y" else REFUSED
 
-    def _answer(self, tool: Tool, *, with_view: bool) -> str:
+    def _answer(self, tool: Tool, like_it: Rule | None, *, with_view: bool) -> str:
         """Ask, and leave the question with its answer on the screen."""
         question = f"    Allow {one_line(tool.name)}?"
-        view = ", [v]iew all" if with_view else ""
-        answer = self._ask_key(f"{question} [y]es, [n]o, [a]lways{view}", "ynav" if with_view else "yna")
+        choices = {
+            "y": "[y]es",
+            "a": f"[a]lways {one_line(like_it.pattern)}" if like_it else "",
+            "s": "this [s]ession",
+            "n": "[n]o",
+            "e": "[e]xplain",
+            "v": "[v]iew all" if with_view else "",
+        }
+        choices = {key: choice for key, choice in choices.items() if choice}
+        answer = self._ask_key(f"{question} {', '.join(choices.values())}", "".join(choices))
         self._console.print(Text(f"{question} {ANSWERS[answer]}", style="dim"))
         return answer
 

@@ -4,6 +4,7 @@ import sys
 import termios
 from collections.abc import Sequence
 
+from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input.typeahead import clear_typeahead
@@ -30,6 +31,14 @@ def ask_key(question: str, keys: Sequence[str]) -> str:
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
     clear_typeahead(app.input)
     return app.run()
+
+
+def ask_line(question: str) -> str:
+    """A line of text; empty for Escape and Ctrl-D. Raises KeyboardInterrupt."""
+    try:
+        return PromptSession[str](erase_when_done=True).prompt(question)
+    except EOFError:
+        return ""
 
 
 class Question:

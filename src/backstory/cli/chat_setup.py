@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backstory.chat.rules import DENIED
 from backstory.cli import output as screen
 from backstory.cli.input import system_options
 from backstory.cli.main import CTRL_C, Ended
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from backstory.agent import Agent
     from backstory.chat.session import Chat
     from backstory.core.events import Event
+    from backstory.runtime.loop import Allow
     from backstory.runtime.models import Model
     from backstory.runtime.models.choice import ModelSpec
+    from backstory.runtime.tools import Tool
     from backstory.store import Store
 
     Place = Callable[[Path], Path]  # the folder of a session: where to work
@@ -51,9 +54,14 @@ def model_spec(
     *, model: str | None = None, base_url: str | None = None, window: int | None = None, **_: Any
 ) -> "ModelSpec":
     """The model that the options, the environment and the config file ask for."""
-    from backstory.runtime.models.choice import ModelSpec, resolve
+    from backstory.runtime.models.choice import BadConfig, ModelSpec, resolve
 
-    return resolve(ModelSpec(model=model, base_url=base_url, window=window))
+    said = ModelSpec(model=model, base_url=base_url, window=window)
+    try:
+        return resolve(said)
+    except BadConfig as error:
+        screen.say(f"{error.message}; it is not used")
+        return resolve(said, config=False)
 
 
 def chosen_model(wanted: "ModelSpec") -> "Model":
@@ -162,7 +170,7 @@ def answer_once(
     from backstory.chat.plain import answer
     from backstory.chat.shutdown import Shutdown
 
-    allow = (lambda tool, arguments: True) if yes else None
+    allow = _allow(yes=yes)
     with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
         try:
             found = answer(chat, question, quiet=as_json)
@@ -171,6 +179,27 @@ def answer_once(
         if as_json:
             screen.answer_json(_answer_json(chat, found))
         return 0 if found else 1
+
+
+def _allow(*, yes: bool) -> "Allow":
+    """Consent without a person: by the rules, and by --yes."""
+    from backstory.chat.config import configuration
+    from backstory.runtime.loop import NOBODY, Permission
+    from backstory.runtime.models.choice import config_path
+
+    found = configuration(Path.cwd(), config_path())
+    for warning in found.warnings:
+        screen.say(warning)
+
+    def allow(tool: "Tool", arguments: dict[str, Any]) -> str | Permission:
+        match found.rules.decide(tool.name, arguments):
+            case "deny", rule:
+                return DENIED.format(rule)
+            case "allow", rule:
+                return Permission(f"rule: {rule}")
+        return Permission("--yes") if yes else NOBODY
+
+    return allow
 
 
 def _answer_json(chat: "Chat", found: "Event | None") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 
-__all__ = ["Allow", "EventWritten", "Loop", "Stopped", "Update", "Updates"]
+__all__ = ["Allow", "EventWritten", "Loop", "Permission", "Stopped", "Update", "Updates"]
 
 MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
 LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
@@ -52,8 +52,15 @@ class Stopped(NamedTuple):
 Update = TextDelta | Retrying | EventWritten | Stopped
 Updates = Generator[Update, None, None]
 
-# May this tool run with these arguments? True, or the reason why not, which the model is told.
-Allow = Callable[[Tool, dict[str, Any]], bool | str]
+
+class Permission(NamedTuple):
+    """A call may run; who or what allowed it is recorded with its result."""
+
+    by: str
+
+
+# May this tool run with these arguments? True or a permission, or the reason why not: the model is told.
+Allow = Callable[[Tool, dict[str, Any]], bool | str | Permission]
 
 
 class Loop:
@@ -153,14 +160,16 @@ class Loop:
         allowed = []
         for call in list(waiting.values()):
             try:
-                allowed.append((call.seq, *self._allowed(call)))
+                tool, arguments, by = self._allowed(call)
+                allowed.append((call.seq, tool, arguments))
+                work.allowed_by |= {call.seq: by} if by else {}
             except ToolError as problem:
                 yield self._record(waiting, call.seq, str(problem), error=True)
         for seq, tool, arguments in allowed:
             work.start(seq, tool, arguments)
         while waiting:
             seq = work.next(waiting)
-            yield self._record(waiting, seq, *work.done[seq])
+            yield self._record(waiting, seq, *work.done[seq], work.allowed_by.get(seq))
 
     def _stop(self, work: "_Work", waiting: dict[int, Event]) -> None:
         """Stop what runs. What was done by then has its own result, the others have one that says so."""
@@ -170,28 +179,34 @@ class Loop:
             if seq not in done and seq in work.begun:
                 last_words, _ = work.done.get(seq, ("", True))
                 done[seq] = (f"{STOPPED}\n{last_words}".rstrip(), True)
-            self._record(waiting, seq, *done.get(seq, (NOT_RUN, True)))
+            self._record(waiting, seq, *done.get(seq, (NOT_RUN, True)), work.allowed_by.get(seq))
 
-    def _allowed(self, call: Event) -> tuple[Tool, dict[str, Any]]:
-        """What a call wants to run, and with what; raises ToolError that says what keeps it from running."""
+    def _allowed(self, call: Event) -> tuple[Tool, dict[str, Any], str | None]:
+        """What a call wants to run, with what, and who allowed it; raises ToolError that says what keeps it
+        from running."""
         _, name, arguments = tool_call(call.data)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
             known = ", ".join(tool.name for tool in self.tools)
             raise ToolError(f"there is no tool {name!r}: there are {known or 'none'}")
         given = checked(tool, arguments)
-        if tool.asks:
-            answer = NOBODY if self.allow is None else self.allow(tool, given)
-            if answer is not True:
-                raise ToolError(answer or "not run: it was not allowed")
-        return tool, given
+        if not tool.asks:
+            return tool, given, None
+        answer = NOBODY if self.allow is None else self.allow(tool, given)
+        if isinstance(answer, Permission):
+            return tool, given, answer.by
+        if answer is not True:
+            raise ToolError(answer or "not run: it was not allowed")
+        return tool, given, None
 
-    def _record(self, waiting: dict[int, Event], seq: int, output: str, error: bool) -> EventWritten:
+    def _record(
+        self, waiting: dict[int, Event], seq: int, output: str, error: bool, by: str | None = None
+    ) -> EventWritten:
         """Write a result, and wait for it no longer, both or neither."""
         with defer_signals(), _unsaved_on_error(output):
-            written = EventWritten(
-                self.agent.append("tool_result", *self._result(waiting[seq], output, error))
-            )
+            content, data = self._result(waiting[seq], output, error)
+            data |= {"allowed_by": storable(by)} if by else {}
+            written = EventWritten(self.agent.append("tool_result", content, data))
             del waiting[seq]
         return written
 
@@ -210,6 +225,7 @@ class _Work:
 
     def __init__(self) -> None:
         self.begun: dict[int, Tool] = {}
+        self.allowed_by: dict[int, str] = {}
         self.done: dict[int, tuple[str, bool]] = {}  # the output, and whether it is an error
         self._deadlines: dict[int, float] = {}
         self._news = threading.Event()

@@ -83,14 +83,16 @@ def _place(known: Path) -> Path:
 def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> int:
     wanted = model_spec(**options)
     check_packages("the chat", "cli", "chat", wanted=wanted)
+    from backstory.chat.config import configuration
     from backstory.chat.consent import Consent
-    from backstory.chat.question import ask_key
+    from backstory.chat.question import ask_key, ask_line
     from backstory.chat.shutdown import Shutdown
     from backstory.chat.terminal import Terminal
-    from backstory.runtime.models.choice import instead
+    from backstory.runtime.models.choice import config_path, instead
 
     console = screen.console()
-    consent = Consent(console, ask_key, yes=yes)
+    found = configuration(Path.cwd(), config_path())
+    consent = Consent(console, ask_key, ask_line, yes=yes, rules=found.rules)
     with Shutdown() as leaving, chat_with(url, ref, wanted, allow=consent, place=_place, **options) as chat:
         terminal = Terminal(
             chat,
@@ -101,7 +103,7 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
             leaving=leaving,
         )
         try:
-            terminal.run(_greeting(chat))
+            terminal.run([*_greeting(chat), *found.warnings])
         except OSError:
             if not leaving.code:  # else the terminal is gone, which is why it was to end
                 raise

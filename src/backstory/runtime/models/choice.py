@@ -16,6 +16,7 @@ from backstory.runtime.models import Model, ModelError
 from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
+OTHER_TABLES = ("consent",)  # of the config file, which are not about the model
 VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
 
 # How much the known families read, by the beginning of their names; the longest that fits counts.
@@ -28,6 +29,10 @@ WINDOWS = {
     "o4": 200_000,
     "claude-": 200_000,
 }
+
+
+class BadConfig(ModelError):
+    """The config file cannot be used; the message says why."""
 
 
 class ModelSpec(NamedTuple):
@@ -45,12 +50,12 @@ class ModelSpec(NamedTuple):
         )
 
 
-def resolve(said: ModelSpec) -> ModelSpec:
-    """What was said, then the environment, then the config file."""
+def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
+    """What was said, then the environment, then the config file, unless that is not to be used."""
     said_there: dict[str, Any] = {field: os.environ.get(name) or None for field, name in VARIABLES.items()}
     environment = ModelSpec()._replace(**said_there)
     wanted = said.over(environment)
-    configured = from_config(config_path())
+    configured = from_config(config_path()) if config else ModelSpec()
     if wanted.base_url and wanted.base_url != configured.base_url:
         # A key that was written down beside an address goes to no other. The environment's go wherever
         # a person points, as with every tool of this kind: see `endpoints.key_for`.
@@ -83,9 +88,10 @@ def from_config(path: Path) -> ModelSpec:
     except FileNotFoundError:
         return ModelSpec()
     except OSError as error:
-        raise ModelError(f"the config file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:  # no UTF-8, or no TOML
-        raise ModelError(f"the config file {path} is no TOML: {error}") from error
+        raise BadConfig(f"the config file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not UTF-8, or not TOML
+        raise BadConfig(f"the config file {path} is not TOML: {error}") from error
+    values = {name: value for name, value in values.items() if name not in OTHER_TABLES}
     _check(values, path)
     if values.get("key") and os.name == "posix" and path.stat().st_mode & 0o077:
         raise ModelError(f"others can read the key in {path}: run chmod 600 {path}")
@@ -95,13 +101,13 @@ def from_config(path: Path) -> ModelSpec:
 def _check(values: dict[str, Any], path: Path) -> None:
     unknown = sorted(values.keys() - set(ModelSpec._fields))
     if unknown:
-        raise ModelError(
+        raise BadConfig(
             f"the config file {path} has {', '.join(unknown)}: it takes {', '.join(ModelSpec._fields)}"
         )
     for name, value in values.items():
         wanted, example = (int, "200000") if name == "window" else (str, '"…"')
         if type(value) is not wanted:
-            raise ModelError(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
+            raise BadConfig(f"{name} in the config file {path} is {value!r:.50}: write {name} = {example}")
 
 
 def provider_of(wanted: ModelSpec) -> str:
