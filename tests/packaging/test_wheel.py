@@ -70,6 +70,12 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
     }
     source = {path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/backstory/**/*.py")}
     assert source | {"backstory/py.typed"} <= names
+    static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").glob("**/static/**/*.*")}
+    assert {name for name in names if "/static/" in name and ".dist-info" not in name} == static
+    licences = {path.name for path in (ROOT / "src").glob("**/*.LICENSE")}
+    assert {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name} == licences | {
+        "LICENSE"
+    }
     assert f"Version: {backstory.__version__}\n" in metadata
     assert "Provides-Extra: all\n" in metadata
 

@@ -114,6 +114,8 @@ def _nodes(tokens: Sequence[Token]) -> Iterator[Any]:
     """The trees of a run of tokens, in which elements open and close."""
     stack: list[Tree] = []
     for token in tokens:
+        if token.hidden:  # the paragraphs of a list whose items stand close together
+            continue
         if token.nesting == 1:
             stack.append(_opened(token))
             continue

@@ -201,9 +201,7 @@ export function fetcher(load) {
 }
 
 const lineFetcher = fetcher(async (name, stop) => {
-  const [id, chunk] = name.split(" ");
-  const after = Number(chunk) * CHUNK;
-  const until = Math.min(after + CHUNK, log.value.head);
+  const [id, after, until] = name.split(" ");
   const found = await ask(`/agents/${id}/lines?after=${after}&until=${until}`, { signal: stop });
   if (id === route.value.agent) for (const [seq, text] of found.lines) keepText(seq, text);
   texts.value += 1;
@@ -212,7 +210,13 @@ const lineFetcher = fetcher(async (name, stop) => {
 /** Asks for the lines of some positions that are on the screen and not here yet. */
 export function wantLines(seqs) {
   const missing = seqs.find((seq) => textAt(seq) === undefined);
-  lineFetcher(missing === undefined ? "" : `${route.value.agent} ${Math.floor((missing - 1) / CHUNK)}`);
+  if (missing === undefined) { lineFetcher(""); return; }
+  // From where the known texts end; in the middle of nowhere, as much before as behind what is in view.
+  const isEdge = missing > 1 && textAt(missing - 1) !== undefined;
+  const after = Math.max(0, isEdge ? missing - 1 : missing - 1 - (CHUNK - seqs.length) / 2 | 0);
+  let until = Math.min(after + CHUNK, log.value.head);
+  for (let seq = missing + 1; seq < until; seq++) if (textAt(seq) !== undefined) until = seq - 1;
+  lineFetcher(`${route.value.agent} ${after} ${until}`);
 }
 
 export const eventAt = (seq) => texts.value >= 0 && events.get(`${ownerOf(seq)}:${seq}`);

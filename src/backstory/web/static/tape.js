@@ -74,16 +74,12 @@ function Row({ seq, index, total }) {
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
     seq === state.readTo.value && !following.value && state.unseen.value && "stopped"].filter(Boolean).join(" ");
   return html`<div role="option" id=${`row-${seq}`} class=${`row ${look}`} aria-selected=${seq === at}
-    aria-posinset=${index + 1} aria-setsize=${total} title=${why}
-    aria-label=${`${seq} ${state.WORDS[kind] || kind} ${text || ""}${why ? `, ${why}` : ""}`}
-    onClick=${() => state.go(seq)}>
-    <span class="seq">${seq}</span><span class=${`kind k-${kind}`}>${state.WORDS[kind] || kind}</span>
-    <span class="text">${text === undefined ? "" : text}</span>
-    ${(births.value.get(seq) || []).slice(0, 2).map((one) => html`<a class="birth" key=${one.id}
-      href=${state.addressOf(one.id, null)} onClick=${(event) => {
-        if (event.ctrlKey || event.metaKey) return;
-        event.preventDefault(); event.stopPropagation(); state.open(one.id);
-      }}>${one.spawned ? "spawned" : "forked"} ${one.name}</a>`)}
+    aria-posinset=${index + 1} aria-setsize=${total} title=${why} onClick=${() => state.go(seq)}>
+    <span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${state.WORDS[kind] || kind}</span> <span class="text">${text === undefined ? "" : text}</span>
+    ${why && html` <span class="unseen">(${why})</span>`}
+    ${(births.value.get(seq) || []).slice(0, 2).map((one) => html` <span class="birth" key=${one.id} onClick=${(event) => {
+      event.stopPropagation(); state.open(one.id);
+    }}>${one.spawned ? "spawned" : "forked"} ${one.name}</span>`)}
   </div>`;
 }
 
@@ -125,7 +121,8 @@ export function Tape({ Lazy }) {
     own.current = element.scrollTop;
     scrolled.value = element.scrollTop;
   }, [cursor.value, log.value.pieces.length && state.route.value.agent, listed.value, height.value]);
-  useEffect(() => { state.wantLines(rows.map(seqOf)); });
+  const top = scrolled.value;
+  useEffect(() => { if (scrolled.peek() === top) state.wantLines(rows.map(seqOf)); }); // else it is drawn again at once
 
   const onScroll = (event) => {
     const top = event.currentTarget.scrollTop;
