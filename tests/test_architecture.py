@@ -18,7 +18,7 @@ FLOORS = [
     {"core"},
     {"wire"},
     {"storage"},
-    {"attachments", "follower", "identity", "moves"},
+    {"attachments", "erasure", "follower", "identity", "moves", "sessions"},
     {"agent"},
     {"intake", "jobs", "references"},
     {"importers"},

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
     from backstory.references import Reference
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
-    from backstory.store import Session, Store, open
+    from backstory.sessions import Session
+    from backstory.store import Store, open
     from backstory.wire.conversation import Conversation
 
 __version__ = "0.1.0"
@@ -121,7 +122,7 @@ _WHERE = {
     "OutlineRow": "core.outline",
     "Preview": "moves",
     "Reference": "references",
-    "Session": "store",
+    "Session": "sessions",
     "Source": "intake",
     "Stats": "jobs.stats",
     "Store": "store",

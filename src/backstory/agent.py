@@ -21,13 +21,14 @@ from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO
+from backstory.erasure import erase
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
 from backstory.follower import Follower, follow_agent
 from backstory.identity import Identity
 from backstory.moves import Preview, Target, Targets
 from backstory.storage.ids import checked_name, new_id
 from backstory.storage.keys import create_keyed
-from backstory.storage.log import At, now
+from backstory.storage.log import At, now, with_bases
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
@@ -188,7 +189,27 @@ class Agent(Identity):
         tokens = int(self.conversation(context.at).tokens())
         batch = compaction(context.messages, summary, keep=keep, head=context.at, tokens=tokens)
         (kind, content, data), *rest = batch
-        return self.extend([(kind, content, author(by) or data), *rest], expected=context.at)
+        checked = drafts([(kind, content, author(by) or data), *rest])
+        with self._log.backend.exclusive(self._record) as rows:
+            self._check_unchanged(rows, context)
+            return rows.append(self._record, with_bases(checked), context.at, now())
+
+    def _check_unchanged(self, rows: Reader, context: Context) -> None:
+        """Refuse to copy what was erased since it was read."""
+        before = {event.seq: event for event in context.messages}
+        pieces = rows.walk(self._record, None).pieces
+        if any(event != before.get(event.seq, event) for event in rows.read(self._record, pieces)):
+            raise Conflict(
+                f"messages of {self.name!r} were erased in the meantime",
+                remedy="compact again",
+                head=context.at,
+            )
+
+    def erase(self, positions: Iterable[int], *, why: str) -> list[Event]:
+        """Remove for good what the events at these positions say, with all copies that a compaction made of
+        them; that something was said there stays. Every agent that has them in its lineage sees the same.
+        Returns what is left of them."""
+        return erase(self._log.backend, self._record, positions, why)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
         """What "clear", "rewind", "jump", "undo" or "redo" would do now. Nothing is written."""

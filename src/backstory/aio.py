@@ -130,6 +130,7 @@ class AsyncAgent:
     undo = lift(Agent.undo)
     redo = lift(Agent.redo)
     compact = lift(Agent.compact)
+    erase = lift(Agent.erase)
     note = lift(Agent.note)
     settings = lift(Agent.settings)
     describe = lift(Agent.describe)
@@ -259,6 +260,7 @@ class AsyncStore:
     import_from = lift(Store.import_from)
     import_transcripts = lift(Store.import_transcripts)
     backup = lift(Store.backup)
+    expire = lift(Store.expire)
     close = lift(Store.close)
 
     def intake(self) -> AsyncIntake:

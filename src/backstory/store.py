@@ -4,20 +4,22 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from backstory.agent import Agent
-from backstory.core.events import Event, draft, parse_object, to_datetime, to_microseconds
+from backstory.core.events import Event, draft, to_microseconds
 from backstory.core.messages import check_says_something
+from backstory.erasure import expire_dead
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
+from backstory.sessions import Session, sessions_of
 from backstory.storage import connect
 from backstory.storage.ids import checked_name, name_of, new_id
 from backstory.storage.keys import create_keyed, keyed_agent
 from backstory.storage.log import Log, now, with_bases
-from backstory.storage.protocols import AgentRecord, Backend, NewAgent, Wanted
+from backstory.storage.protocols import Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
     from backstory.importers.outcome import Outcome
@@ -27,20 +29,6 @@ if TYPE_CHECKING:  # imported where they are used: opening a store should not wa
     from backstory.jobs.search import Hit, Progress
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Writable
-
-
-class Session(NamedTuple):
-    """One tree of agents, as it was when it was listed."""
-
-    id: str
-    name: str  # its root's
-    agents: int
-    events: int
-    created_at: datetime
-    updated_at: datetime
-    title: str | None = None  # what its root's `about` says
-    tags: tuple[str, ...] = ()
-    key: str | None = None
 
 
 def open(url: str | os.PathLike[str]) -> "Store":
@@ -171,7 +159,7 @@ class Store:
         any other agent of it was."""
         everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
         if everything and order == "born":
-            return _sessions(self._backend.agents())
+            return sessions_of(self._backend.agents())
         page = self._page(prefix, since, until, order, limit, None)
         if after is not None:
             id = after.id if isinstance(after, Session) else self._session_of(after)
@@ -184,7 +172,7 @@ class Store:
         return [
             session
             for root in roots
-            for session in _sessions(self._backend.agents(Wanted(session=root.session)))
+            for session in sessions_of(self._backend.agents(Wanted(session=root.session)))
         ]
 
     def _page(
@@ -327,6 +315,20 @@ class Store:
         chosen = None if format is None else format_named(format)
         return import_transcripts(self, given, format=chosen, progress=progress, **options)
 
+    def expire(
+        self, before: datetime, *, prefix: str = "", dry_run: bool = True, dead: bool = False
+    ) -> "Removed":
+        """Delete the sessions that nobody wrote to since `before`, or only those whose key begins with
+        `prefix`. With `dead`, no session is deleted: what events from before then say is erased, if they are
+        in nobody's context any more. Unless `dry_run` is False, it only says what would go."""
+        from backstory.jobs.deletion import Removed, expire
+
+        moment = _microseconds(before) or 0
+        if dead:
+            erased = expire_dead(self._backend, moment, prefix=prefix, dry_run=dry_run)
+            return Removed((), 0, erased)
+        return expire(self._backend, moment, prefix=prefix, dry_run=dry_run)
+
     def seal(self) -> dict[str, Any]:
         """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove
         that all that was there is there still, unchanged."""
@@ -344,29 +346,6 @@ def _microseconds(moment: datetime | None) -> int | None:
     if moment is not None and moment.tzinfo is None:
         raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
     return None if moment is None else to_microseconds(moment)
-
-
-def _sessions(records: Iterable[AgentRecord]) -> list[Session]:
-    trees: dict[str, list[AgentRecord]] = {}
-    for record in records:
-        trees.setdefault(record.session, []).append(record)
-    return [_session(id, tree) for id, tree in trees.items()]
-
-
-def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
-    root = next((record for record in tree if record.id == id), None)
-    about = (parse_object(root.about) if root else None) or {}
-    return Session(
-        id=id,
-        name=root.name if root else id,
-        agents=len(tree),
-        events=sum(record.head - record.fork_seq for record in tree),
-        created_at=to_datetime(min(record.created_us for record in tree)),
-        updated_at=to_datetime(max(record.updated_us for record in tree)),
-        title=about.get("title"),
-        tags=tuple(about.get("tags", ())),
-        key=root.key if root else None,
-    )
 
 
 def _shortened(matches: list[str], most: int = 8) -> str:

@@ -42,3 +42,47 @@ def test_delete_as_json_says_what_went(shell):
 def test_delete_takes_an_agent_and_not_a_position(sqlite_shell):
     fill(sqlite_shell)
     assert "not a position" in sqlite_shell("delete", "main@3", "--yes", code=2).err
+
+
+def test_erase_needs_a_reason_a_position_and_a_yes(shell):
+    fill(shell)
+    assert "--why" in shell("erase", "main@2", code=2).err
+    assert "names no position" in shell("erase", "main", "--why", "x", "--yes", code=2).err
+    refused = shell("erase", "main@2", "--why", "x", code=2)
+    assert "main@2 user Which Python files are here?" in refused.err
+    assert "repeat it with --yes" in refused.err
+    assert "nothing was changed" in shell("erase", "main@2", "--why", "x", "--dry-run").err
+    assert shell("erase", "main@2", "idea@5", "--why", "a secret", "--yes").lines == ["main@2", "idea@5"]
+    assert "(erased: a secret)" in shell("log", "idea").out
+    assert shell("verify").code == 0
+
+
+def test_erase_as_json_prints_what_is_left(sqlite_shell):
+    fill(sqlite_shell)
+    [event] = sqlite_shell("erase", "main@2", "--why", "x", "--yes", "--json").json
+    assert (event["seq"], event["content"], event["data"]["erased"]["why"]) == (2, "", "x")
+
+
+def test_erase_asks_on_a_terminal(sqlite_shell):
+    fill(sqlite_shell)
+    sqlite_shell.on_terminal("erase", "main@2", "--why", "x", keys=b"n\n")
+    assert "Which Python files" in sqlite_shell("log", "main").out
+    sqlite_shell.on_terminal("erase", "main@2", "--why", "x", keys=b"y\n")
+    assert "Which Python files" not in sqlite_shell("log", "main").out
+
+
+def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
+    fill(shell)
+    assert shell("expire", "--before", "2020-01-01", "--yes").lines == ["0 agents and 0 events deleted"]
+    assert shell("expire", "--before", "2100-01-01", "--dry-run").lines[0] == "3 agents and 8 events would go"
+    assert "--yes" in shell("expire", "--before", "2100-01-01", code=2).err
+    [dead] = shell("expire", "--before", "2100-01-01", "--dead", "--yes", "--json").json
+    assert dead == {"agents": [], "events": 0, "erased": 1}
+    assert "Delete b.py." not in shell("log", "main").out
+    shell("expire", "--before", "2100-01-01", "--yes")
+    assert shell("agents").lines == []
+
+
+def test_expire_takes_a_time_and_nothing_else(sqlite_shell):
+    fill(sqlite_shell)
+    assert "is not a time" in sqlite_shell("expire", "--before", "yesterday", code=2).err

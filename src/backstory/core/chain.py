@@ -14,6 +14,14 @@ _NOTHING = bytes(32)  # stands for a column that is NULL: no text has this SHA-2
 ERASED = "erased"  # the key of `data` that keeps what an erased event's digests were
 
 
+_BEGINS = f'{{"{ERASED}":{{'  # nothing else begins like this: `erased` is refused in the data of a new event
+
+
+def is_erased(data_json: str | None) -> bool:
+    """Whether an event is erased, by the text of its data."""
+    return data_json is not None and data_json.startswith(_BEGINS)
+
+
 class Inner(NamedTuple):
     """The SHA-256 of an event's content and of its data: all that the chain needs to know of them."""
 

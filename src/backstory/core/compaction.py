@@ -7,6 +7,8 @@ Nothing is lost, and undoing the clear takes back all of it. Pure.
 from collections.abc import Sequence
 from typing import Any
 
+from backstory.core.chain import is_erased
+from backstory.core.erasure import stand_in
 from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN
 from backstory.core.messages import tool_call, tool_result
@@ -26,6 +28,7 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
         raise Invalid("a compaction needs a summary that says something")
     if type(keep) is not int or keep < 0:
         raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
+    context = [event for event in map(_presentable, context) if event is not None]
     spoken = [event for event in context if event.kind in SPOKEN and event.kind != "system"]
     if not spoken:
         raise NotFound("there is nothing to compact: the context has no messages")
@@ -41,6 +44,17 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
         ("user", summary, {COMPACTED: compacted}),
         *map(_copied, kept),
     ]
+
+
+def _presentable(event: Event) -> Event | None:
+    """The event, or what stands for it if it was erased: an erased event cannot be written again."""
+    if not is_erased(event.data_json):
+        return event
+    message = stand_in(event)
+    if message is None:
+        return None
+    data = {**(message.data or {}), COPY: (event.data or {}).get(COPY, event.seq)}
+    return Event.of(event.seq, message.kind, message.content, data)
 
 
 def first_kept(spoken: Sequence[Event], keep: int) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from backstory.core.chain import ERASED, inner, is_erased
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -187,7 +188,11 @@ class Draft(NamedTuple):
 
     def says(self, event: Event) -> bool:
         """Whether it says what an event says; the keys of its data may come in any order."""
-        if (self.kind, self.content, self.key) != (event.kind, event.content, event.key):
+        if (self.kind, self.key) != (event.kind, event.key):
+            return False
+        if is_erased(event.data_json):  # its digests still know what it said
+            return inner(self.content, self.data_json) == inner(None, None, event.data)
+        if self.content != event.content:
             return False
         return self.data_json == event.data_json or parse_object(self.data_json) == event.data
 
@@ -227,6 +232,11 @@ def _data_json(kind: str, data: Any) -> str:
             f"the data of this {kind} event must be a dict or None, not {type(data).__name__}",
             remedy="pass a JSON object",
         )
+    if ERASED in data:
+        raise InvalidEvent(
+            f"{ERASED!r} in the data of this {kind} event is reserved for events that were erased",
+            remedy="use another key",
+        )
     try:
         text = to_json(data)
         _check_depth(data, DEEPEST, kind)
@@ -248,9 +258,9 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
         raise InvalidEvent(
             f"the data of this {kind} event is nested more than {DEEPEST} levels deep", remedy="flatten it"
         )
-    for inner in value.values() if isinstance(value, dict) else value:
-        if isinstance(inner, dict | list):
-            _check_depth(inner, deepest - 1, kind)
+    for within in value.values() if isinstance(value, dict) else value:
+        if isinstance(within, dict | list):
+            _check_depth(within, deepest - 1, kind)
 
 
 def _check_text(text: str, what: str) -> None:

@@ -10,6 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from backstory.core.chain import is_erased
 from backstory.core.events import parse_object
 from backstory.core.messages import tool_call, tool_result
 from backstory.errors import Invalid
@@ -82,6 +83,8 @@ def searchable(kind: str, content: str | None, data_json: str | None) -> str:
     is the copy of a message that a compaction made."""
     if data_json is None or (kind not in _TOLD_BY_DATA and "copy_of" not in data_json):
         return content or ""
+    if is_erased(data_json):
+        return ""
     data = parse_object(data_json) or {}
     if "copy_of" in data:
         return ""

@@ -7,7 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import ERASED, START, digest, inner
+from backstory.core.erasure import wrong_erasure
 from backstory.core.events import Event, Stored, parse_object, to_json
 from backstory.core.kinds import MOVES, NEEDS_CONTENT
 from backstory.core.replay import Fold
@@ -207,6 +208,10 @@ def _row(event: dict[str, Any]) -> tuple[Any, ...]:
         raise InvalidEvent("the event has no kind, or the message has no content")
     if text is not None and not isinstance(json.loads(text), dict):
         raise InvalidEvent("its data is not a JSON object")
+    said = parse_object(text) or {}
+    wrong = wrong_erasure(kind, content, said) if ERASED in said else None
+    if wrong is not None:
+        raise InvalidEvent(wrong)
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
         raise InvalidEvent("seq, created_us and base have to be whole numbers")
     return seq, kind, content, text, created_us, key, base

@@ -28,6 +28,7 @@ class Removed(NamedTuple):
 
     agents: tuple[RemovedAgent, ...]
     events: int  # all events that are gone, those of agents deleted earlier included
+    erased: int = 0  # events that are still there and no longer say anything
 
 
 def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False) -> Removed:
@@ -43,7 +44,7 @@ def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run
         agents = backend.agents(Wanted(session=agent.session, deleted=True))
         return _removed(agents, doomed(agents))
     with backend.pruning() as pruning:
-        agents = pruning.agents(agent.session)
+        agents = pruning.held(agent.session)
         return _remove(pruning, agents, doomed(agents))
 
 
@@ -56,7 +57,7 @@ def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool 
             removed.append(_removed(agents, _live(agents)))
             continue
         with backend.pruning() as pruning:
-            agents = pruning.agents(session)
+            agents = pruning.held(session)
             if _idle(agents, before_us, ""):
                 removed.append(_remove(pruning, agents, _live(agents)))
     return Removed(

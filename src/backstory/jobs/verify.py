@@ -8,7 +8,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import ERASED, START, digest, inner
+from backstory.core.erasure import wrong_erasure
 from backstory.core.events import Event, Stored, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
@@ -205,6 +206,10 @@ class _Row:
             yield self.finding(
                 "its data is not a JSON object", "correct the data, or restore the row from a backup"
             )
+        said = parse_object(self.text_data)
+        wrong = wrong_erasure(self.kind, self.content, said) if said and ERASED in said else None
+        if wrong is not None:
+            yield self.finding(wrong, "restore the row from a backup")
         if self.created_us < not_before:
             problem = (
                 f"its time is {not_before - self.created_us} microseconds before that of the previous event"

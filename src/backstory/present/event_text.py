@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from backstory.core.chain import is_erased
 from backstory.core.events import Event, to_json
 from backstory.core.holes import HOLE
 from backstory.core.messages import tool_call, tool_result
@@ -23,7 +24,15 @@ STYLES = {
 
 def gist(event: Event) -> str:
     """What an event says, on one line, of any length."""
-    return one_line(_said(event)) + _extra(event)
+    return _erasure(event) or one_line(_said(event)) + _extra(event)
+
+
+def _erasure(event: Event) -> str:
+    """That an event was erased, and why; nothing for any other."""
+    if not is_erased(event.data_json):
+        return ""
+    why = (event.data or {})["erased"].get("why")
+    return f"(erased: {one_line(str(why))})"
 
 
 def _said(event: Event) -> str:
@@ -78,6 +87,8 @@ def _extra(event: Event) -> str:
 
 def body(event: Event) -> str:
     """What an event says, in full, for reading."""
+    if is_erased(event.data_json):
+        return _erasure(event)
     text = event.content if event.content and event.kind != "tool_call" else _said(event)
     return text + _extra(event)
 

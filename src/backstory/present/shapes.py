@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # who shows one of these has imported it already
     from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import AgentStats, Stats
-    from backstory.store import Session
+    from backstory.sessions import Session
     from backstory.wire.tokens import Tokens
 
 
@@ -122,7 +122,8 @@ def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
 
 def removed_json(removed: "Removed") -> dict[str, Any]:
     """What was taken away."""
-    return {"agents": [agent._asdict() for agent in removed.agents], "events": removed.events}
+    gone = [agent._asdict() for agent in removed.agents]
+    return {"agents": gone, "events": removed.events, "erased": removed.erased}
 
 
 def stats_json(found: "Stats", *, largest: int) -> dict[str, Any]:

@@ -265,11 +265,17 @@ class Intake(Reader, StoredRows, Protocol):
         """Keep what is known of some sources; what is None stays as it was."""
 
 
-class Pruning(StoredRows, Protocol):
+class Pruning(Reader, StoredRows, Protocol):
     """Rows taken away from one session, all in one transaction, while nobody else writes to the session."""
 
-    def agents(self, session: str) -> list[AgentRecord]:
+    def held(self, session: str) -> list[AgentRecord]:
         """The agents of a session, deleted ones included, held against other writers."""
+
+    def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:
+        """The rows that an agent owns behind a position and whose data contain a text."""
+
+    def blank(self, agent: AgentRecord, seq: int, content: str | None, data_json: str) -> None:
+        """Replace what an event says, and take it out of the search index. Its digest stays."""
 
     def cut(self, agent: AgentRecord, last: int) -> None:
         """Remove an agent's own events behind a position, from the search index too."""

@@ -30,7 +30,8 @@ from backstory.present.shapes import (
     tokens_json,
 )
 from backstory.references import Reference
-from backstory.store import Session, Store
+from backstory.sessions import Session
+from backstory.store import Store
 from backstory.web.images import Image, images_of
 from backstory.web.outline import outline_json
 from backstory.web.render import view

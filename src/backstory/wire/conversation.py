@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
+from backstory.core.chain import is_erased
+from backstory.core.erasure import SAYS, stand_in
 from backstory.core.events import Event
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import KINDS, SPOKEN
@@ -30,12 +32,18 @@ NO_SETTINGS = Settings()
 class Conversation(Sequence[Message]):
     """A sequence of messages that does not change."""
 
-    __slots__ = ("_sources", "settings")
+    __slots__ = ("_erased", "_sources", "settings")
 
-    def __init__(self, messages: Iterable[Event | Message] = (), settings: Settings = NO_SETTINGS) -> None:
+    def __init__(
+        self,
+        messages: Iterable[Event | Message] = (),
+        settings: Settings = NO_SETTINGS,
+        erased: Iterable[Repair] = (),
+    ) -> None:
         """Of events or messages that a model is given; `conversation_of` leaves out the others.
-        `settings`: the model, tools and parameters of the requests."""
+        `settings`: the model, tools and parameters of the requests. `erased`: what it does not say."""
         self._sources = tuple(messages)
+        self._erased = tuple(erased)
         self.settings = settings
 
     def __len__(self) -> int:
@@ -48,7 +56,7 @@ class Conversation(Sequence[Message]):
     def __getitem__(self, index: int | slice) -> "Message | Conversation":
         """One message, or a conversation of some of them."""
         if isinstance(index, slice):
-            return Conversation(self._sources[index], self.settings)
+            return Conversation(self._sources[index], self.settings, self._erased)
         return _message(self._sources[index])
 
     def __iter__(self) -> Iterator[Message]:
@@ -70,7 +78,8 @@ class Conversation(Sequence[Message]):
 
         Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `wire.dump`.
         """
-        return dump(self._sources, format, **options)
+        body, repairs = dump(self._sources, format, **options)
+        return Dump(body, [*self._erased, *repairs])
 
     def to(self, format: str, **options: Any) -> dict[str, Any]:
         """The request's body, ready for the provider's SDK."""
@@ -112,6 +121,8 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation of a context's events: what steers the log is skipped, and so is, with a line
     in the log, what nobody knows."""
     events = events if isinstance(events, list) else list(events)
+    if any(is_erased(event.data_json) for event in events):
+        return _without_erased(events)
     if SPOKEN.issuperset(map(attrgetter("kind"), events)):
         return Conversation(events)
     for event in events:
@@ -119,6 +130,23 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
             logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)
     notes = (event.data for event in events if event.kind == "note" and event.content == SETTINGS)
     return Conversation((event for event in events if event.kind in SPOKEN), settings_of(notes))
+
+
+def _without_erased(events: list[Event]) -> Conversation:
+    """The same where events were erased: calls and results say so, everything else of them is left out."""
+    plain = conversation_of([event for event in events if not is_erased(event.data_json)])
+    sources: list[Event | Message] = []
+    repairs = []
+    for event in events:
+        if event.kind not in SPOKEN:
+            continue
+        said: Event | Message | None = stand_in(event) if is_erased(event.data_json) else event
+        if said is not event:
+            what = "it is left out" if said is None else f"it says {SAYS}"
+            repairs.append(Repair("erased", event.seq, f"the {event.kind} event was erased: {what}"))
+        if said is not None:
+            sources.append(said)
+    return Conversation(sources, plain.settings, repairs)
 
 
 def _message(source: Event | Message) -> Message:

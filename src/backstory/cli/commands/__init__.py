@@ -39,6 +39,8 @@ SECTIONS = {
         "import": "Add the histories of other tools, or an export.",
         "backup": "Copy the store, even while others write.",
         "delete": "Remove an agent for good.",
+        "erase": "Remove for good what events say.",
+        "expire": "Remove sessions that nobody wrote to.",
         "verify": "Check the whole store for damage.",
         "stats": "Count events, bytes and tokens.",
         "shell-completion": "Print the completion script for a shell.",
@@ -48,7 +50,7 @@ COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in 
 ALIASES = {"tree": "agents"}
 FAMILIES = {  # modules of several commands
     "moves": ("rewind", "clear", "jump", "undo", "redo"),
-    "removal": ("delete",),
+    "removal": ("delete", "erase", "expire"),
 }
 
 

@@ -1,19 +1,24 @@
-"""delete: what takes agents away for good, and asks before it does."""
+"""delete, erase and expire: what takes things away for good, and asks before it does."""
 
 import sys
 from collections.abc import Callable
+from datetime import datetime
 
 import click
 
+from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.errors import Invalid
 from backstory.jobs.deletion import Removed
+from backstory.present.event_text import gist
 from backstory.present.measures import count
-from backstory.present.shapes import removed_json
+from backstory.present.shapes import event_json, removed_json
+from backstory.store import Store
 
 MOST_SHOWN = 20  # agents that are listed one by one
+LONGEST = 60  # characters of an event that is shown
 
 dry_run = click.option("--dry-run", is_flag=True, help="Only show what would go; change nothing.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -43,6 +48,88 @@ def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: b
         _show(removed, "deleted", screen.answer)
 
 
+@command(
+    "erase",
+    example='backstory erase main@7 --why "a password"\nbackstory erase main@7 main@9 --why "on request"',
+)
+@click.argument("refs", nargs=-1, required=True, metavar="REF@POS...")
+@click.option("--why", required=True, metavar="TEXT", help="The reason, which is kept.")
+@dry_run
+@yes
+def erase_command(
+    url: str | None, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """What was said there is removed from the store and cannot be brought back, with all copies that a
+    compaction made of it. That something was said stays: its position, kind and time, and the reason. Forks
+    see the same. Prints the positions that were erased."""
+    with opened(url) as store:
+        wanted = _positions(store, refs)
+        if not yes:
+            for agent, positions in wanted.items():
+                for event in agent.read(positions):
+                    screen.say(f"{agent.name}@{event.seq} {event.kind} {gist(event)[:LONGEST]}")
+            if dry_run:
+                screen.say("nothing was changed")
+                return
+            _ask("erase")
+        for agent, positions in wanted.items():
+            for event in agent.erase(positions, why=why):
+                if as_json:
+                    screen.answer_json(event_json(event))
+                else:
+                    screen.answer(f"{agent.name}@{event.seq}")
+
+
+def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
+    """The positions to erase, by agent, checked before anything is changed."""
+    wanted: dict[Agent, list[int]] = {}
+    for ref in refs:
+        agent, at, _ = store.resolve(ref)
+        if at is None:
+            raise Invalid(f"{ref!r} names no position", remedy=f"use backstory erase {ref}@POS")
+        wanted.setdefault(agent, []).append(agent.event(at).seq)
+    return wanted
+
+
+@command(
+    "expire",
+    example="backstory expire --before 2026-01-01\nbackstory expire --before 2026-01-01 --dead --yes",
+)
+@click.option("--before", required=True, metavar="TIME", help="Nobody wrote to them since then.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only sessions whose key begins like this.")
+@click.option("--dead", is_flag=True, help="Erase what dead events say, instead of deleting sessions.")
+@dry_run
+@yes
+def expire_command(
+    url: str | None, before: str, prefix: str, dead: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Sessions that nobody has written to since TIME (a date or a time, such as 2026-01-01T12:00) are
+    removed from the store with all their agents. With --dead, every session stays, and what events from
+    before TIME say is erased if they are in nobody's context any more; what a mark, a label or a fork leads
+    back to is kept."""
+    moment = _moment(before)
+    with opened(url) as store:
+        planned = store.expire(moment, prefix=prefix, dead=dead)
+        if not (dry_run or yes):
+            _show(planned, "would go", screen.say)
+            _ask("expire")
+        removed = planned if dry_run else store.expire(moment, prefix=prefix, dead=dead, dry_run=False)
+    if as_json:
+        screen.answer_json(removed_json(removed))
+    elif dry_run:
+        _show(removed, "would go", screen.answer)
+        screen.say("nothing was changed")
+    else:
+        _show(removed, "deleted", screen.answer)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError):
+        raise Invalid(f"{text!r} is not a time", remedy="write 2026-01-31 or 2026-01-31T12:00") from None
+
+
 def _ask(what: str) -> None:
     """Go on only if the person says so."""
     if not sys.stdin.isatty():
@@ -51,6 +138,9 @@ def _ask(what: str) -> None:
 
 
 def _show(removed: Removed, said: str, tell: Callable[[str], None]) -> None:
+    if removed.erased:
+        tell(f"what {count(removed.erased, 'dead event')} say {said}")
+        return
     tell(f"{count(len(removed.agents), 'agent')} and {count(removed.events, 'event')} {said}")
     for agent in removed.agents[:MOST_SHOWN]:
         kept = f", {count(agent.kept, 'event')} kept for its forks" if agent.kept else ""

@@ -9,7 +9,7 @@ from backstory.present.measures import age, count
 from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
-from backstory.store import Session
+from backstory.sessions import Session
 
 
 @command("sessions", example="backstory sessions")

@@ -6,10 +6,10 @@ from typing import Protocol
 from backstory.core.events import Stored
 from backstory.storage.memory.intake import KeptSources
 from backstory.storage.memory.rows import OwnRows
-from backstory.storage.protocols import AgentRecord, Agents, StoredRows, Wanted, tombstone_name
+from backstory.storage.protocols import AgentRecord, Agents, Reader, StoredRows, Wanted, tombstone_name
 
 
-class Memory(Agents, StoredRows, Protocol):
+class Memory(Agents, Reader, StoredRows, Protocol):
     """What the backend does for a pruning."""
 
 
@@ -20,12 +20,20 @@ class MemoryPruning:
         self._backend = backend
         self._agents = agents
         self._sources = sources
+        self.head, self.walk, self.lineage = backend.head, backend.walk, backend.lineage
+        self.position_at, self.read, self.stored = backend.position_at, backend.read, backend.stored
+        self.marks, self.notes, self.last_note = backend.marks, backend.notes, backend.last_note
+        self.keyed, self.places = backend.keyed, backend.places
 
-    def agents(self, session: str) -> list[AgentRecord]:
+    def held(self, session: str) -> list[AgentRecord]:
         return self._backend.agents(Wanted(session=session, deleted=True))
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._backend.stored(agent, after, limit)
+    def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:
+        rows = self._backend.stored(agent, after, agent.head)
+        return [row for row in rows if text in (row.data_json or "")]
+
+    def blank(self, agent: AgentRecord, seq: int, content: str | None, data_json: str) -> None:
+        self._agents[agent.pk].replace(seq, content, data_json)
 
     def cut(self, agent: AgentRecord, last: int) -> None:
         self._agents[agent.pk].cut(last)

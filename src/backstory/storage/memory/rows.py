@@ -38,6 +38,12 @@ class OwnRows:
             self.bases[event.seq] = base
             self.jumps.append(event.seq)
 
+    def replace(self, seq: int, content: str | None, data_json: str) -> None:
+        """Let an event say something else."""
+        old = self.event(seq)
+        new = Event((seq, old.kind, content, data_json, old.created_us, old.key))
+        self.events[seq - self.new.fork_seq - 1] = new
+
     def cut(self, last: int) -> None:
         """Without the own events behind a position."""
         kept = max(last - self.new.fork_seq, 0)

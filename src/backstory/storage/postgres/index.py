@@ -56,6 +56,9 @@ MOVE = "UPDATE backstory.searched_2 SET upto = %(upto)s WHERE session = %(sessio
 FORGET = """
     DELETE FROM backstory.search_2
     WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
+FORGET_ONE = """
+    DELETE FROM backstory.search_2
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq = %(seq)s"""
 END_AT = """
     UPDATE backstory.searched_2 SET upto = least(upto, %(last)s)
     WHERE session = %(session)s::uuid AND agent = %(no)s"""

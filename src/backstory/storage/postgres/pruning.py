@@ -6,14 +6,20 @@ What goes is decided before, in `backstory.jobs.deletion`. The server frees the 
 from collections.abc import Sequence
 from typing import Any
 
-from backstory.core.events import Stored
+from backstory.core.events import Stored, stored_rows
 from backstory.storage.ids import new_id
 from backstory.storage.postgres import index
-from backstory.storage.postgres.rows import PostgresRows, of
-from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.rows import COLUMNS, PostgresRows, of
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 
 HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid ORDER BY no FOR UPDATE"
+NAMING = f"""
+    SELECT {COLUMNS}, base, digest FROM backstory.events
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(after)s
+        AND pg_catalog.strpos(data, %(text)s) > 0 ORDER BY seq"""
+BLANK = """
+    UPDATE backstory.events SET content = %(content)s, data = %(data)s
+    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq = %(seq)s"""
 CUT = """
     DELETE FROM backstory.events
     WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
@@ -44,23 +50,25 @@ LET_GO = f"""
             WHERE o.session = %(session)s::uuid AND o.name <> '{PLACEHOLDER}'))"""
 
 
-class PostgresPruning:
+class PostgresPruning(PostgresRows):
     """Takes rows away within a transaction that the backend holds."""
 
-    def __init__(self, db: Connection) -> None:
-        self._db = db
-        self._rows = PostgresRows(db)
-
-    def agents(self, session: str) -> list[AgentRecord]:
+    def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"session": session})
-        return self._rows.agents(Wanted(session=session, deleted=True))
+        return self.agents(Wanted(session=session, deleted=True))
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._rows.stored(agent, after, limit)
+    def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:
+        return stored_rows(self.all(NAMING, {**of(agent), "after": after, "text": text}))
+
+    def blank(self, agent: AgentRecord, seq: int, content: str | None, data_json: str) -> None:
+        there = {**of(agent), "seq": seq}
+        if self.all(index.EXISTS, {}) == [(True,)]:
+            self._db.execute(index.FORGET_ONE, there)
+        self._db.execute(BLANK, {**there, "content": content, "data": data_json})
 
     def cut(self, agent: AgentRecord, last: int) -> None:
         there = {**of(agent), "last": last}
-        if self._rows.all(index.EXISTS, {}) == [(True,)]:
+        if self.all(index.EXISTS, {}) == [(True,)]:
             index.forget(self._db, there)
         self._db.execute(CUT, there)
         self._db.execute(END_AT, there)
@@ -74,12 +82,12 @@ class PostgresPruning:
         if not agents:
             return
         session: dict[str, Any] = {"session": agents[0].session}
-        [(last,)] = self._rows.all(LAST_NUMBER, session)
+        [(last,)] = self.all(LAST_NUMBER, session)
         self._db.execute(REMOVE, {**session, "nos": [agent.pk for agent in agents]})
         ids = {"ids": [agent.id for agent in agents]}
         self._db.execute(LEAVE, ids)
         self._db.execute(FORGET_SOURCES, ids)
         # A handle of a deleted agent holds its number: the next agent of the session must not get the same.
         self._db.execute(LET_GO, {**session, "last": last})
-        if self._rows.all(LAST_NUMBER, session)[0][0] not in (None, last):
+        if self.all(LAST_NUMBER, session)[0][0] not in (None, last):
             self._db.execute(HOLD_NUMBER, {**session, "no": last, "id": new_id(), "now": now})

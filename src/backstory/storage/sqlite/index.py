@@ -11,6 +11,7 @@ from typing import Any
 
 import apsw
 
+from backstory.core.chain import is_erased
 from backstory.core.terms import Query, searchable, words
 from backstory.storage.protocols import CANDIDATES, Found
 
@@ -81,7 +82,9 @@ def index(
 def forget(db: apsw.Connection, no: int, low: int, high: int) -> None:
     """Within a write transaction, before the events go: take an agent's events out of the index."""
     rows: list[Any] = db.execute(TEXTS, ((no << 32) + low, (no << 32) + high)).fetchall()
-    db.executemany(FORGET, [(id, " ".join(words(searchable(*said)))) for id, *said in rows])
+    # An event that was erased has been taken out before: the index would lose count, and call itself damaged.
+    there = [(id, searchable(kind, content, data)) for id, kind, content, data in rows if not is_erased(data)]
+    db.executemany(FORGET, [(id, " ".join(words(text))) for id, text in there])
 
 
 def end_at(db: apsw.Connection, no: int, last: int) -> None:

@@ -6,14 +6,16 @@ What goes is decided before, in `backstory.jobs.deletion`. The pages that are fr
 
 from collections.abc import Sequence
 
-import apsw
-
-from backstory.core.events import Stored
+from backstory.core.events import Stored, stored_rows
 from backstory.storage.ids import new_id
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 from backstory.storage.sqlite import index
-from backstory.storage.sqlite.rows import SEQ, SqliteRows
+from backstory.storage.sqlite.rows import COLUMNS, SEQ, SqliteRows
 
+NAMING = f"""
+    SELECT {COLUMNS}, e.base, e.digest FROM events e
+    WHERE e.id BETWEEN ? AND ? AND instr(e.data, ?) > 0 ORDER BY e.id"""
+BLANK = "UPDATE events SET content = ?, data = ? WHERE id = ?"
 CUT = "DELETE FROM events WHERE id BETWEEN ? AND ?"
 BURY = """
     UPDATE agents SET name = :name, key = NULL, about = NULL, deleted = coalesce(deleted, :now),
@@ -28,18 +30,20 @@ HOLD_NUMBER = f"""
 LET_GO = f"DELETE FROM agents WHERE name = '{PLACEHOLDER}' AND no < (SELECT max(no) FROM agents)"
 
 
-class SqlitePruning:
+class SqlitePruning(SqliteRows):
     """Takes rows away within a transaction that the backend holds."""
 
-    def __init__(self, db: apsw.Connection) -> None:
-        self._db = db
-        self._rows = SqliteRows(db)
+    def held(self, session: str) -> list[AgentRecord]:
+        return self.agents(Wanted(session=session, deleted=True))
 
-    def agents(self, session: str) -> list[AgentRecord]:
-        return self._rows.agents(Wanted(session=session, deleted=True))
+    def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:
+        first = (agent.pk << 32) + after + 1
+        return stored_rows(self._all(NAMING, (first, (agent.pk << 32) + SEQ, text)))
 
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._rows.stored(agent, after, limit)
+    def blank(self, agent: AgentRecord, seq: int, content: str | None, data_json: str) -> None:
+        if index.exists(self._db):
+            index.forget(self._db, agent.pk, seq, seq)
+        self._db.execute(BLANK, (content, data_json, (agent.pk << 32) + seq))
 
     def cut(self, agent: AgentRecord, last: int) -> None:
         if index.exists(self._db):

@@ -1,0 +1,165 @@
+"""Erasing what events say: on request, with all copies of it; or because nobody has it in a context any more.
+
+The rows stay, with the digests of what they said (`core.erasure`), so every context and every chain of
+digests is what it was.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from backstory.core.chain import is_erased
+from backstory.core.compaction import COPY
+from backstory.core.erasure import checked_reason, erased_row
+from backstory.core.events import Event, Stored, to_datetime
+from backstory.core.kinds import SPOKEN
+from backstory.core.labels import LABEL, labels_in
+from backstory.errors import Invalid
+from backstory.storage.log import now
+from backstory.storage.positions import check_position
+from backstory.storage.protocols import AgentRecord, Backend, Piece, Pruning, Reader, StoredRows, Wanted, lost
+
+EXPIRED = "expired"  # why the contents of dead events are erased
+PAGE = 2_000
+
+Place = tuple[str, int]  # the id of the agent that owns an event, and the position
+
+
+class Readable(Reader, StoredRows, Protocol):
+    """What the dead events of a session are found in."""
+
+
+def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
+    """Erase what the events at some positions of a lineage say, and all copies of them."""
+    checked_reason(why)
+    wanted = sorted(set(positions))
+    with backend.pruning() as pruning:
+        agents = {record.id: record for record in pruning.held(agent.session)}
+        current = agents.get(agent.id)
+        if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
+            raise lost(agent)
+        for position in wanted:
+            if type(position) is not int:
+                raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
+            check_position(current, position, current.head, first=1)
+        places = {place for position in wanted for place in _same(pruning, agents, current, position)}
+        return [_blank(pruning, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
+
+
+def _same(
+    pruning: Pruning, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
+) -> Iterator[Place]:
+    """Where an event stands, where the one stands that it is a copy of, and where all other copies do."""
+    owner = _owner(agents, agent, position)
+    original = (_row(pruning, owner, position).event.data or {}).get(COPY)
+    if type(original) is int and 0 < original < position:
+        owner, position = _owner(agents, owner, original), original
+    yield owner.id, position
+    for seer in _seers(agents, owner, position):
+        for row in pruning.naming(seer, position, f'"{COPY}":{position}'):
+            if (row.event.data or {}).get(COPY) == position:
+                yield seer.id, row.seq
+
+
+def _owner(agents: dict[str, AgentRecord], agent: AgentRecord, position: int) -> AgentRecord:
+    """The agent of a lineage that owns a position."""
+    while position <= agent.fork_seq:
+        agent = agents[agent.parent or ""]
+    return agent
+
+
+def _seers(agents: dict[str, AgentRecord], owner: AgentRecord, position: int) -> Iterator[AgentRecord]:
+    """The owner of an event, and all that inherit it."""
+    waiting = [owner]
+    while waiting:
+        seer = waiting.pop()
+        yield seer
+        waiting += [one for one in agents.values() if one.parent == seer.id and one.fork_seq >= position]
+
+
+def _row(rows: StoredRows, owner: AgentRecord, position: int) -> Stored:
+    [row] = rows.stored(owner, position - 1, 1)
+    return row
+
+
+def _blank(pruning: Pruning, agents: dict[str, AgentRecord], place: Place, why: str) -> Event:
+    """Erase one event; one that is erased already stays as it is."""
+    owner = agents[place[0]]
+    row = _row(pruning, owner, place[1])
+    if is_erased(row.data_json):
+        return row.event
+    content, data = erased_row(row, to_datetime(now()).isoformat(), why)
+    pruning.blank(owner, row.seq, content, data)
+    return row._replace(content=content, data_json=data).event
+
+
+# --- what nobody has in a context ---
+
+
+def expire_dead(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> int:
+    """Erase the events from before a time that are in nobody's context, and return how many those are. What
+    a fork began with, or what a mark or a label leads back to, counts as somebody's context."""
+    agents = backend.agents()
+    keys = {agent.session: agent.key or "" for agent in agents if agent.id == agent.session}
+    sessions = dict.fromkeys(agent.session for agent in agents)
+    wanted = [id for id in sessions if keys.get(id, "").startswith(prefix)]
+    return sum(_expire_in(backend, session, before_us, dry_run=dry_run) for session in wanted)
+
+
+def _expire_in(backend: Backend, session: str, before_us: int, *, dry_run: bool) -> int:
+    if dry_run:
+        agents = backend.agents(Wanted(session=session, deleted=True))
+        return len(_dead(backend, {agent.id: agent for agent in agents}, before_us))
+    with backend.pruning() as pruning:
+        held = {agent.id: agent for agent in pruning.held(session)}
+        dead = _dead(pruning, held, before_us)
+        for place in dead:
+            _blank(pruning, held, place, EXPIRED)
+        return len(dead)
+
+
+def _dead(rows: Readable, agents: dict[str, AgentRecord], before_us: int) -> list[Place]:
+    """Messages and notes from before a time that no context has, and that still say something."""
+    needed = _needed(rows, agents)
+    return [
+        (agent.id, row.seq)
+        for agent in agents.values()
+        for row in _own_rows(rows, agent)
+        if row.created_us < before_us
+        and row.seq not in needed.get(agent.pk, ())
+        and (row.kind in SPOKEN or (row.kind == "note" and row.content != LABEL))
+        and not is_erased(row.data_json)
+    ]
+
+
+def _own_rows(rows: StoredRows, agent: AgentRecord) -> Iterator[Stored]:
+    after = agent.fork_seq
+    while page := rows.stored(agent, after, PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+def _needed(rows: Readable, agents: dict[str, AgentRecord]) -> dict[object, set[int]]:
+    """The positions, by the agent that owns them, that are in a context that somebody has or can go to."""
+    needed: dict[object, set[int]] = {}
+    seen: set[tuple[object, int]] = set()
+    for agent in agents.values():
+        if agent.deleted_us is not None:
+            continue
+        for owner, position in _places(rows, agent):
+            if (owner, position) not in seen:
+                seen.add((owner, position))
+                for piece in rows.walk(agent, position).pieces:
+                    needed.setdefault(piece.owner, set()).update(range(piece.low, piece.high + 1))
+    return needed
+
+
+def _places(rows: Readable, agent: AgentRecord) -> Iterator[tuple[object, int]]:
+    """The positions of an agent's lineage whose contexts are needed: its head, where it was forked, and what
+    its marks and labels name, dead or alive."""
+    lineage: list[Piece] = rows.lineage(agent)
+    positions = {agent.head, agent.fork_seq, *(mark.seq for mark in rows.marks(agent, lineage))}
+    positions |= set(labels_in(rows.notes(agent, lineage, LABEL)).values())
+    for position in sorted(positions):
+        owner = next((piece.owner for piece in lineage if piece.low <= position <= piece.high), None)
+        if owner is not None:
+            yield owner, position

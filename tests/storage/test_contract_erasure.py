@@ -1,0 +1,313 @@
+"""What every backend does when what events say is erased, or expires."""
+
+import io
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+import psycopg
+import pytest
+
+import backstory
+from tests.storage.test_contract_deletion import raw
+
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock")
+
+
+@pytest.fixture
+def told(agent):
+    """An agent that was told a secret in every kind of message."""
+    agent.system("Be careful.")
+    agent.user("secret question")
+    call = agent.tool_call("look", {"for": "secret argument"}, id="c1")
+    agent.tool_result(call, "secret output")
+    agent.assistant("secret answer")
+    agent.note("secret note", {"of": "secret payload"})
+    agent.user("plain")
+    return agent
+
+
+def test_an_erased_event_keeps_its_place_and_says_nothing(store, told):
+    before = told.event(2)
+    digests = [told.digest(position) for position in range(1, 8)]
+    [event] = told.erase([2], why="asked by the user")
+    assert event == told.event(2)
+    assert (event.seq, event.kind, event.created_us, event.content) == (2, "user", before.created_us, "")
+    erased = event.data["erased"]
+    assert erased["why"] == "asked by the user"
+    assert erased["content"] == sha256(b"secret question").hexdigest()
+    assert datetime.fromisoformat(erased["at"]).tzinfo is not None
+    assert [told.digest(position) for position in range(1, 8)] == digests
+    assert store.verify() == []
+    assert [event.content for event in told.context().messages][:2] == ["Be careful.", ""]
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_on_the_wire_a_call_and_a_result_say_so_and_the_rest_is_left_out_and_both_are_reported(told, format):
+    told.erase(range(2, 7), why="asked")
+    dump = told.conversation().dump(format)
+    assert "secret" not in str(dump.body)
+    assert str(dump.body).count("(erased)") == 2
+    assert [(one.rule, one.at) for one in dump.repairs if one.rule == "erased"] == [
+        ("erased", position) for position in (2, 3, 4, 5)
+    ]
+    assert b"(erased)" in told.conversation().to_bytes(format)
+    assert [message.kind for message in told.conversation()] == ["system", "tool_call", "tool_result", "user"]
+
+
+def test_forks_see_the_same_and_may_erase_what_they_inherit(store, told):
+    fork = told.fork("fork")
+    deeper = fork.fork("deeper")
+    deeper.erase([2], why="asked")
+    assert told.event(2).content == fork.event(2).content == ""
+    store.delete("main")
+    fork.erase([4], why="asked")
+    assert deeper.event(4).content == ""
+    assert store.verify() == []
+
+
+def test_copies_made_by_a_compaction_go_with_it_and_it_with_its_copies(store, told):
+    told.compact("a summary", keep=2)
+    fork = told.fork("fork")
+    fork.user("more")
+    fork.compact("another", keep=3)
+    copies = [event for event in fork.events() if (event.data or {}).get("copy_of") == 5]
+    assert len(copies) == 2
+    erased = fork.erase([copies[-1].seq], why="asked")
+    assert [event.seq for event in erased] == [5, *(copy.seq for copy in copies)]
+    assert all(event.content != "secret answer" for event in fork.events())
+    assert all(event.content != "secret answer" for event in told.events())
+    assert store.verify() == []
+
+
+def test_what_was_erased_can_be_compacted_and_its_call_stays_legal(store, told):
+    told.erase([3, 4], why="asked")
+    told.compact("a summary", keep=4)
+    assert "secret output" not in str(told.context().messages)
+    assert str(told.conversation().to("anthropic")).count("(erased)") == 2
+    assert store.verify() == []
+
+
+def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_made(store, told, monkeypatch):
+    from backstory import agent as module
+
+    def slow(*args, **kwargs):
+        told.erase([7], why="asked")
+        return compaction(*args, **kwargs)
+
+    compaction = module.compaction
+    monkeypatch.setattr(module, "compaction", slow)
+    with pytest.raises(backstory.Conflict, match="erased in the meantime"):
+        told.compact("a summary", keep=1)
+    assert told.head == 7
+
+
+def test_search_does_not_find_what_was_erased(store, told):
+    assert len(store.search("secret")) == 5
+    told.erase([2, 3], why="asked")
+    assert sorted(hit.event.seq for hit in store.search("secret")) == [4, 5, 6]
+    told.erase([4, 5, 6], why="asked")
+    assert store.search("secret") == store.search("look") == []
+    assert [hit.event.seq for hit in store.search("plain")] == [7]
+    store.delete(told)
+    assert store.search("plain") == []
+
+
+def test_every_kind_can_be_erased_and_contexts_stay_what_they_are(store, agent):
+    agent.user("one")
+    agent.mark("secret label")
+    agent.user("two")
+    agent.rewind()
+    agent.jump(1, by="secret name")
+    agent.undo()
+    agent.clear(by="secret name")
+    agent.user("three")
+    before = [[event.seq for event in agent.context(at).messages] for at in range(9)]
+    agent.erase(range(1, 9), why="asked")
+    assert [[event.seq for event in agent.context(at).messages] for at in range(9)] == before
+    assert agent.event(2).label is None
+    assert "secret" not in str(agent.events())
+    assert store.verify() == []
+    agent.undo()
+    assert store.verify() == []
+
+
+def test_an_event_is_erased_once_and_a_key_still_knows_what_it_stood_for(store, agent):
+    agent.append("user", "secret", {"a": 1}, key="k")
+    [first] = agent.erase([1], why="first")
+    [again] = agent.erase([1], why="second")
+    assert again == first
+    assert agent.append("user", "secret", {"a": 1}, key="k") == first
+    with pytest.raises(backstory.KeyTaken):
+        agent.append("user", "another", {"a": 1}, key="k")
+    assert agent.head == 1
+
+
+@pytest.mark.parametrize("positions", [[0], [99], [1, 99], ["1"], [True], [1.0]])
+def test_what_is_not_there_cannot_be_erased_and_nothing_is(store, agent, positions):
+    agent.user("stays")
+    with pytest.raises((backstory.PositionNotFound, backstory.Invalid)):
+        agent.erase(positions, why="asked")
+    assert agent.event(1).content == "stays"
+
+
+@pytest.mark.parametrize("why", ["", "  ", None, 3, "x" * 1_001])
+def test_an_erasure_needs_a_reason(store, agent, why):
+    agent.user("stays")
+    with pytest.raises(backstory.Invalid, match="needs a reason"):
+        agent.erase([1], why=why)
+    assert agent.event(1).content == "stays"
+
+
+def test_an_old_handle_erases_nothing(store, agent):
+    agent.user("one")
+    agent.fork("fork")
+    store.delete(agent)
+    with pytest.raises(backstory.AgentNotFound):
+        agent.erase([1], why="asked")
+
+
+def test_the_key_that_erased_events_have_in_their_data_is_reserved(store, agent):
+    with pytest.raises(backstory.InvalidEvent, match="reserved"):
+        agent.append("user", "x", {"erased": {}})
+    with pytest.raises(backstory.InvalidEvent, match="reserved"):
+        agent.extend([("note", "n", {"erased": None})])
+    assert agent.head == 0
+
+
+def test_an_export_carries_erased_events_and_imports_clean(store, told):
+    told.erase([2, 3, 4], why="asked")
+    kept = io.StringIO()
+    store.export_to(kept)
+    assert "secret question" not in kept.getvalue()
+    with backstory.open(":memory:") as copy:
+        copy.import_from(kept.getvalue().splitlines())
+        assert copy.verify() == []
+        assert copy.agent("main").events() == told.events()
+        again = io.StringIO()
+        copy.export_to(again)
+        assert again.getvalue() == kept.getvalue()
+
+
+def test_text_that_is_smuggled_into_an_erased_event_is_found_and_refused(new_url):
+    with backstory.open(new_url("memory")) as store:
+        agent = store.start("main")
+        agent.user("secret")
+        agent.erase([1], why="asked")
+        kept = io.StringIO()
+        store.export_to(kept)
+        forged = kept.getvalue().replace('"content":"",', '"content":"forged",')
+        with backstory.open(":memory:") as other, pytest.raises(backstory.Invalid, match="says something"):
+            other.import_from(forged.splitlines())
+        own = store._backend._agents[agent.id]
+        own.replace(1, "forged", own.event(1).data_json)
+        assert [finding.problem for finding in store.verify()] == ["it says something, although it is erased"]
+
+
+# --- expire ---
+
+
+def later(seconds=3_600):
+    return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def test_sessions_that_nobody_wrote_to_expire_and_the_others_stay(store):
+    old = [store.ensure(f"old/{n}", system="x") for n in range(2)]
+    other = store.start("other")
+    fork = old[0].fork("fork")
+    moment = fork.created_at + timedelta(microseconds=1)
+    for agent in (old[1], other):
+        while agent.event(agent.head).created_at < moment if agent.head else True:
+            agent.user("still in use")
+    planned = store.expire(moment)
+    assert {one.id for one in planned.agents} == {old[0].id, fork.id}
+    assert len(store.agents()) == 4
+    assert store.expire(moment, dry_run=False) == planned
+    assert {agent.id for agent in store.agents()} == {old[1].id, other.id}
+    assert store.expire(later(), prefix="old/", dry_run=False).agents[0].key == "old/1"
+    assert store.agents() == [other]
+    assert store.verify() == []
+
+
+def test_expire_needs_an_aware_time(store):
+    with pytest.raises(backstory.Invalid, match="time zone"):
+        store.expire(datetime(2026, 1, 1))
+
+
+def test_dead_contents_expire_and_nothing_that_a_context_a_fork_or_a_mark_needs(store, agent):
+    agent.user("in the fork only")  # 1
+    agent.user("at the fork")  # 2
+    fork = agent.fork("fork")
+    agent.clear()  # 3
+    agent.user("dead")  # 4
+    agent.clear()  # 5
+    agent.user("before a dead mark")  # 6
+    agent.mark("dead mark")  # 7
+    agent.user("dead too")  # 8
+    agent.note("dead note", {"x": 1})  # 9
+    agent.clear()  # 10
+    agent.user("live")  # 11
+    fork.clear()
+    contexts = [agent.context().messages, fork.context().messages, fork.context(2).messages]
+    contexts += [agent.context(7).messages]
+    assert store.expire(later(), dead=True) == backstory.Removed((), 0, 3)
+    assert agent.event(4).content == "dead"
+    assert store.expire(later(-3_600), dead=True, dry_run=False).erased == 0
+    assert store.expire(later(), dead=True, dry_run=False).erased == 3
+    assert [position for position in range(1, 12) if "erased" in (agent.event(position).data or {})] == [
+        4,
+        8,
+        9,
+    ]
+    assert contexts == [
+        agent.context().messages,
+        fork.context().messages,
+        fork.context(2).messages,
+        agent.context(7).messages,
+    ]
+    assert store.expire(later(), dead=True).erased == 0
+    assert store.verify() == []
+
+
+def test_live_copies_of_dead_messages_do_not_expire(store, agent):
+    agent.user("one")
+    agent.user("two")
+    agent.compact("a summary", keep=1)
+    store.expire(later(), dead=True, dry_run=False)
+    assert [event.content for event in agent.context().messages] == ["a summary", "two"]
+    assert agent.event(2).content == ""
+    assert store.verify() == []
+
+
+# --- the bytes ---
+
+
+def test_after_an_erasure_no_file_of_the_store_holds_what_was_said(new_url):
+    url = new_url("sqlite")
+    with backstory.open(url) as store:
+        agents = [store.start(f"agent {n}") for n in range(3)]
+        for n in range(600):
+            agents[n % 3].user(f"secret{n}x " + "filler " * (n % 5) ** 5, data={"more": f"hidden{n}x"})
+            if n % 100 == 0:
+                store.search("anything")
+        store.search("anything")
+        agents[0].compact("a summary", keep=10)
+        for agent in agents:
+            agent.erase(range(1, 201), why="asked")
+        found = raw(url)
+        left = [n for n in range(600) if b"secret%dx" % n in found or b"hidden%dx" % n in found]
+        assert left == []
+        assert store.verify() == []
+        assert store.search("secret5x") == []
+
+
+def test_postgres_holds_no_row_of_what_was_erased(new_url):
+    url = new_url("postgres")
+    with backstory.open(url) as store:
+        agent = store.start("main")
+        agent.user("secret one", data={"more": "secret two"})
+        store.search("secret")
+        agent.erase([1], why="asked")
+    with psycopg.connect(url) as db:
+        names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'").fetchall()
+        dump = "".join(str(db.execute(f"SELECT * FROM backstory.{name}").fetchall()) for (name,) in names)
+    assert "secret" not in dump
