@@ -22,7 +22,6 @@ NEEDS = {
     "test_claude.py": "claude_agent_sdk",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_langgraph.py": "langgraph",
-    "test_langgraph_kit.py": "langgraph",
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_strands.py": "strands",

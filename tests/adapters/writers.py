@@ -61,10 +61,27 @@ async def pydantic_ai(url: str, name: str) -> None:
     store.close()
 
 
+async def langgraph(url: str, name: str) -> None:
+    from langgraph.checkpoint.base import empty_checkpoint
+
+    from backstory.adapters.langgraph import BackstorySaver
+
+    saver = BackstorySaver(url)
+    for n in range(OPERATIONS):
+        id = f"{name}-{n:03}"
+        parent = {"checkpoint_id": f"{name}-{n - 1:03}"} if n else {}
+        config = {"configurable": {"thread_id": "shared", "checkpoint_ns": ""} | parent}
+        checkpoint = empty_checkpoint() | {"id": id, "channel_values": {"n": f"{name} {n}"}}
+        written = await saver.aput(config, checkpoint, {"source": "loop", "step": n}, {"n": n})
+        await saver.aput_writes(written, [("w", n)], "task")
+    saver.close()
+
+
 WRITERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "openai_agents": openai_agents,
     "claude": claude,
     "pydantic_ai": pydantic_ai,
+    "langgraph": langgraph,
 }
 
 if __name__ == "__main__":

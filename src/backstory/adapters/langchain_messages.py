@@ -1,0 +1,144 @@
+"""LangChain's messages as events, and events of others as its messages."""
+
+import base64
+from typing import Any
+
+from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from backstory import Error, Event, wire
+from backstory.adapters.items import Draft, carried, note, plain
+
+ADAPTER = "langgraph"
+
+Form = dict[str, Any]
+
+
+class Codec:
+    """Values and messages as JSON, by LangGraph's serializer. What an encrypting one has made is not taken
+    apart."""
+
+    def __init__(self, serde: SerializerProtocol) -> None:
+        self._serde = serde
+        self.is_sealed = "+" in serde.dumps_typed("")[0]
+
+    def form(self, value: Any) -> Form:
+        """Any value."""
+        if not self.is_sealed and _is_json(value):
+            return {"json": value}
+        type, data = self._serde.dumps_typed(value)
+        return {"type": type, "base64": base64.b64encode(data).decode()}
+
+    def value(self, form: Form) -> Any:
+        """The value of a form."""
+        if "json" in form:
+            return form["json"]
+        return self._serde.loads_typed((form["type"], base64.b64decode(form["base64"])))
+
+    def drafts(self, message: BaseMessage) -> list[Draft]:
+        """The events of a message: LangChain's own form of it where that gives back the same."""
+        form = None if self.is_sealed else self._own_form(message)
+        events = _events(message) if form is not None else []
+        if not events:
+            return [note(ADAPTER, "langgraph.message", form or self.form(message))]
+        return carried(ADAPTER, form, events)
+
+    def _own_form(self, message: BaseMessage) -> Form | None:
+        try:
+            form: Form = plain(message_to_dict(message))
+            same = self._serde.dumps_typed(self.message(form)) == self._serde.dumps_typed(message)
+        except (TypeError, ValueError):
+            return None
+        return form if same else None
+
+    def message(self, form: Form) -> BaseMessage:
+        """The message of an item."""
+        if "base64" in form:
+            found: BaseMessage = self.value(form)
+            return found
+        return messages_from_dict([form])[0]
+
+
+def _is_json(value: Any) -> bool:
+    """Whether JSON gives back a value as it is, types included."""
+    match value:
+        case None | bool() | int() | float() | str():
+            return type(value) in (type(None), bool, int, float, str) and value == value
+        case list():
+            return type(value) is list and all(map(_is_json, value))
+        case dict():
+            keys = all(type(key) is str for key in value)
+            return type(value) is dict and keys and all(map(_is_json, value.values()))
+    return False
+
+
+def _events(message: BaseMessage) -> list[Draft]:
+    match message.type:
+        case "human":
+            return [_said(message)]
+        case "system":
+            return [("system", _text(message), None)]
+        case "ai" | "AIMessageChunk":
+            return _answer(message)
+        case "tool":
+            data = {"id": str(getattr(message, "tool_call_id", None) or "unknown")}
+            failed = getattr(message, "status", None) == "error"
+            return [("tool_result", _text(message), data | ({"error": True} if failed else {}))]
+    return []
+
+
+def _text(message: BaseMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    parts = [part if isinstance(part, str) else part.get("text") for part in message.content]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+def _said(message: BaseMessage) -> Draft:
+    if not isinstance(message.content, str):
+        try:
+            [event] = wire.load({"messages": [{"role": "user", "content": message.content}]}, "openai")
+            return event
+        except (Error, ValueError):
+            pass
+    return ("user", _text(message), None)
+
+
+def _answer(message: BaseMessage) -> list[Draft]:
+    metadata = message.response_metadata
+    model = metadata.get("model_name") or metadata.get("model")
+    if isinstance(message.content, list) and "claude" in str(model):
+        try:
+            return list(wire.load_answer({"content": message.content, "model": model}, "anthropic"))
+        except Error:
+            pass
+    about = {"model": model} if isinstance(model, str) else None
+    text = _text(message)
+    asked = (*getattr(message, "tool_calls", ()), *getattr(message, "invalid_tool_calls", ()))
+    calls: list[Draft] = [("tool_call", None, _call(call)) for call in asked]
+    return [("assistant", text, about), *calls] if text or not calls else calls
+
+
+def _call(call: Any) -> Form:
+    return {"id": call["id"] or "unknown", "name": call["name"] or "unknown", "arguments": call["args"]}
+
+
+def message_of(event: Event) -> Form | None:
+    """A message that something else wrote, as LangChain's."""
+    data = event.data or {}
+    base: Form = {"content": event.content or "", "id": f"backstory-{event.seq}"}
+    match event.kind:
+        case "user":
+            return {"type": "human", "data": base | {"type": "human"}}
+        case "system":
+            return {"type": "system", "data": base | {"type": "system"}}
+        case "assistant":
+            return {"type": "ai", "data": base | {"type": "ai"}} if event.content else None
+        case "tool_call":
+            given = data.get("arguments")
+            args = given if isinstance(given, dict) else {"value": given}
+            call = {"name": data.get("name"), "args": args, "id": data.get("id"), "type": "tool_call"}
+            return {"type": "ai", "data": base | {"type": "ai", "tool_calls": [call]}}
+    status = "error" if data.get("error") else "success"
+    more = {"type": "tool", "tool_call_id": data.get("id"), "status": status}
+    return {"type": "tool", "data": base | more}

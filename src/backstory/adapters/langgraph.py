@@ -1,0 +1,266 @@
+"""LangGraph: `builder.compile(checkpointer=BackstorySaver("history.db"))`.
+
+A thread is an agent, the namespace of a subgraph an agent below it. The conversation of a checkpoint is the
+context at its note: messages are written once, so the store grows with the conversation and not with its
+square. The other channels are in the note, or in the earlier note that has the same value.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from backstory import Agent, AgentNotFound, Conflict, KeyTaken
+from backstory.adapters.items import Draft
+from backstory.adapters.keys import agent_key, key_prefix
+from backstory.adapters.langchain_messages import ADAPTER, Codec
+from backstory.adapters.langgraph_thread import Entry, Thread
+from backstory.adapters.stores import History, Where
+from backstory.aio import in_thread
+
+__all__ = ["BackstorySaver"]
+
+Threads = list[Thread]  # in the class, `list` is a method
+
+
+class BackstorySaver(BaseCheckpointSaver[Any]):
+    """Checkpoints of LangGraph in a backstory store, for synchronous and asynchronous graphs."""
+
+    def __init__(self, where: Where, *, serde: SerializerProtocol | None = None) -> None:
+        super().__init__(serde=serde)
+        self._history = History(where)
+        self._known: dict[str, tuple[int, list[Any]]] = {}  # an agent -> a position, the messages there
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._history.close()
+
+    def agent(self, thread_id: str, checkpoint_ns: str = "") -> Agent:
+        """The agent that holds a thread, or a subgraph's part of it, made if it is not there."""
+        main = self._history.ensured(agent_key(ADAPTER, str(thread_id), ""), str(thread_id))
+        if not checkpoint_ns:
+            return main
+        return self._history.spawned(main, agent_key(ADAPTER, str(thread_id), checkpoint_ns), checkpoint_ns)
+
+    def fork(self, thread_id: str, new_thread_id: str, at: Any = None) -> Agent:
+        """A new thread that goes on from a position of another one: one row."""
+        new = agent_key(ADAPTER, str(new_thread_id), "")
+        return self._history.forked(self.agent(thread_id), new, str(new_thread_id), at)
+
+    def get_next_version(self, current: Any, channel: Any = None) -> Any:
+        """Whole numbers, which are short; text versions of other savers go on as text."""
+        if isinstance(current, str):
+            return f"{int(current.split('.')[0]) + 1:032}.{0:016}"
+        return 1 if current is None else int(current) + 1
+
+    # --- reading ---
+
+    def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """The checkpoint that is named, or the newest one in the context."""
+        thread = self._thread(config)
+        if thread is None:
+            return None
+        id = get_checkpoint_id(config)
+        entry = thread.newest() if id is None else thread.entry(id)
+        return None if entry is None else self._tuple(thread, entry, is_newest=id is None)
+
+    def list(
+        self,
+        config: RunnableConfig | None,
+        *,
+        filter: dict[str, Any] | None = None,
+        before: RunnableConfig | None = None,
+        limit: int | None = None,
+    ) -> Iterator[CheckpointTuple]:
+        """Checkpoints, the newest first: of a thread, of a namespace, or of all threads."""
+        id = get_checkpoint_id(config) if config else None
+        until = get_checkpoint_id(before) if before else None
+        found = [
+            (entry.id, number, thread, entry)
+            for number, thread in enumerate(self._threads(config))
+            for entry in thread.entries()
+            if id in (None, entry.id) and (until is None or entry.id < until) and _fits(entry, filter)
+        ]
+        for _, _, thread, entry in sorted(found, key=lambda each: each[:2], reverse=True)[:limit]:
+            yield self._tuple(thread, entry)
+
+    def _threads(self, config: RunnableConfig | None) -> Threads:
+        named = config["configurable"] if config else {}
+        store = self._history.store
+        if "thread_id" not in named:
+            agents = store.agents(prefix=f"{ADAPTER}:")
+        else:
+            agents = store.agents(prefix=key_prefix(ADAPTER, str(named["thread_id"])))
+        threads = [Thread(agent, Codec(self.serde), *_ids(agent)) for agent in agents]
+        return [thread for thread in threads if named.get("checkpoint_ns", thread.ns) == thread.ns]
+
+    def _thread(self, config: RunnableConfig) -> Thread | None:
+        ids = _named(config)
+        agent = self._history.found(agent_key(ADAPTER, *ids))
+        return None if agent is None else Thread(agent, Codec(self.serde), *ids)
+
+    def _tuple(self, thread: Thread, entry: Entry, *, is_newest: bool = False) -> CheckpointTuple:
+        named = {"thread_id": thread.id, "checkpoint_ns": thread.ns}
+        parent = {"configurable": named | {"checkpoint_id": entry.parent}} if entry.parent else None
+        return CheckpointTuple(
+            config={"configurable": named | {"checkpoint_id": entry.id}},
+            checkpoint=thread.checkpoint(entry, is_newest=is_newest),
+            metadata=entry.metadata,
+            parent_config=parent,
+            pending_writes=thread.writes(entry.id),
+        )
+
+    # --- writing ---
+
+    def put(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """Write a checkpoint behind its parent. If the parent is not there any more, nothing is written."""
+        id, ns = _named(config)
+        parent = config["configurable"].get("checkpoint_id")
+        told = get_checkpoint_metadata(config, metadata)
+        codec = Codec(self.serde)
+        result: RunnableConfig = {
+            "configurable": {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
+        }
+        if parent is not None and self._history.found(agent_key(ADAPTER, id, ns)) is None:
+            return result  # the thread was deleted meanwhile
+        while True:
+            thread = Thread(self.agent(id, ns), codec, id, ns, self._known)
+            batch = thread.put(checkpoint, told, new_versions, parent)
+            try:
+                if batch:
+                    thread.written(checkpoint, thread.agent.extend(batch, expected=thread.head))
+                return result
+            except Conflict:  # someone else wrote in between: look again
+                continue
+
+    def put_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """Keep what a task wrote before its checkpoint is complete. Of ordinary writes the first stays."""
+        thread = Thread(self.agent(*_named(config)), Codec(self.serde), *_named(config))
+        checkpoint = str(config["configurable"]["checkpoint_id"])
+        while True:
+            batch = [
+                event
+                for number, (channel, value) in enumerate(writes)
+                if (event := self._write(thread, checkpoint, channel, value, number, task_id, task_path))
+            ]
+            try:
+                thread.agent.extend(batch) if batch else None
+                return
+            except KeyTaken:  # another process wrote the same meanwhile: look again
+                continue
+
+    def _write(
+        self, thread: Thread, checkpoint: str, channel: str, value: Any, number: int, task: str, path: str
+    ) -> Draft | None:
+        index = WRITES_IDX_MAP.get(channel, number)
+        key = f"{ADAPTER}:{checkpoint}/{task}/{index}" if index >= 0 else None
+        if key is not None and thread.agent.find(key) is not None:
+            return None
+        return thread.write(checkpoint, (path, task, index, channel, value), key)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Erase a thread with all its namespaces. Copies of it stay."""
+        for thread in reversed(self._threads({"configurable": {"thread_id": thread_id}})):
+            try:
+                self._history.store.delete(thread.agent.id)
+            except AgentNotFound:  # someone else was quicker
+                continue
+
+    def delete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """Make the checkpoints of some runs unreadable; their bytes go with the thread."""
+        for thread in self._threads(None):
+            thread.forget([entry.id for entry in thread.entries() if entry.metadata.get("run_id") in run_ids])
+
+    def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """A thread with the same checkpoints: one row for each namespace."""
+        for thread in self._threads({"configurable": {"thread_id": source_thread_id}}):
+            key = agent_key(ADAPTER, str(target_thread_id), thread.ns)
+            self._history.forked(thread.agent, key, thread.ns or str(target_thread_id))
+
+    def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """Make all but the newest checkpoint of each namespace unreadable, or delete the threads."""
+        for id in thread_ids:
+            if strategy == "delete":
+                self.delete_thread(id)
+                continue
+            for thread in self._threads({"configurable": {"thread_id": id}}):
+                thread.forget([entry.id for entry in thread.entries()[:-1]])
+
+    # --- the same for async callers ---
+
+    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
+        """`get_tuple`, to be awaited."""
+        return await in_thread(partial(self.get_tuple, config))
+
+    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
+        """`list` for async callers."""
+        found = self.list(config, **options)
+        while (each := await in_thread(partial(next, found, None))) is not None:
+            yield each
+
+    async def aput(
+        self,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+        new_versions: ChannelVersions,
+    ) -> RunnableConfig:
+        """`put`, to be awaited."""
+        return await in_thread(partial(self.put, config, checkpoint, metadata, new_versions))
+
+    async def aput_writes(
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        """`put_writes`, to be awaited."""
+        await in_thread(partial(self.put_writes, config, writes, task_id, task_path))
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        """`delete_thread`, to be awaited."""
+        await in_thread(partial(self.delete_thread, thread_id))
+
+    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
+        """`delete_for_runs`, to be awaited."""
+        await in_thread(partial(self.delete_for_runs, run_ids))
+
+    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
+        """`copy_thread`, to be awaited."""
+        await in_thread(partial(self.copy_thread, source_thread_id, target_thread_id))
+
+    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
+        """`prune`, to be awaited."""
+        await in_thread(partial(self.prune, thread_ids, strategy=strategy))
+
+
+def _named(config: RunnableConfig) -> tuple[str, str]:
+    named = config["configurable"]
+    return str(named["thread_id"]), named.get("checkpoint_ns") or ""
+
+
+def _ids(agent: Agent) -> tuple[str, str]:
+    id, _, ns = (agent.key or "").removeprefix(f"{ADAPTER}:").partition("/")
+    return unquote(id, errors="surrogatepass"), unquote(ns, errors="surrogatepass")
+
+
+def _fits(entry: Entry, filter: dict[str, Any] | None) -> bool:
+    return all(entry.metadata.get(key) == value for key, value in (filter or {}).items())
