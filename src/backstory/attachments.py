@@ -8,7 +8,7 @@ from typing import Any
 
 from backstory.core.holes import holed
 from backstory.errors import Invalid
-from backstory.wire.media import PDF, media, to_base64, type_of, type_of_suffix
+from backstory.wire.media import IMAGES, PDF, media, to_base64, type_of, type_of_suffix
 from backstory.wire.media import is_text_type as is_text
 from backstory.wire.own import PROVIDER
 from backstory.wire.turns import Media
@@ -82,7 +82,10 @@ def _media(attachment: Attachment) -> Media:
 
 def _held(data: bytes, name: str | None) -> Media:
     """Bytes, by what they say of themselves, else by the name of their file."""
-    type_ = _type_of_bytes(data) or (type_of_suffix(name.rpartition(".")[2]) if name else None)
+    known = _type_of_bytes(data)
+    type_ = known or (type_of_suffix(name.rpartition(".")[2]) if name else None)
+    if known is None and type_ in IMAGES:
+        raise Invalid(f"{name!r} is not an image: nothing in it says so", remedy="check the file")
     words = _words(data) if type_ is None or is_text(type_) else None
     if words is not None:
         return media(type_ or "text/plain", text=words, name=name)

@@ -141,3 +141,20 @@ def test_what_is_pasted_is_one_prompt_and_the_external_editor_can_change_it(star
         assert server.said()[-1][1].split("\n")[0] == "first line"
         assert "second line" in server.said()[-1][1]
         assert "from the editor" in server.said()[-1][1]
+
+
+def test_a_file_is_completed_sent_along_and_not_in_the_history(start, folder):
+    with scripted(Say("A print.")) as server:
+        terminal = start(server)
+        terminal.ready()
+        terminal.type("What is @a.\t")
+        terminal.wait("> What is @a.py")
+        terminal.type(" ?")
+        terminal.wait("@a.py ?")
+        terminal.enter()
+        text = terminal.answered("A print.")
+        assert "⎘ a.py" in text
+        assert "print('a')" not in text
+        assert "print('a')" in server.said()[-1][1]
+        terminal.type("\x1b[A")
+        terminal.wait(lambda text: edited(text) == "What is @a.py ?")

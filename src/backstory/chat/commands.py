@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from backstory.chat import views as looking
+from backstory.chat.mentions import typed_text
 from backstory.chat.project import session_rows
 from backstory.errors import Invalid, NotFound
 from backstory.present.measures import count
@@ -90,7 +91,7 @@ def _back(at: "Terminal", _: str) -> None:
     prompts = at.chat.prompts()
     if not prompts:
         raise NotFound("there is no earlier prompt in the context")
-    chosen = pick("back to before which prompt?", [prompt.content or "" for prompt in prompts])
+    chosen = pick("back to before which prompt?", [typed_text(prompt) for prompt in prompts])
     if chosen is not None:
         at.typed = at.write(lambda: at.chat.back_to(prompts[chosen]))
         at.redraw("before that prompt, which is in the editor again", "/undo takes it back")

@@ -27,15 +27,19 @@ Choices = Callable[[str], Iterable[str]]  # what may stand behind a command
 
 
 class Words(Completer):
-    """Completes commands, and what stands behind them."""
+    """Completes commands, what stands behind them, and paths behind an @."""
 
-    def __init__(self, commands: Iterable[str], choices: Choices) -> None:
+    def __init__(self, commands: Iterable[str], choices: Choices, paths: Choices) -> None:
         self._commands = sorted(commands)
         self._choices = choices
+        self._paths = paths
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """What could be meant by the text so far."""
         text = document.text_before_cursor
+        word = document.get_word_before_cursor(WORD=True)
+        if word.startswith("@"):
+            yield from (Completion(path, start_position=1 - len(word)) for path in self._paths(word[1:]))
         if not text.startswith("/") or "\n" in text:
             return
         command, space, rest = text.partition(" ")
@@ -49,12 +53,14 @@ class Words(Completer):
 class Editor:
     """Reads what the person types."""
 
-    def __init__(self, commands: Iterable[str], choices: Choices, status: Callable[[], str]) -> None:
+    def __init__(
+        self, commands: Iterable[str], choices: Choices, paths: Choices, status: Callable[[], str]
+    ) -> None:
         self.draft = ""  # what stood there when a key, not Enter, ended the reading
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_bindings(self._leave_for),
-            completer=Words(commands, choices),
+            completer=Words(commands, choices, paths),
             complete_while_typing=False,
             bottom_toolbar=status,
             style=STYLE,

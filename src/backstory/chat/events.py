@@ -14,6 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from backstory.chat.markdown import Prose
+from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.core.events import Event
 from backstory.core.messages import tool_call, tool_result
 from backstory.present.measures import count
@@ -81,7 +82,8 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
         case "user" if "compacted" in (event.data or {}):
             return summary_of(event, expanded=expanded)
         case "user":
-            return prompt(event.content or "", expanded=expanded)
+            attached = (event.data or {}).get(ATTACHED) or ()
+            return prompt(typed_text(event), attached=attached, expanded=expanded)
         case "assistant":
             return answer(event.content or "", event.data or {})
         case "tool_call":
@@ -96,15 +98,16 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
     return Text(f"↩ {event.kind} to {target}", style="dim")
 
 
-def prompt(text: str, *, expanded: bool = False) -> RenderableType:
-    """What the person said."""
+def prompt(text: str, *, attached: Sequence[Any] = (), expanded: bool = False) -> RenderableType:
+    """What the person said, and which files went along."""
     lines = visible(text).splitlines() or [""]
     more = len(lines) - MOST_PROMPT_LINES
     if more > 0 and not expanded:
         lines = [*lines[:MOST_PROMPT_LINES], f"… {count(more, 'more line')}"]
     body = Text("\n".join(["> " + lines[0], *("  " + line for line in lines[1:])]), style="bold green")
     body.overflow = "fold"
-    return Group(Text(""), body)
+    files = [Text(f"  ⎘ {one_line(str(name))}", style="dim", overflow="fold") for name in attached]
+    return Group(Text(""), body, *files)
 
 
 def summary_of(event: Event, *, expanded: bool = False) -> RenderableType:

@@ -1,6 +1,7 @@
 """The chat without a terminal: one question, the answer on standard output, and the end."""
 
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 
 from backstory.chat.session import Chat
@@ -12,11 +13,11 @@ from backstory.runtime.models import Retrying, TextDelta
 TAKEN_BACK = "there was no answer: the question is out of the context (--keep keeps it)"
 
 
-def answer(chat: Chat, question: str, *, quiet: bool = False) -> Event | None:
+def answer(chat: Chat, question: str, files: Sequence[str] = (), *, quiet: bool = False) -> Event | None:
     """Ask, and print what the model says as it comes, unless `quiet`. The answer; None if there was none."""
     reader = Reader(quiet=quiet)
     try:
-        with closing(chat.ask(question)) as updates:
+        with closing(chat.ask(question, files)) as updates:
             for update in updates:
                 reader.take(update)
     finally:

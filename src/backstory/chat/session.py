@@ -11,15 +11,15 @@ from typing import NamedTuple
 
 from backstory import __version__
 from backstory.agent import Agent
-from backstory.chat import project
+from backstory.chat import mentions, project
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.present.names import short_ref
 from backstory.runtime.compaction import Compaction, compacted
-from backstory.runtime.loop import Allow, Loop, Updates
+from backstory.runtime.loop import Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
-from backstory.runtime.models.arguments import storable
+from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
 from backstory.store import Store
 from backstory.wire.tokens import Tokens
@@ -80,13 +80,16 @@ class Chat:
         """The model that answers."""
         return self.loop.model
 
-    def ask(self, text: str) -> Updates:
+    def ask(self, text: str, files: Sequence[str] = ()) -> Updates:
         """What happens when the person says something."""
-        return self.loop.ask(text)
+        with defer_signals():
+            event = self.say(text, files)
+        yield EventWritten(event)
+        yield from self.resume()
 
-    def say(self, text: str) -> Event:
-        """Write what the person says; `resume` lets the model answer."""
-        return self.agent.user(storable(text))
+    def say(self, text: str, files: Sequence[str] = ()) -> Event:
+        """Write what the person says, with the files that are named; `resume` lets the model answer."""
+        return mentions.say(self.agent, text, self.folder or Path.cwd(), files)
 
     @property
     def root(self) -> Agent:
@@ -207,7 +210,7 @@ class Chat:
     def back_to(self, prompt: Event) -> str:
         """Go to before a prompt; returns its text."""
         self.agent.jump(prompt.seq - 1)
-        return prompt.content or ""
+        return mentions.typed_text(prompt)
 
     def labels(self) -> list[str]:
         """The labels to go back to, newest first."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from backstory.chat import events as drawing
 from backstory.chat.answer_view import AnswerView
 from backstory.chat.consent import Consent
 from backstory.chat.editor import BACK, EXPAND, Editor
+from backstory.chat.mentions import completions, typed_text
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
 from backstory.chat.shutdown import Shutdown
@@ -65,7 +67,10 @@ class Terminal:
         self._seen = chat.agent.head  # the newest position that is there
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
-            commands.words(), lambda command: commands.choices(self, command), lambda: self._status
+            commands.words(),
+            lambda command: commands.choices(self, command),
+            lambda typed: completions(typed, self.chat.folder or Path.cwd()),
+            lambda: self._status,
         )
 
     # --- the conversation ---
@@ -213,11 +218,11 @@ class Terminal:
         with suppress(Error, OSError):  # then it stays where it is, and the screen says so
             if prompt is not None and self.chat.take_back(prompt):
                 self._seen = self.chat.agent.head
-                self._refused.append(prompt.content or "")
+                self._refused.append(typed_text(prompt))
                 if self._editor.has_typeahead():
                     self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
                 else:
-                    self.typed = prompt.content or ""
+                    self.typed = typed_text(prompt)
                     self._hint = f"{TAKEN_BACK}, and in the editor again (/undo puts it back)"
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
@@ -315,7 +320,7 @@ class Terminal:
         try:
             self.catch_up()
             self._status = self._state()
-            said = [prompt.content or "" for prompt in self.chat.prompts()]
+            said = [typed_text(prompt) for prompt in self.chat.prompts()]
             self._editor.remember([*said, *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"

@@ -1,7 +1,7 @@
 """What chat and ask have in common: the options for a model, and the chat that they ask for."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,14 @@ def _there(known: Path) -> Path:
 
 
 def answer_once(
-    url: str | None, ref: str | None, question: str, *, yes: bool, as_json: bool = False, **options: Any
+    url: str | None,
+    ref: str | None,
+    question: str,
+    *,
+    yes: bool,
+    files: Sequence[str] = (),
+    as_json: bool = False,
+    **options: Any,
 ) -> int:
     """Ask a question, print the answer, and return the exit code."""
     wanted = model_spec(**options)
@@ -173,7 +180,7 @@ def answer_once(
     allow = _allow(yes=yes)
     with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
         try:
-            found = answer(chat, question, quiet=as_json)
+            found = answer(chat, question, files, quiet=as_json)
         except KeyboardInterrupt:
             raise Ended(leaving.code or CTRL_C) from None
         if as_json:

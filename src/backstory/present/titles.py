@@ -18,5 +18,5 @@ def first_prompt(root: Agent) -> str:
     for event in root.events(until=min(root.head, LOOKED_AT)):
         data = event.data or {}
         if event.kind == "user" and (event.content or "").strip() and not data.get("meta"):
-            return event.content or ""
+            return str(data.get("typed") or event.content)
     return ""

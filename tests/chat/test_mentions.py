@@ -1,0 +1,72 @@
+"""Files that a prompt names: what goes along, what does not, and what is offered to complete a path."""
+
+import base64
+
+import pytest
+
+import backstory
+from backstory.chat import mentions
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def agent():
+    with backstory.open(":memory:") as store:
+        yield store.start("main", system="s")
+
+
+def test_the_text_of_a_file_goes_along_and_the_typed_text_is_kept(agent, folder):
+    event = mentions.say(agent, "What is in @a.py, and who is @someone?", folder)
+    assert event.content == (
+        "What is in @a.py, and who is @someone?\n\n<file path=\"a.py\">\nprint('a')\n</file>"
+    )
+    assert mentions.typed_text(event) == "What is in @a.py, and who is @someone?"
+    assert (event.data or {})["attached"] == ["a.py"]
+
+
+@pytest.mark.parametrize("text", ["mail me@a.py", "@nothing.py", "@", "plain", "@" + "x" * 5000, "@a\0b"])
+def test_what_names_no_file_stays_as_it_is(folder, text):
+    assert mentions.read(text, folder) == (text, [], [], None)
+
+
+def test_a_name_with_blanks_is_quoted_and_a_file_that_is_named_twice_goes_once(agent, folder):
+    (folder / "my notes.md").write_text("hello")
+    event = mentions.say(agent, 'Compare @"my notes.md" with @"my notes.md"!', folder)
+    assert (event.content or "").count("<file") == 1
+
+
+def test_an_image_is_sent_as_an_image(agent, folder):
+    (folder / "photo.png").write_bytes(PNG)
+    mentions.say(agent, "What is this? @photo.png", folder)
+    body = agent.conversation().to("openai", model="gpt-4o")
+    parts = body["messages"][-1]["content"]
+    assert [part["type"] for part in parts] == ["text", "image_url"]
+
+
+def test_what_cannot_be_sent_is_refused_and_nothing_is_written(agent, folder):
+    (folder / "large.txt").write_bytes(b"x" * 300_000)
+    (folder / "noise.bin").write_bytes(b"\xff\xfe\x00")
+    (folder / "fake.png").write_text("this is no image")
+    for name, says in [
+        ("large.txt", "too large"),
+        ("noise.bin", "is not text"),
+        ("fake.png", "not an image"),
+    ]:
+        with pytest.raises(backstory.Invalid, match=says):
+            mentions.say(agent, f"See @{name}", folder)
+    with pytest.raises(backstory.Invalid, match="there is no file gone"):
+        mentions.read("x", folder, ["gone"])
+    assert agent.head == 1
+
+
+def test_paths_are_completed_and_hidden_ones_only_if_asked_for(folder):
+    (folder / ".hidden").write_text("")
+    (folder / "src").mkdir()
+    (folder / "src" / "deep.py").write_text("")
+    assert mentions.completions("", folder) == ["a.py", "b.py", "notes.md", "src/"]
+    assert mentions.completions("src/d", folder) == ["src/deep.py"]
+    assert mentions.completions(".h", folder) == [".hidden"]
+    assert mentions.completions("gone/x", folder) == []
