@@ -26,6 +26,7 @@ FLOORS = [
     {"aio", "async_follower", "threads"},
     {"runtime", "adapters"},
     {"present"},
+    {"exporters"},
     {"chat", "web"},
     {"cli"},
     {"__main__"},
@@ -36,6 +37,7 @@ PURE_PARTS = {
     f"importers/{name}"
     for name in (
         *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
+        *("marker", "holding", "outcome"),
         *("format", "decode", "formats"),
     )
 }

@@ -81,3 +81,19 @@ def test_backup(story, tmp_path):
     copy = Shell(str(tmp_path / "copy.db"), tmp_path)
     assert copy("export").out == story("export").out
     assert "already exists" in story("backup", tmp_path / "copy.db", code=1).err
+
+
+def test_export_for_another_tool_and_install_it(story, tmp_path):
+    path = tmp_path / "session.jsonl"
+    story("export", "main", "--to", "pi", "-o", path)
+    assert json.loads(path.read_text().splitlines()[0])["type"] == "session"
+    assert "<!doctype html>" in story("export", "main", "--to", "html").out
+    [installed] = story(
+        "export", "main", "--to", "codex", "--install", "--json", CODEX_HOME=str(tmp_path)
+    ).json
+    assert Path(installed["path"]).is_relative_to(tmp_path / "sessions")
+    again = story("export", "main", "--to", "codex", "--install", code=2, CODEX_HOME=str(tmp_path))
+    assert "already exists" in again.err
+    assert "nothing new" in story("import", installed["path"]).err
+    assert "--install" in story("export", "main", "--install", code=2).err
+    assert "--install" in story("export", "main", "--to", "html", "--install", code=2).err

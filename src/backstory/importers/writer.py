@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from backstory.agent import Agent
 from backstory.core.events import EPOCH, draft, to_datetime
-from backstory.errors import AgentNotFound, Conflict, InvalidEvent, NameTaken
+from backstory.errors import AgentNotFound, Conflict, InvalidEvent, NameTaken, NotFound
 from backstory.importers.decode import held
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
+from backstory.importers.marker import MARKER, Exported
 from backstory.importers.masks import Mask
 from backstory.importers.outcome import Imported
 from backstory.importers.pictures import without_pictures
@@ -127,9 +128,15 @@ class Writer:
             done.unfinished += 1
             return None
         agent, is_new = birth
+        exported = (
+            thread.about.get(MARKER) if agent.key != _agent_key(session.tool, *_place(thread)) else None
+        )
         pen = _Pen(intake, agent, self._changes, done, min(began, moment) if is_new else 0)
+        if exported is not None:
+            pen.exported = Exported(agent.context(exported["at"]).messages, exported["lines"])
         line = pen.write(_chained(first, steps), settled=settled)
-        self._describe(intake, session, thread, agent)
+        if exported is None:
+            self._describe(intake, session, thread, agent)
         intake.commit()
         done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
@@ -143,7 +150,7 @@ class Writer:
     ) -> tuple[Agent, bool] | None:
         """The agent of a thread, and whether it is new; None if its call is still to come."""
         key = _agent_key(session.tool, thread.session, thread.id)
-        there = self._there(key)
+        there = self._exported(thread) or self._there(key)
         if there is not None:
             return there, False
         birth = self._place(intake, session.tool, thread.origin, began)
@@ -157,6 +164,17 @@ class Writer:
         intake.remember(session.tool, _native_id(thread), agent=agent)
         intake.commit()
         return self._store.keyed(key), True
+
+    def _exported(self, thread: Thread) -> Agent | None:
+        """The agent that a file was exported from, if the store has it as it was then."""
+        marker = thread.about.get(MARKER)
+        if marker is None:
+            return None
+        try:
+            agent = self._store.agent(marker["agent"])
+            return agent if agent.digest(marker["at"]) == marker["digest"] else None
+        except NotFound:
+            return None
 
     def _there(self, key: str) -> Agent | None:
         try:
@@ -200,7 +218,8 @@ class Writer:
     def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title
         that a person gave stays."""
-        said = {name: _short(value) for name, value in thread.about.items() if name != "source"}
+        ours = ("source", MARKER)
+        said = {name: _short(value) for name, value in thread.about.items() if name not in ours}
         id = _native_id(thread)
         before = (intake.cursor((session.tool, id)) or {}).get("about") or {}
         new = {name: value for name, value in said.items() if before.get(name) != value and value}
@@ -228,6 +247,7 @@ class _Pen:
         self._written = agent.snapshot.head
         self._floor = floor or agent.snapshot.created_us
         self.calls: dict[str, int] = {}
+        self.exported: Exported | None = None
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
         """Write what is new, in batches, and return the line that it came to."""
@@ -269,6 +289,8 @@ class _Pen:
             for step in chunk:
                 if isinstance(step, Unit):
                     self._take_calls(step)
+                    if self.exported is not None:
+                        self._places.update(self.exported.places(step))
                 yield step
 
     def _take_calls(self, unit: Unit) -> None:
@@ -315,6 +337,10 @@ class _Pen:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
             return "note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key, time
         return row
+
+
+def _place(thread: Thread) -> Place:
+    return thread.session, thread.id
 
 
 def _waits(thread: Thread, others: set[Place]) -> bool:

@@ -28,7 +28,7 @@ from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
 from backstory.wire.streams import as_plain
 from backstory.wire.turns import Repair
-from backstory.wire.writer import body_of
+from backstory.wire.writer import Written, body_of, forms_of
 
 _FORMATS: Mapping[str, Format] = {
     format.name: format for format in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
@@ -111,6 +111,13 @@ def _long_way(messages: Sequence[Readable], target: Target, options: Options, ca
             body, whys = change(body)
             repairs.extend(Repair("native", None, why) for why in whys)
     return Dump(marked(body, format.name, target.model) if cache == AUTO else body, repairs)
+
+
+def turn_forms(messages: Iterable[Readable], format: str) -> list[Written]:
+    """Each turn of a repaired history in a format's own form, with the position of its first event: for files
+    in which every message stands alone."""
+    target = _target(format, None, any_model=True)
+    return list(forms_of(repaired(list(messages), target, Options(pause=True)), target.format))
 
 
 def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> list[Loaded]:

@@ -65,10 +65,13 @@ class Target(NamedTuple):
     model: str | None = None
     stored: bool = False  # does the service keep what it was sent?
     packed: bool = False  # are blobs wanted as base64?
+    any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
 
     def is_home_of(self, native: Native) -> bool:
         """Whether something came from this very provider and model."""
-        return native.provider == self.format.name and is_same_model(native.model, self.model)
+        if native.provider != self.format.name:
+            return False
+        return self.any_model or is_same_model(native.model, self.model)
 
 
 # --- what was said ---

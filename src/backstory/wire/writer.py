@@ -1,11 +1,11 @@
 """From repaired turns to a request's body: each turn in its own form, or in the one its format writes."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.wire.format import Form, Format
 from backstory.wire.repair import Repaired
-from backstory.wire.turns import Say, Step
+from backstory.wire.turns import Asked, Say, Step
 
 
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
@@ -61,3 +61,29 @@ def _results(step: Step, format: Format) -> Iterator[Form]:
         extras.extend(answer.extra or ())
     if extras and all(call.answer is not None for call in step.calls):  # else the rest is still to come
         yield extras
+
+
+class Written(NamedTuple):
+    """One turn, or one result of a turn, in a format's own form."""
+
+    role: str  # system, user, model, result
+    at: int | None  # the position of its first event; None: a repair put it there
+    form: Form
+    calls: list[Asked]  # of an answer; of a result, the call that it belongs to
+
+
+def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
+    """Each turn by itself: for files in which every message stands alone."""
+    for say in repaired.system:
+        yield Written("system", say.at, _said(say, format), [])
+    for turn in repaired.turns:
+        if isinstance(turn, Say):
+            yield Written("system" if turn.role == "system" else "user", turn.at, _said(turn, format), [])
+            continue
+        yield Written("model", turn.at, _step(turn, format), turn.calls)
+        for call in turn.calls:
+            if call.answer is not None:
+                alone = Step(turn.at)
+                alone.calls = [call]
+                form = [block for result in _results(alone, format) for block in result]
+                yield Written("result", call.answer.at, form, [call])

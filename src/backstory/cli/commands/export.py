@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO
 
 import click
@@ -12,16 +13,20 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
-from backstory.core.events import Event
-from backstory.core.kinds import KINDS
 from backstory.core.terms import harmless
 from backstory.errors import Invalid
-from backstory.present.event_text import body
-from backstory.present.measures import clock, counted
-from backstory.present.safe_text import visible
+from backstory.exporters import TARGETS, exported
+from backstory.present.measures import counted
 from backstory.references import Reference
 from backstory.store import Store
 from backstory.wire import FORMATS
+
+# Where the tools keep their sessions: a variable that may say so, else a folder below the home folder.
+HOMES = {
+    "claude-code": ("CLAUDE_CONFIG_DIR", ".claude"),
+    "codex": ("CODEX_HOME", ".codex"),
+    "pi": ("PI_CODING_AGENT_DIR", ".pi/agent"),
+}
 
 
 @command(
@@ -35,13 +40,33 @@ from backstory.wire import FORMATS
     default="jsonl",
     help="jsonl: whole sessions (default); the others: the context of one agent.",
 )
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(list(TARGETS)),
+    help="Write the context of one agent as a file of another tool, or as a page.",
+)
 @click.option("-o", "--output", metavar="FILE", help="Write to a file, completely or not at all.")
+@click.option("--install", is_flag=True, help="With --to: put the file where the tool looks for it.")
 def export_command(
-    url: str | None, refs: tuple[str, ...], format: str, output: str | None, as_json: bool
+    url: str | None,
+    refs: tuple[str, ...],
+    format: str,
+    target: str | None,
+    output: str | None,
+    install: bool,
+    as_json: bool,
 ) -> None:
     """Writes the sessions of the given agents, by default all sessions, as JSON lines that `backstory import`
     reads. The export is a snapshot, even while others write. With another --format, it is the context of one
-    agent instead, as Markdown or as a request body. --json reports what was written to FILE."""
+    agent instead, as Markdown or as a request body. --to writes it as a session that Claude Code, Codex or pi
+    can resume, as a trajectory (atif), or as a page (html, md). Importing such a file adds nothing.
+    --json reports what was written to FILE."""
+    if target is not None:
+        _write_for(url, refs, target, output, install=install, as_json=as_json)
+        return
+    if install:
+        raise click.UsageError("--install needs --to claude-code, codex or pi.")
     path = None if output == "-" else output
     if as_json and path is None:
         raise click.UsageError("--json reports what was written to a file: name one with -o.")
@@ -57,6 +82,36 @@ def export_command(
         screen.say(f"exported {counted(written._asdict())}")
 
 
+def _write_for(
+    url: str | None, refs: tuple[str, ...], target: str, output: str | None, *, install: bool, as_json: bool
+) -> None:
+    """Write one context as a file of another tool."""
+    if len(refs) > 1:
+        raise Invalid(f"--to {target} writes the context of one agent", remedy="give one REF")
+    if install and (output is not None or target not in HOMES):
+        raise click.UsageError("--install goes with --to claude-code, codex or pi, and without -o.")
+    with opened(url) as store:
+        export = exported(store, store.resolve(refs[0] if refs else "@"), target)
+    path = None if output == "-" else output
+    if install and export.place is not None:
+        path = str(_home(target) / export.place)
+        if os.path.exists(path):
+            raise Invalid(f"{path!r} already exists", remedy="it was installed before; remove it first")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    with _output(path) as file:
+        file.write(export.text)
+    if as_json:
+        screen.answer_json({"path": path})
+    elif path is not None:
+        screen.say(f"wrote {path}")
+
+
+def _home(target: str) -> Path:
+    """The folder of a tool."""
+    variable, below = HOMES[target]
+    return Path(os.environ.get(variable) or Path.home() / below)
+
+
 def _sessions(store: Store, refs: tuple[str, ...]) -> list[str] | None:
     why = "export writes whole sessions, not up to a position"
     return [agent_of(store.resolve(ref), why).session for ref in refs] or None
@@ -66,7 +121,7 @@ def _context(store: Store, refs: tuple[str, ...], format: str) -> Iterable[str]:
     if len(refs) > 1:
         raise Invalid(f"--format {format} writes the context of one agent", remedy="give one REF")
     found = store.resolve(refs[0] if refs else "@")
-    return _markdown(found) if format == "markdown" else [_request(found, format)]
+    return [exported(store, found, "md").text if format == "markdown" else _request(found, format)]
 
 
 @contextmanager
@@ -106,23 +161,3 @@ def _whole_file(path: str) -> Iterator[IO[str]]:
 
 def _request(found: Reference, format: str) -> str:
     return harmless(found.agent.conversation(found.at).to_bytes(format).decode()) + "\n"
-
-
-def _markdown(found: Reference) -> Iterator[str]:
-    agent, at, _ = found
-    context = agent.context(at)
-    yield f"# {visible(agent.name)}\n\nThe context at position {context.at}, agent `{agent.id}`.\n"
-    for event in context.messages:
-        if KINDS[event.kind].speaks:
-            yield f"\n## {event.seq} {event.kind} ({clock(event.created_at)})\n\n{_markdown_text(event)}\n"
-
-
-def _markdown_text(event: Event) -> str:
-    """What people and models write is Markdown already; what tools write is not."""
-    text = visible(body(event))
-    if event.kind not in ("tool_call", "tool_result"):
-        return text
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"{fence}\n{text}\n{fence}"

@@ -15,6 +15,7 @@ from backstory.importers.entries import (
     usage_of,
 )
 from backstory.importers.format import Format, Head, Source
+from backstory.importers.marker import marker_in
 from backstory.importers.transcript import Entry, Report, Session, Step, Thread
 
 NAME = "atif"
@@ -104,6 +105,7 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         agent = document["agent"] if isinstance(document.get("agent"), dict) else {}
         names = {"agent": "name", "model": "model_name", "version": "version"}
         about = {ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)}
+        about |= marker_in(document.get("extra"))
 
         def steps(given: list[Any] = document["steps"], agent: Data = agent, id: str = id) -> Iterator[Step]:
             return chained(_units(given, agent, id))

@@ -12,6 +12,7 @@ from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_records import Record
 from backstory.importers.formats.claude_tree import Index, Tree
+from backstory.importers.marker import marker_in
 from backstory.importers.transcript import Origin, Report, Session, Thread
 
 NAME = "claude-code"
@@ -112,6 +113,7 @@ class File:
         match record.get("type"):
             case "custom-title":
                 self._title(record.get("customTitle"), "custom")
+                self.about |= marker_in(record)
             case "ai-title":
                 self._title(record.get("aiTitle"), "ai")
             case "last-prompt" if isinstance(record.get("leafUuid"), str):

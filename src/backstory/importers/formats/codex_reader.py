@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from backstory.importers.entries import Data, microseconds, text_in, usage_of
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
+from backstory.importers.marker import marker_in
 from backstory.importers.transcript import Entry, Move, Step, Unit
 
 NAME = "codex"
@@ -301,4 +302,4 @@ def about_of(meta: Data) -> Data:
         "agent": meta.get("agent_nickname"),
         "agent_type": meta.get("agent_role"),
     }
-    return {key: value for key, value in found.items() if isinstance(value, str) and value}
+    return {key: value for key, value in found.items() if isinstance(value, str) and value} | marker_in(meta)

@@ -21,6 +21,7 @@ from backstory.importers.entries import (
 )
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.marker import marker_in
 from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "pi"
@@ -67,7 +68,7 @@ class File:
         type_ = record.get("type")
         if type_ == "session":
             self.header = self.header or record
-            self.about |= _texts(record, {"cwd": "cwd", "model": "modelId"})
+            self.about |= _texts(record, {"cwd": "cwd", "model": "modelId"}) | marker_in(record)
             self._order.append(None)
             return
         if type_ == "title":

@@ -1,0 +1,43 @@
+"""Exporters: one context as a file that another tool resumes, or that a person reads.
+
+    from backstory.exporters import exported
+
+    file = exported(store.resolve("main"), "claude-code")
+
+Each target is one module; `TARGETS` is the table of them.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from backstory.errors import Invalid
+from backstory.exporters import atif, claude_code, codex, html, markdown, pi
+from backstory.references import Reference
+from backstory.store import Store
+
+__all__ = ["TARGETS", "Export", "exported"]
+
+
+class Export(NamedTuple):
+    """A file: its text, and where its tool would look for it."""
+
+    text: str
+    place: Path | None  # below the tool's own folder; None: no tool looks for it
+
+
+TARGETS: dict[str, Callable[[Store, Reference], tuple[str, Path | None]]] = {
+    "claude-code": claude_code.written,
+    "codex": codex.written,
+    "pi": pi.written,
+    "html": html.written,
+    "md": markdown.written,
+    "atif": atif.written,
+}
+
+
+def exported(store: Store, found: Reference, target: str) -> Export:
+    """The context of an agent at a position as a file for a target."""
+    if target not in TARGETS:
+        raise Invalid(f"no target {target!r}", remedy=f"use one of {', '.join(TARGETS)}")
+    return Export(*TARGETS[target](store, found))

@@ -1,0 +1,74 @@
+"""A context as a session of Claude Code: one line a block, an unbroken chain of parents."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from backstory.exporters.line import Line, Message, json_lines, stamp
+from backstory.references import Reference
+from backstory.store import Store
+
+TOOL = "claude-code"
+VERSION = "2.1.237"  # whose lines these are like
+MODEL = "claude-sonnet-4-5"  # where the log does not say who answered
+
+
+def written(_store: Store, found: Reference) -> tuple[str, Path]:
+    """The file, and its place below the folder of Claude Code."""
+    line = Line(found, "anthropic", TOOL)
+    mark = line.marker()
+    title = {"type": "custom-title", "customTitle": line.title, "sessionId": line.session}
+    records: list[dict[str, Any]] = [title | {"backstory": mark}]
+    parent: str | None = None
+    for message in line.messages():
+        for record in _records(line, message):
+            records.append({"parentUuid": parent} | record)
+            parent = record["uuid"]
+    folder = re.sub(r"[^A-Za-z0-9]", "-", line.cwd)
+    return json_lines(records, mark), Path("projects", folder, f"{line.session}.jsonl")
+
+
+def _records(line: Line, message: Message) -> list[dict[str, Any]]:
+    if message.role == "system":
+        return []  # Claude Code writes its own
+    common = {
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": line.cwd,
+        "sessionId": line.session,
+        "version": VERSION,
+        "timestamp": stamp(message.event.created_at),
+    }
+    if message.role == "model":
+        return [
+            common | {"type": "assistant", "uuid": line.id_of(message, number), "message": body}
+            for number, body in enumerate(_answers(message))
+        ]
+    content = message.form
+    if message.role == "user" and _is_plain(content):
+        content = content[0]["text"]
+    meta = {"isMeta": True} if message.data.get("meta") else {}
+    body = {"role": "user", "content": content}
+    return [common | {"type": "user", "uuid": line.id_of(message), "message": body} | meta]
+
+
+def _answers(message: Message) -> list[dict[str, Any]]:
+    """One message for each block, all with the answer's id; the usage is that of all of them."""
+    data = message.data
+    usage = data.get("usage") or {}
+    names = {"input_tokens": "input", "output_tokens": "output"}
+    names |= {"cache_read_input_tokens": "cache_read", "cache_creation_input_tokens": "cache_write"}
+    common = {
+        "id": data.get("answer") or f"msg_{message.event.seq:024d}",
+        "type": "message",
+        "role": "assistant",
+        "model": data.get("model") or MODEL,
+        "stop_sequence": None,
+        "usage": {theirs: usage.get(ours) or 0 for theirs, ours in names.items()},
+    }
+    reason = "tool_use" if message.calls else "end_turn"
+    return [common | {"content": [block], "stop_reason": reason} for block in message.form]
+
+
+def _is_plain(content: Any) -> bool:
+    return isinstance(content, list) and len(content) == 1 and set(content[0]) == {"type", "text"}

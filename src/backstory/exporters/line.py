@@ -1,0 +1,107 @@
+"""What the files of tools have in common: the messages of one context, repaired, with ids and times."""
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from uuid import UUID, uuid5
+
+from backstory.agent import Agent
+from backstory.core.events import Event, to_json
+from backstory.core.kinds import SPOKEN
+from backstory.importers.marker import marker
+from backstory.references import Reference
+from backstory.wire import turn_forms
+from backstory.wire.writer import Written
+
+OUR_SESSIONS = UUID("3f0e5a52-1f0b-5b7e-8f0a-6b61636b7374")  # the namespace of ids that are made here
+
+
+class Message(NamedTuple):
+    """A message, an answer or a result in the target's form."""
+
+    role: str
+    form: Any
+    event: Event  # the first that it stands for
+    calls: list[Any]
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What is kept with its first event."""
+        return self.event.data or {}
+
+
+class Line:
+    """One context of an agent, told in a provider's format."""
+
+    def __init__(self, found: Reference, format: str, tool: str) -> None:
+        self.agent: Agent = found.agent
+        self.at = found.agent.head if found.at is None else found.at
+        self._events = {event.seq: event for event in self.agent.context(self.at).messages}
+        self._format = format
+        self.session = str(uuid5(OUR_SESSIONS, f"{tool} {self.agent.id}@{self.at}"))
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, each with the event that it stands for; a repair has that of the one before."""
+        spoken = [event for event in self._events.values() if event.kind in SPOKEN]
+        last = spoken[0] if spoken else None
+        for written in turn_forms(spoken, self._format):
+            last = self._events.get(written.at or 0, last)
+            if last is not None and (written.at is not None or written.role == "result"):
+                yield _message(written, last)
+
+    def id_of(self, message: Message, *more: object) -> str:
+        """A UUID for a message: the one that its source gave it, or one that is always the same."""
+        key = message.event.key or ""
+        if not more and _is_uuid(key):
+            return key
+        return str(uuid5(OUR_SESSIONS, " ".join(map(str, (self.agent.id, message.event.seq, *more)))))
+
+    def marker(self) -> dict[str, Any]:
+        """Which agent, at which position, this is."""
+        return marker(self.agent.id, self.at, self.agent.digest(self.at))
+
+    @property
+    def cwd(self) -> str:
+        """The folder that the conversation was about."""
+        return str(self.agent.about.get("cwd") or os.getcwd())
+
+    @property
+    def title(self) -> str:
+        """What the conversation is called."""
+        return str(self.agent.about.get("title") or self.agent.name)
+
+    @property
+    def began(self) -> datetime:
+        """When it began."""
+        return next((event.created_at for event in self._events.values()), self.agent.created_at)
+
+
+def _message(written: Written, event: Event) -> Message:
+    return Message(written.role, written.form, event, written.calls)
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def stamp(moment: datetime) -> str:
+    """A time as the tools write it: milliseconds in UTC."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def json_lines(records: list[dict[str, Any]], mark: dict[str, Any]) -> str:
+    """Records as lines; the marker among them learns how many there are."""
+    mark["lines"] = len(records)
+    return "".join(f"{to_json(record)}\n" for record in records)
+
+
+def text_of(form: Any) -> str:
+    """The words of a form of Anthropic's."""
+    if isinstance(form, str):
+        return form
+    blocks = [block for block in form if isinstance(block, dict)]
+    return "\n\n".join(str(block["text"]) for block in blocks if block.get("type") == "text")

@@ -1,0 +1,37 @@
+"""A context as Markdown, for people."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from backstory.core.events import Event
+from backstory.core.kinds import KINDS
+from backstory.present.event_text import body
+from backstory.present.measures import clock
+from backstory.present.safe_text import visible
+from backstory.references import Reference
+from backstory.store import Store
+
+
+def written(_store: Store, found: Reference) -> tuple[str, Path | None]:
+    """The page."""
+    return "".join(_parts(found)), None
+
+
+def _parts(found: Reference) -> Iterator[str]:
+    agent, at, _ = found
+    context = agent.context(at)
+    yield f"# {visible(agent.name)}\n\nThe context at position {context.at}, agent `{agent.id}`.\n"
+    for event in context.messages:
+        if KINDS[event.kind].speaks:
+            yield f"\n## {event.seq} {event.kind} ({clock(event.created_at)})\n\n{_text(event)}\n"
+
+
+def _text(event: Event) -> str:
+    """What people and models write is Markdown already; what tools write is not."""
+    text = visible(body(event))
+    if event.kind not in ("tool_call", "tool_result"):
+        return text
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}\n{text}\n{fence}"

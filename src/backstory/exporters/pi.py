@@ -1,0 +1,98 @@
+"""A context as a session of pi: a header, then messages, each with eight digits and a parent."""
+
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from backstory.exporters.line import Line, Message, json_lines, stamp
+from backstory.references import Reference
+from backstory.store import Store
+
+TOOL = "pi"
+VERSION = 3
+
+
+def written(_store: Store, found: Reference) -> tuple[str, Path]:
+    """The file, and its place below the folder of pi."""
+    line = Line(found, "anthropic", TOOL)
+    mark = line.marker()
+    began = stamp(line.began)
+    header = {"type": "session", "version": VERSION, "id": line.session, "timestamp": began, "cwd": line.cwd}
+    records: list[dict[str, Any]] = [header | {"backstory": mark}]
+    parent: str | None = None
+    for number, message in enumerate(line.messages()):
+        body = _body(message)
+        if body is not None:
+            id = blake2b(f"{line.session} {number}".encode(), digest_size=4).hexdigest()
+            time = stamp(message.event.created_at)
+            records.append(
+                {"type": "message", "id": id, "parentId": parent, "timestamp": time, "message": body}
+            )
+            parent = id
+    folder = f"--{line.cwd.strip('/').replace('/', '-')}--"
+    name = f"{began.replace(':', '-').replace('.', '-')}_{line.session}.jsonl"
+    return json_lines(records, mark), Path("sessions", folder, name)
+
+
+def _body(message: Message) -> dict[str, Any] | None:
+    time = message.event.created_us // 1000
+    match message.role:
+        case "user":
+            return {"role": "user", "content": [_said(block) for block in message.form], "timestamp": time}
+        case "model":
+            return _answer(message) | {"timestamp": time}
+        case "result":
+            [call] = message.calls
+            content = message.form[0].get("content", "")
+            blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            return {
+                "role": "toolResult",
+                "toolCallId": call.id,
+                "toolName": call.name,
+                "content": [_said(block) for block in blocks],
+                "isError": message.form[0].get("is_error") is True,
+                "timestamp": time,
+            }
+    return None  # pi writes its own system prompt
+
+
+def _said(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"type": "image", "source": {"type": "base64", "media_type": type_, "data": data}}:
+            return {"type": "image", "data": data, "mimeType": type_}
+        case {"type": "text", "text": text}:
+            return {"type": "text", "text": text}
+    return {"type": "text", "text": f"({block.get('type')} left out)"}
+
+
+def _answer(message: Message) -> dict[str, Any]:
+    usage = message.data.get("usage") or {}
+    read, wrote = usage.get("input") or 0, usage.get("output") or 0
+    cached, cache_written = usage.get("cache_read") or 0, usage.get("cache_write") or 0
+    return {
+        "role": "assistant",
+        "content": [_block(block) for block in message.form],
+        "api": "anthropic-messages",
+        "provider": "anthropic",
+        "model": message.data.get("model") or "claude-sonnet-4-5",
+        "usage": {
+            "input": read,
+            "output": wrote,
+            "cacheRead": cached,
+            "cacheWrite": cache_written,
+            "totalTokens": read + wrote + cached + cache_written,
+            "cost": {"total": usage.get("cost") or 0},
+        },
+        "stopReason": "toolUse" if message.calls else "stop",
+    }
+
+
+def _block(block: dict[str, Any]) -> dict[str, Any]:
+    match block:
+        case {"type": "thinking", "thinking": text}:
+            return {"type": "thinking", "thinking": text, "thinkingSignature": block.get("signature", "")}
+        case {"type": "redacted_thinking", "data": data}:
+            return {"type": "thinking", "thinking": "", "thinkingSignature": data, "redacted": True}
+        case {"type": "tool_use", "id": id, "name": name, "input": given}:
+            return {"type": "toolCall", "id": id, "name": name, "arguments": given}
+    return _said(block)
