@@ -246,6 +246,7 @@ class AsyncStore:
         return f"<AsyncStore {self.url!r}>"
 
     url: str = property(lambda self: self.sync.url)  # type: ignore[assignment]
+    read_only: bool = property(lambda self: self.sync.read_only)  # type: ignore[assignment]
 
     start = lift_agent(Store.start)
     ensure = lift_agent(Store.ensure)
@@ -323,8 +324,9 @@ class AsyncStore:
 class _Opening:
     """`await open(url)`, or `async with open(url) as store`."""
 
-    def __init__(self, url: str | os.PathLike[str]) -> None:
+    def __init__(self, url: str | os.PathLike[str], read_only: bool) -> None:
         self._url = url
+        self._read_only = read_only
 
     def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._open().__await__()
@@ -332,7 +334,7 @@ class _Opening:
     async def _open(self) -> AsyncStore:
         opened: list[Store] = []
         try:
-            await in_thread(lambda: opened.append(sync.open(self._url)))
+            await in_thread(lambda: opened.append(sync.open(self._url, read_only=self._read_only)))
         except asyncio.CancelledError:
             for store in opened:  # nobody will ever hold it
                 store.close()
@@ -347,6 +349,7 @@ class _Opening:
         await self._store.close()
 
 
-def open(url: str | os.PathLike[str]) -> _Opening:
-    """Open a store: `store = await open(url)`, or `async with open(url) as store:`."""
-    return _Opening(url)
+def open(url: str | os.PathLike[str], *, read_only: bool = False) -> _Opening:
+    """Open a store: `store = await open(url)`, or `async with open(url) as store:`. `read_only`: see
+    `backstory.open`."""
+    return _Opening(url, read_only)

@@ -31,10 +31,11 @@ if TYPE_CHECKING:  # imported where they are used: opening a store should not wa
     from backstory.jobs.transfer import Writable
 
 
-def open(url: str | os.PathLike[str]) -> "Store":
+def open(url: str | os.PathLike[str], *, read_only: bool = False) -> "Store":
     """Open a store, and make it if it is not there: the path of an SQLite file, "postgresql://…",
-    or ":memory:"."""
-    return Store(connect(url))
+    or ":memory:". With `read_only`, it has to be there, and whatever writes raises ReadOnly; so it is without
+    asking where a store cannot be written."""
+    return Store(connect(url, read_only=read_only))
 
 
 class Store:
@@ -59,6 +60,11 @@ class Store:
     def url(self) -> str:
         """Where the store is, without its password."""
         return self._backend.url
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the store can only be read: whatever writes raises ReadOnly."""
+        return self._backend.read_only
 
     def close(self) -> None:
         """Let go of files and connections."""

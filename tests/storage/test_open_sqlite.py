@@ -116,19 +116,6 @@ def test_the_database_of_another_program_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_read_only_file(tmp_path, monkeypatch):
-    path = tmp_path / "history.db"
-    backstory.open(path).close()
-    connection = apsw.Connection
-
-    def read_only(path, **_):  # root may write everything, so ask SQLite for a read-only connection
-        return connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-
-    monkeypatch.setattr(apsw, "Connection", read_only)
-    with pytest.raises(backstory.ReadOnly, match="cannot be written: get permission to write it"):
-        backstory.open(path)
-
-
 def test_the_pragmas_that_keep_the_promise(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         [db] = store._backend._free

@@ -12,6 +12,7 @@ from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
+from backstory.jobs.scan import has_to_scan, scan
 from backstory.storage.log import Log
 from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows, Wanted
 
@@ -50,7 +51,8 @@ def search(
         if kind not in KINDS:
             raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
-    catch_up(log.backend, progress)
+    if not log.backend.read_only:
+        catch_up(log.backend, progress)
     asking = _Asking(log, asked, agent, kinds, live)
     return asking.hits(limit)
 
@@ -93,6 +95,7 @@ class _Asking:
         self._agent = agent
         self._kinds = kinds
         self._live = live
+        self._scans = has_to_scan(log.backend)
         records = log.backend.agents(Wanted(deleted=True))
         self._agents = {record.id: Agent(log, record) for record in records}
         self._walks: dict[str, list[Piece]] = {}
@@ -121,6 +124,8 @@ class _Asking:
             session = self._agent.session
             pieces = self._log.backend.lineage(self._agent.snapshot)
             pieces = self._live_pieces(self._agent) if self._live else pieces
+        if self._scans:
+            return scan(self._log.backend, self._asked, kinds=self._kinds, pieces=pieces, limit=limit)
         return self._log.backend.find(
             self._asked, kinds=self._kinds, pieces=pieces, session=session, limit=limit
         )

@@ -7,7 +7,7 @@ from backstory.storage.address import Database, parse_address
 from backstory.storage.protocols import Backend
 
 
-def connect(url: str | os.PathLike[str]) -> Backend:
+def connect(url: str | os.PathLike[str], *, read_only: bool = False) -> Backend:
     """The backend for an address: a path, ":memory:", "sqlite:///path" or "postgresql://…".
 
     Drivers are imported here, where they are used, so that `import backstory` stays quick.
@@ -17,11 +17,14 @@ def connect(url: str | os.PathLike[str]) -> Backend:
         case Database.MEMORY:
             from backstory.storage.memory.backend import MemoryBackend
 
+            if read_only:
+                raise CannotOpen("a store in memory begins empty: it cannot be opened for reading only")
+
             return MemoryBackend()
         case Database.SQLITE:
             from backstory.storage.sqlite.backend import SqliteBackend
 
-            return SqliteBackend(address.place)
+            return SqliteBackend(address.place, read_only=read_only)
         case Database.POSTGRES:
             try:
                 from backstory.storage.postgres.backend import PostgresBackend
@@ -30,4 +33,4 @@ def connect(url: str | os.PathLike[str]) -> Backend:
                     f"PostgreSQL needs a driver that is not installed ({error})",
                     remedy="run pip install 'backstory[postgres]'",
                 ) from error
-            return PostgresBackend(address.place)
+            return PostgresBackend(address.place, read_only=read_only)

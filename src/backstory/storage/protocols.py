@@ -334,6 +334,7 @@ class Backend(Rows, Index, Audit, Intakes, Sources, Protocol):
     """A store of agents and events. All methods may be called from any thread."""
 
     url: str
+    read_only: bool  # whether whatever writes raises ReadOnly
 
     def pruning(self) -> AbstractContextManager[Pruning]:
         """Take rows away: all that the block removes, or nothing. Afterwards no file of the store holds

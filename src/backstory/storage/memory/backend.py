@@ -42,6 +42,7 @@ class MemoryBackend:
     """A store in memory, shared by the threads of one process. Its primary keys are the agents' ids."""
 
     url = ":memory:"
+    read_only = False
 
     def __init__(self) -> None:
         self._lock = ForkableLock()

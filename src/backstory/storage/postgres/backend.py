@@ -16,7 +16,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, StorageError
+from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, ReadOnly, StorageError
 from backstory.storage.address import without_password
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
@@ -24,6 +24,7 @@ from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.pruning import PostgresPruning
 from backstory.storage.postgres.rows import PostgresRows, of, within
 from backstory.storage.postgres.server import (
+    CANNOT_WRITE,
     HAS_CITUS,
     ONE_MIGRATES,
     PATIENCE,
@@ -75,10 +76,11 @@ class PostgresBackend:
     """A store in the schema `backstory` of a PostgreSQL database. Its primary keys are the agents'
     numbers in their session."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._only_reads = self.read_only = read_only  # by choice; by what the server allows
         try:
             self.url = without_password(url)
-            self._conninfo = conninfo(url)
+            self._conninfo = conninfo(url, read_only=read_only)
         except (psycopg.Error, ValueError):  # whose messages may repeat a password
             raise CannotOpen(
                 "this is not a PostgreSQL address",
@@ -94,7 +96,8 @@ class PostgresBackend:
         with self._translated(CannotOpen):
             # A connection of our own first: the pool would say only that time ran out.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
-                migrate(db, self.url)
+                migrate(db, self.url, read_only=self._only_reads)
+                self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
             return ConnectionPool(
                 self._conninfo,
                 min_size=1,
@@ -241,6 +244,8 @@ class PostgresBackend:
 
     def indexed(self) -> dict[str, int]:
         if self._query(postgres_index.EXISTS, {}) == [(False,)]:
+            if self.read_only:
+                return {}
             self._make_index()
         return dict(self._query(postgres_index.INDEXED, {}))
 
@@ -301,4 +306,8 @@ class PostgresBackend:
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
-            raise translation(error, self.url, otherwise) from error
+            translated = translation(error, self.url, otherwise)
+            if self._only_reads and isinstance(translated, ReadOnly):
+                said = f"{self.url!r} is open for reading only"
+                translated = ReadOnly(said, remedy="open it without read_only=True")
+            raise translated from error

@@ -66,6 +66,9 @@ DISTRIBUTE = """
     SELECT create_distributed_table('backstory.agents', 'session');
     SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
 ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
+CANNOT_WRITE = """
+    SELECT pg_catalog.current_setting('transaction_read_only') = 'on'
+        OR NOT pg_catalog.has_table_privilege('backstory.events', 'INSERT')"""
 HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
 
 
@@ -73,21 +76,23 @@ class Clash(StorageError):
     """A key that is there already: a taken name or number, or a head that lags behind its events."""
 
 
-def conninfo(url: str) -> str:
+def conninfo(url: str, *, read_only: bool = False) -> str:
     """The address with all that a connection of ours needs."""
     known = conninfo_to_dict(url)
     # All names of ours are qualified. The search path keeps a function that somebody left in another schema
     # from being taken for a built-in one. Whatever the database's defaults are: an append needs to see what
     # the writer before it left.
     ours = "-c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed"
+    ours += " -c default_transaction_read_only=on" if read_only else ""
     options = f"{known.get('options') or ''} {ours}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
     return make_conninfo("", **{**known, "options": options})
 
 
-def migrate(db: Connection, url: str) -> None:
-    """Make the tables, or bring older ones up to date, in one transaction."""
+def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
+    """Make the tables, or bring older ones up to date, in one transaction. For reading only, they have to be
+    there already."""
     if db.info.server_version < OLDEST_SERVER * 10_000:
         raise CannotOpen(
             f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}",
@@ -95,8 +100,16 @@ def migrate(db: Connection, url: str) -> None:
         )
     if db.info.parameter_status("server_encoding") != "UTF8":
         raise CannotOpen(f"the database at {url!r} is not in UTF-8", remedy="create one with ENCODING 'UTF8'")
-    if _version(db, url) == len(MIGRATIONS):
+    version = _version(db, url)
+    if version == len(MIGRATIONS):
         return
+    if read_only and version is None:
+        raise CannotOpen(f"there is no store at {url!r}", remedy="open it without read_only=True to make one")
+    if read_only:
+        raise ReadOnly(
+            f"the store at {url!r} has version {version} of the store format and has to be migrated",
+            remedy="open it once without read_only=True",
+        )
     with db.transaction():
         db.execute(ONE_MIGRATES)
         if db.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:

@@ -14,7 +14,7 @@ import apsw
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import Busy, StorageError
+from backstory.errors import Busy, ReadOnly, StorageError
 from backstory.storage.fork_lock import ForkableLock
 from backstory.storage.protocols import (
     ALL,
@@ -31,7 +31,15 @@ from backstory.storage.protocols import (
 from backstory.storage.signal import shared_signal
 from backstory.storage.sqlite import index as sqlite_index
 from backstory.storage.sqlite import sources as sqlite_sources
-from backstory.storage.sqlite.file import connected, identity, prepared, translation
+from backstory.storage.sqlite.file import (
+    GET_PERMISSION,
+    Place,
+    connected,
+    identity,
+    prepared,
+    readable,
+    translation,
+)
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.pruning import SqlitePruning
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
@@ -56,7 +64,7 @@ class SqliteBackend:
     of several processes at SQLite's own.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.url = os.path.abspath(path)  # the program may change its directory
         self._writing = ForkableLock()
         self._free: list[apsw.Connection] = []
@@ -64,10 +72,23 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._closed = False
         with self._translated():
-            self._free.append(prepared(self.url))
+            self._free.append(self._first(read_only))
         self._file = identity(self.url)
         self._committed = shared_signal(self._file or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
+
+    def _first(self, read_only: bool) -> apsw.Connection:
+        """The first connection. Where the file or its folder cannot be written, it can still be read."""
+        self.read_only, self._place = read_only, Place(self.url, apsw.SQLITE_OPEN_READWRITE)
+        if not read_only:
+            try:
+                return prepared(self.url)
+            except (ReadOnly, apsw.ReadOnlyError, apsw.CantOpenError):
+                if not os.path.isfile(self.url):
+                    raise
+        self.read_only = True
+        db, self._place = readable(self.url)
+        return db
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         with self._write() as db:
@@ -224,6 +245,8 @@ class SqliteBackend:
     def indexed(self) -> dict[str, int]:
         with self._connection() as db:
             made = sqlite_index.exists(db)
+        if not made and self.read_only:
+            return {}
         if not made:
             with self._write() as db:
                 db.execute(sqlite_index.CREATE)
@@ -245,7 +268,7 @@ class SqliteBackend:
         if self._closed:
             raise self._is_closed()
         with self._translated():
-            watch = SqliteWatch(self._committed, self.url)
+            watch = SqliteWatch(self._committed, self.url, self._place)
         self._watches.add(watch)
         return watch
 
@@ -263,6 +286,8 @@ class SqliteBackend:
     @contextmanager
     def _write(self) -> Iterator[apsw.Connection]:
         """A write transaction: all of the block, durably, or nothing."""
+        if self.read_only:
+            raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
         with self._writing, self._connection() as db:
             if identity(self.url) != self._file:
                 raise StorageError(
@@ -289,7 +314,7 @@ class SqliteBackend:
             try:
                 db = self._free.pop()
             except IndexError:
-                db = connected(self.url, apsw.SQLITE_OPEN_READWRITE)
+                db = connected(*self._place)
             try:
                 yield db
             finally:

@@ -6,7 +6,8 @@ Nothing here reads or writes an event.
 import os
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import apsw
 
@@ -23,7 +24,7 @@ CHECKPOINT = 128
 PATIENCE = 60.0  # seconds to wait for other writers
 SOON, LATER = 0.001, 0.02  # seconds until the next look whether they are done
 
-GET_PERMISSION = "get permission to write it, or copy it"
+GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 ANOTHER_PATH = "give another path"
 
 # MIGRATIONS[n] takes a store from version n to n + 1.
@@ -79,6 +80,13 @@ OWN_EVENTS = """
     SELECT id, kind, content, data, created_at, base FROM events
     WHERE id BETWEEN ? << 32 AND (? << 32) + 4294967295 ORDER BY id"""
 CHAINED = 2  # the version from which on events have digests
+
+
+class Place(NamedTuple):
+    """What SQLite opens: a path, or a URI that says more, and the flags."""
+
+    name: str
+    flags: int
 
 
 def identity(path: str) -> tuple[int, int] | None:
@@ -138,6 +146,45 @@ def prepared(path: str) -> apsw.Connection:
         if db.readonly("main"):
             raise ReadOnly(f"{path!r} cannot be written", remedy=GET_PERMISSION)
         _patiently(lambda: _migrate(db, path))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def readable(path: str) -> tuple[apsw.Connection, Place]:
+    """A connection that only reads, and what else it can be opened by. Without a write-ahead log, the file
+    need not even share its state with others: on a medium that nobody can write, nobody will."""
+    if not os.path.isfile(path):
+        raise CannotOpen(f"there is no store at {path!r}", remedy=ANOTHER_PATH)
+    log = f"{path}-wal"
+    has_log = os.path.exists(log) and os.path.getsize(log) > 0
+    shared = Place(path, apsw.SQLITE_OPEN_READONLY)
+    alone = Place(f"file:{quote(path)}?immutable=1", apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
+    try:
+        return _checked(shared, path), shared
+    except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        if has_log:
+            raise ReadOnly(
+                f"{path!r} has events in {log!r}, which cannot be read where nothing can be written",
+                remedy="copy both files to where they can be written, and open the copy",
+            ) from error
+        return _checked(alone, path), alone
+
+
+def _checked(place: Place, path: str) -> apsw.Connection:
+    """A connection to a store of this version."""
+    db = connected(*place)
+    try:
+        version = _version(db, path)
+        if not version:
+            raise CannotOpen(f"{path!r} is empty: there is no store in it", remedy=ANOTHER_PATH)
+        if version < len(MIGRATIONS):
+            raise ReadOnly(
+                f"{path!r} has version {version} of the store format and has to be migrated, which needs "
+                "writing",
+                remedy=GET_PERMISSION,
+            )
     except BaseException:
         db.close()
         raise

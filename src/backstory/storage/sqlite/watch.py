@@ -13,6 +13,7 @@ import time
 import apsw
 
 from backstory.storage.signal import Signal, SignalWatch, until
+from backstory.storage.sqlite.file import Place
 
 GLANCE = 0.05  # seconds between two looks at the write-ahead log
 PATIENCE = 10_000  # milliseconds to wait while a file is being recovered
@@ -22,9 +23,9 @@ POLL = 0.25  # seconds between two statements, while nothing happens
 class SqliteWatch(SignalWatch):
     """Watches one file, through a connection of its own."""
 
-    def __init__(self, signal: Signal, path: str) -> None:
+    def __init__(self, signal: Signal, path: str, place: Place) -> None:
         super().__init__(signal)
-        self._path = path
+        self._path, self._place = path, place.name
         self._stamp: tuple[int, int] | None = None
         self._version = 0
         self._asking = threading.Lock()  # the connection is asked by one thread and closed by another
@@ -51,7 +52,7 @@ class SqliteWatch(SignalWatch):
 
     def _open(self) -> None:
         self._pid = os.getpid()
-        self._db = apsw.Connection(self._path, flags=apsw.SQLITE_OPEN_READONLY)
+        self._db = apsw.Connection(self._place, flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
         self._db.set_busy_timeout(PATIENCE)
         self._stamp = self._wal_stamp()
         self._version = self._data_version()

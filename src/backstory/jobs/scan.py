@@ -1,0 +1,59 @@
+"""Search without an index, by looking at every event: for stores that cannot be written, nor indexed."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from backstory.core.terms import Query, matches, score, searchable, words
+from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows, Wanted
+
+PAGE = 2_000
+
+logger = logging.getLogger("backstory")
+
+
+class Scannable(Agents, StoredRows, Index, Protocol):
+    """What can be scanned."""
+
+    url: str
+    read_only: bool
+
+
+def has_to_scan(backend: Scannable) -> bool:
+    """Whether a store's index misses something and cannot be brought up to date. That is said, too."""
+    if not backend.read_only:
+        return False
+    upto = backend.indexed()
+    agents = backend.agents(Wanted(deleted=True))
+    if all(agent.head <= upto.get(agent.id, agent.fork_seq) for agent in agents):
+        return False
+    logger.warning("%s cannot be written, so it is searched without an index: that takes longer", backend.url)
+    return True
+
+
+def scan(
+    backend: Scannable, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, limit: int
+) -> list[Found]:
+    """The best matches, as the index would find them."""
+    found = []
+    for agent in backend.agents(Wanted(deleted=True)):
+        ranges = None if pieces is None else [piece for piece in pieces if piece.owner == agent.pk]
+        if ranges == []:
+            continue
+        for seq, text in _texts(backend, agent, kinds, ranges):
+            if matches(query, text):
+                found.append(Found(agent.id, seq, score(query, text)))
+    return sorted(found, key=lambda hit: -hit.score)[:limit]
+
+
+def _texts(
+    backend: Scannable, agent: AgentRecord, kinds: Sequence[str], ranges: Sequence[Piece] | None
+) -> Iterator[tuple[int, list[str]]]:
+    """The words of an agent's own events, or of those in some ranges."""
+    after = agent.fork_seq
+    while rows := backend.stored(agent, after, PAGE):
+        for row in rows:
+            inside = ranges is None or any(piece.low <= row.seq <= piece.high for piece in ranges)
+            if inside and (not kinds or row.kind in kinds):
+                yield row.seq, words(searchable(row.kind, row.content, row.data_json))
+        after = rows[-1].seq
