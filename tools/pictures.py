@@ -77,10 +77,28 @@ def _shoot(page: Any, name: str, ready: str) -> None:
     page.screenshot(path=f"{name}.png")
 
 
+def for_docs(folder: Path, url: str) -> None:
+    """The two pictures of the documentation."""
+    with backstory.open(url) as store, started() as browser, served(store) as site:
+        main = store.agent("main")
+        fork = next(agent for agent in store.agents() if agent.name.startswith("try 9"))
+        paths = {
+            "web-context": (main, "light", "@66", ".message .body"),
+            "web-diff": (main, "dark", f"@{fork.fork_seq + 8}?pane=diff&with={fork.id}@{fork.head}", ".pair"),
+        }
+        origin, _, key = site.address.partition("#")
+        for name, (agent, theme, rest, ready) in paths.items():
+            page = browser.new_page(viewport={"width": 1200, "height": 800}, color_scheme=theme)
+            page.goto(f"{origin}s/{agent.session}/a/{agent.id}{rest}#{key}")
+            page.locator(".row .text:not(:empty)").first.wait_for()
+            _shoot(page, str(folder / name), ready)
+
+
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        main(Path(sys.argv[1]), sys.argv[2])
-    else:
-        with tempfile.TemporaryDirectory() as made:
+    with tempfile.TemporaryDirectory() as made:
+        if len(sys.argv) < 3:
             demo.write(f"{made}/demo.db")
-            main(Path(sys.argv[1]), f"{made}/demo.db")
+        if sys.argv[1] == "--docs":
+            for_docs(Path(__file__).parent.parent / "docs", f"{made}/demo.db")
+        else:
+            main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else f"{made}/demo.db")

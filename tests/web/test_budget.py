@@ -135,7 +135,7 @@ def test_a_step_within_loaded_text_asks_for_nothing_and_a_drag_for_no_outline(sh
 
 
 def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
-    deep = max(bushy.agents(), key=lambda agent: len(bushy._log.backend.lineage(agent.record)))
+    deep = max(bushy.agents(), key=lambda agent: len(bushy._log.backend.lineage(agent.snapshot)))
     screen = show(bushy, f"/s/{deep.session}/a/{deep.id}").ready()
     assert screen.page.evaluate(ELEMENTS) <= 1_500
     selected = screen(".name[aria-selected=true]")

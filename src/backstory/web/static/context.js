@@ -42,6 +42,7 @@ export function Message({ seq, open }) {
     }}>${seq}</a> <span class=${`kind k-${kind}`}>${name}</span>
     ${log.value.errors.has(seq) && html`<span class="badge">failed</span>`}
     ${event && event.data && event.data.compacted && html`<span class="badge">summary of ${event.data.compacted.events} events, ${event.data.compacted.from}–${event.data.compacted.to}</span>`}
+    ${event && html`<${Usage} data=${event.data} />`}
     ${event && event.data && event.data.copy_of && html`<span class="badge">copy of ${event.data.copy_of}</span>`}</header>
     ${!event ? html`<p class="hint">…</p>` : event.view.left_out
       ? html`<button onClick=${load}>Load ${number(event.view.left_out)} characters</button>`
@@ -49,6 +50,18 @@ export function Message({ seq, open }) {
         ${!whole && !open && html`<button onClick=${() => unfold(true)}>Show all</button>`}`}
     ${event && event.images.map((type, n) => html`<${Image} key=${n} seq=${seq} n=${n} />`)}
   </article>`;
+}
+
+/** Which model answered, and what it read and wrote, where the log says so. */
+function Usage({ data }) {
+  const asked = (data && data.request) || {};
+  const usage = asked.usage || (data && data.usage) || {};
+  const first = (...names) => names.map((name) => usage[name]).find((value) => typeof value === "number");
+  const read = first("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens");
+  const wrote = first("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens");
+  const said = [asked.model || (data && data.model), read !== undefined && `${number(read)} tokens in`, wrote !== undefined && `${number(wrote)} out`,
+    typeof usage.cost === "number" && `$${usage.cost}`].filter((one) => typeof one === "string");
+  return said.length > 0 && html`<span class="badge">${said.join(" · ")}</span>`;
 }
 
 /** An image comes with the key, so it is fetched and shown from memory. */

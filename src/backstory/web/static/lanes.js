@@ -8,7 +8,7 @@ import * as state from "./state.js";
 
 const html = htm.bind(h);
 const { agents, route, cursor, log, domain } = state;
-export const LANE = 22;
+export const LANE = 24;
 const MANY = 200; // beyond, branches of branches are folded at first
 export const PAD = 10;
 
@@ -151,7 +151,8 @@ function drawLanes(canvas) {
     context.fillStyle = ink;
     context.fillRect(Math.max(start, end - 1), y - 5, 3, 10);
     for (const child of node.children) {
-      if (places.has(child.one.id)) continue;
+      const place = places.get(child.one.id);
+      if (place >= first && place < last) continue;
       context.fillRect(xOf(node.offset + child.one.born_seq, width), y + 2, 1, 5);
     }
   }

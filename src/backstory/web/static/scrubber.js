@@ -51,11 +51,16 @@ function ticks(context, width, tall) {
     if (x - before >= 1.5) context.fillRect(before = x, tall - 6, 1, 6);
   }
   context.fillStyle = move;
+  context.globalAlpha = moves.length * 12 > width ? 0.55 : 1; // many lines would hide the curve
   for (const n of moves) context.fillRect(xOf(offset.value + n, width), FLAGS, 1, tall - FLAGS);
+  context.globalAlpha = 1;
   context.fillStyle = bad;
+  before = -9;
   for (const n of errors) {
+    const x = xOf(offset.value + n, width);
+    if (x - before < 4) continue;
     context.beginPath();
-    context.arc(xOf(offset.value + n, width), tall - 10, 2.5, 0, 7);
+    context.arc(before = x, tall - 10, 2, 0, 7);
     context.fill();
   }
   let cluster = null;
