@@ -69,3 +69,18 @@ def test_titles_tags_and_the_list_of_sessions(start, reopened):
         second.wait("restored 3 messages")
         second.leave()
     assert reopened("main").about["tags"] == ["fun", "work"]
+
+
+def test_a_task_is_done_by_a_sub_agent_that_can_be_switched_to(start, reopened):
+    task = ("call_1", "task", '{"description": "Count the files", "prompt": "How many files are here?"}')
+    with scripted(Say(calls=(task,)), Say("Three files."), Say("There are three.")) as server:
+        terminal = start(server)
+        terminal.send("How many?")
+        terminal.answered("There are three.")
+        assert ("tool", "Three files.") in server.said()
+        terminal.send("/agents")
+        terminal.wait("count-the-files")
+        terminal.send("/switch count-the-files")
+        assert "> How many files are here?" in terminal.wait("restored 3 messages")
+        terminal.leave()
+    assert reopened("count-the-files").parent == reopened("main").id

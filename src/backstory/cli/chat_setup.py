@@ -96,6 +96,7 @@ def chat_with(
     wanted: "ModelSpec",
     *,
     allow: Any,
+    yes: bool = False,
     system: str | None = None,
     new: bool = False,
     keep: bool = False,
@@ -107,6 +108,7 @@ def chat_with(
     """The chat that the options ask for; the model is closed at the end. `place` decides where a session of
     another folder goes on."""
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
+    from backstory.runtime.subagents import Subagents
     from backstory.runtime.tools import working_tools
 
     if ref is not None and not new:
@@ -118,11 +120,12 @@ def chat_with(
             agent = first_agent(store, ref, None if everywhere else Path.cwd(), new=new)
             folder = _folder(store, agent, place or _there)
             tools = working_tools(folder)
+            subagents = Subagents(lambda: chat.loop, tools, allow=_allow(yes=yes))
             chat = Chat(
                 store,
                 agent,
                 model,
-                tools,
+                [*tools, subagents.tool],
                 allow=allow,
                 system=system or SYSTEM,
                 keep=keep,
@@ -178,7 +181,8 @@ def answer_once(
     from backstory.chat.shutdown import Shutdown
 
     allow = _allow(yes=yes)
-    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, **options) as chat:
+    _warn_of_config()
+    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=allow, yes=yes, **options) as chat:
         try:
             found = answer(chat, question, files, quiet=as_json)
         except KeyboardInterrupt:
@@ -188,6 +192,14 @@ def answer_once(
         return 0 if found else 1
 
 
+def _warn_of_config() -> None:
+    from backstory.chat.config import configuration
+    from backstory.runtime.models.choice import config_path
+
+    for warning in configuration(Path.cwd(), config_path()).warnings:
+        screen.say(warning)
+
+
 def _allow(*, yes: bool) -> "Allow":
     """Consent without a person: by the rules, and by --yes."""
     from backstory.chat.config import configuration
@@ -195,8 +207,6 @@ def _allow(*, yes: bool) -> "Allow":
     from backstory.runtime.models.choice import config_path
 
     found = configuration(Path.cwd(), config_path())
-    for warning in found.warnings:
-        screen.say(warning)
 
     def allow(tool: "Tool", arguments: dict[str, Any]) -> str | Permission:
         match found.rules.decide(tool.name, arguments):

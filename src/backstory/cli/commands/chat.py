@@ -93,7 +93,10 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
     console = screen.console()
     found = configuration(Path.cwd(), config_path())
     consent = Consent(console, ask_key, ask_line, yes=yes, rules=found.rules)
-    with Shutdown() as leaving, chat_with(url, ref, wanted, allow=consent, place=_place, **options) as chat:
+    with (
+        Shutdown() as leaving,
+        chat_with(url, ref, wanted, allow=consent, place=_place, yes=yes, **options) as chat,
+    ):
         terminal = Terminal(
             chat,
             console,
