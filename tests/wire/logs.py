@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import backstory
 from backstory import Agent, Event, InvalidEvent, NotFound
 from backstory.wire import load
-from tests.wire.histories import History, histories, renumbered
+from tests.wire.histories import histories, renumbered
+from tests.wire.maker import History
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
 MODELS = (None, "m1", "m2")

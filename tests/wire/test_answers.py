@@ -128,6 +128,22 @@ def test_an_answer_without_its_content_is_refused_with_the_place(format, empty):
         load_answer(empty, format)
 
 
+def test_an_answer_that_does_not_say_what_it_cost_is_an_answer():
+    said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
+    assert load_answer(said, "bedrock") == [("assistant", "Yes.", None)]
+    odd = said | {"usage": {"inputTokens": "many", "outputTokens": 2.5, "cacheReadInputTokens": True}}
+    assert load_answer(odd, "bedrock") == [("assistant", "Yes.", {"usage": {"input": 0, "output": 0}})]
+
+
+def test_a_stream_of_blocks_that_are_not_known_yet_is_kept():
+    events = [
+        {"contentBlockDelta": {"contentBlockIndex": 0, "delta": {"text": "Yes."}}},
+        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"smell": "roses"}}},
+    ]
+    [(_, text, data)] = load_answer(events, "bedrock")
+    assert (text, data["native"]["wire"]) == ("Yes.", [{"text": "Yes."}, {"smell": "roses"}])
+
+
 def test_gemini_may_answer_nothing_at_all():
     assert load_answer({"promptFeedback": {"blockReason": "OTHER"}}, "gemini") == [("assistant", "", None)]
 

@@ -31,6 +31,12 @@ UNUSUAL = {
     "an unknown kind": [("thought", "hm", None)],
     "a mark": [USER, ("mark", None, None)],
     "text with data": [("user", "u", {"native": {}})],
+    "a call with words in it": [USER, ("tool_call", "hm", CALL[2]), RESULT],
+    "a call with words, and words that are none": [
+        ("user", None, None),
+        ("tool_call", "hm", CALL[2]),
+        RESULT,
+    ],
     "an open call at the end": [USER, CALL],
     "an open call before text": [USER, CALL, ("assistant", "a", None), RESULT],
     "an open call before a user": [USER, CALL, USER],

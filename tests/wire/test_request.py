@@ -144,3 +144,7 @@ def test_a_tool_of_one_provider_goes_there_and_is_reported_elsewhere():
     whole, repairs = body(settings, "openai")
     assert len(whole["tools"]) == 1
     assert [repair.rule for repair in repairs] == ["tools"]
+    either = search | {"parameters": {"type": "object"}}
+    whole, repairs = body(Settings(tools=(either,)), "openai")
+    assert whole["tools"][0]["function"]["name"] == "web_search"
+    assert repairs == []

@@ -100,10 +100,11 @@ def extended(
         step.after = step.after or native.after
     if call is not None:
         step.calls.append(call)
-    elif text is not None:
-        if step.calls and not is_blank(text):
-            target.tell("order", at, "text behind a call of the same answer goes before the calls")
-        step.texts.append(text)
+        return
+    words = text or ""
+    if step.calls and not is_blank(words):
+        target.tell("order", at, "text behind a call of the same answer goes before the calls")
+    step.texts.append(words)
 
 
 def said(at: int | None, kind: str, text: str, native: Native | None, target: Target) -> Say | None:
@@ -111,7 +112,8 @@ def said(at: int | None, kind: str, text: str, native: Native | None, target: Ta
     say = Say(kind, text, at)
     if native is not None:
         settle_say(say, native, target)
-        if native.after is not None and native.provider == target.format.name:
+        # What a store has is told everywhere; where a message stood counts for its own provider alone.
+        if native.provider == target.format.name or isinstance(native.after, dict):
             say.after = native.after
     if say.wire is None and say.content is None and is_blank(say.text):
         target.tell("blank", at, f"blank text of the {kind}: the services refuse it")

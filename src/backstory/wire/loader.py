@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from backstory.wire.format import Format
-from backstory.wire.repair import BEHIND_AN_ANSWER, FIRST
+from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
 
 Loaded = tuple[str, str | None, dict[str, Any] | None]
@@ -52,6 +52,8 @@ def _placed(units: list[Unit], format: Format) -> list[Unit]:
         before = next((earlier.role for earlier in reversed(found) if earlier.role != "system"), None)
         if unit.role == "step" and before in (None, "step"):
             unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
+        elif unit.role == "system" and _is_inside(unit):
+            unit = unit._replace(after=BEHIND_A_MESSAGE)
         found.append(unit)
     return found
 

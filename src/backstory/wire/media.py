@@ -51,6 +51,7 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 
 def media(type_: str | None, **fields: str | None) -> Media:
@@ -151,6 +152,13 @@ def is_base64(data: str) -> bool:
     if padding not in (b"=", b"==") or not found.rstrip().endswith(padding[-1:]):
         return False
     return (len(found) - len(rest) + len(padding)) % 4 == 0
+
+
+def is_sound(found: Media) -> bool:
+    """Whether what is given is all there: whole base64, or an address."""
+    if found.data is not None:
+        return is_base64(found.data)
+    return found.url is None or _ADDRESS.match(found.url) is not None
 
 
 def to_bytes(data: str | None) -> bytes | None:

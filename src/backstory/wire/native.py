@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.wire import own
 from backstory.wire.format import Form, Format
-from backstory.wire.media import is_base64
+from backstory.wire.media import is_sound
 from backstory.wire.models import is_same_model
 from backstory.wire.rows import Tell
 from backstory.wire.turns import (
@@ -211,8 +211,8 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
             calls.append(
                 format.call(piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text)
             )
-        elif piece.text and not is_blank(piece.text):
-            texts.append(piece.text)
+        else:
+            texts.append(piece.text or "")
     return [form for form in (whole, format.joined(forms)) if form is not None]
 
 
@@ -316,8 +316,8 @@ def _goes_back(role: str, parts: list[Part], format: Format) -> bool:
 
 def _is_whole(part: Part) -> bool:
     match part:
-        case Media(data=str(data)):
-            return is_base64(data)
+        case Media():
+            return is_sound(part)
         case Other(complete=complete):
             return complete
         case Result():
@@ -347,7 +347,7 @@ def _translated(
         if isinstance(part, Text):
             kept.extend([] if is_blank(part.text) else [part.text])
         elif isinstance(part, Media):
-            if part.data is not None and not is_base64(part.data):
+            if not is_sound(part) or (part.text is not None and is_blank(part.text)):
                 broken.append(part.kind)
                 continue
             block = target.format.media(part, in_result)

@@ -25,6 +25,8 @@ NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!
 # Where an answer stood when its provider accepted it: there the user need not speak first.
 FIRST = "nothing"
 BEHIND_AN_ANSWER = "answer"
+# And system text that was a message between others, not on top.
+BEHIND_A_MESSAGE = "message"
 
 
 class Repaired(NamedTuple):
@@ -129,7 +131,7 @@ def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
     after = first.after if first is not None else None
     if not isinstance(after, dict):
         return None
-    if target.stored:
+    if target.stored and target.format.name == "openai-responses":
         return after
     what = ", ".join(f"{key} {value!r}" for key, value in after.items())
     target.tell(
@@ -170,7 +172,8 @@ def may_stand(say: Say, before: list[Turn], following: Turn | None, format: Form
     """Whether a system message may stand between others: some of Anthropic's models take it behind the user's
     turn and before the model's, or at the end; others answer "role 'system' is not supported on this model"
     (aiquila#413). One that came from there goes back to the same model."""
-    if format.name != "anthropic" or not (options.system_inside or (say.is_own and say.wire is not None)):
+    was_inside = say.is_own and say.wire is not None and say.after == BEHIND_A_MESSAGE
+    if format.name != "anthropic" or not (options.system_inside or was_inside):
         return False
     is_behind_user = bool(before) and not _ends_with_model(before[-1])
     is_before_model = following is None or isinstance(following, Step) or following.role == "system"

@@ -56,7 +56,7 @@ def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
 def _source(found: Media, url: str | None) -> dict[str, Any] | None:
     if url is not None:
         return {"type": "url", "url": url}
-    if found.data is None:
+    if found.data is None or found.type is None:
         return None
     return {"type": "base64", "media_type": found.type, "data": standard(found)}
 

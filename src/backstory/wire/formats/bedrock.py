@@ -16,6 +16,7 @@ from backstory.wire.formats.blocks import is_without_words, summed, without_empt
 from backstory.wire.media import (
     IMAGES,
     SUFFIXES,
+    is_base64,
     plain_name,
     standard,
     to_base64,
@@ -167,7 +168,9 @@ def _is_signed(reasoning: Any) -> bool:
     match reasoning:
         case {"reasoningText": {"signature": str(signature)}}:
             return bool(signature)
-        case {"redactedContent": sealed}:
+        case {"redactedContent": str(sealed)}:
+            return is_base64(sealed)
+        case {"redactedContent": bytes(sealed)}:
             return bool(sealed)
         case _:
             return False
@@ -208,6 +211,8 @@ def _read_result(role: str, found: dict[str, Any], path: str) -> Part:
     parts = read("result", field(found, "content", list, path), f"{path}.content")
     if role == "step":
         return Other("the result of a tool run by the service")
+    if found.get("status") is not None:
+        one_of(found["status"], ("success", "error"), f"{path}.status")
     return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
 
 

@@ -12,7 +12,17 @@ from typing import Any
 from backstory.wire.body import expect, field, id_in, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_of
-from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, from_url, type_of_suffix, web_url
+from backstory.wire.media import (
+    IMAGES,
+    PDF,
+    as_words,
+    data_url,
+    file_name,
+    from_url,
+    is_base64,
+    type_of_suffix,
+    web_url,
+)
 from backstory.wire.streams import openai_completion
 from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
 
@@ -201,7 +211,9 @@ def _read_link(type_: str, link: Any) -> Part:
     kind = {"image_url": "image", "video_url": "video"}.get(type_, "document")
     match link:
         case str(url) | {"url": str(url)}:
-            return from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
+            found = from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
+            # Perplexity takes a file's bare base64 for its URL.
+            return found._replace(data=url, url=None) if type_ == "file_url" and is_base64(url) else found
         case _:
             return Other(type_, complete=False)
 

@@ -16,14 +16,13 @@ from backstory.wire.formats.items import (
     CUSTOM,
     KINDS,
     OUTPUTS,
-    answered_id,
     is_output,
     output,
     read_item,
 )
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.streams import responses_response
-from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Text, Unit
+from backstory.wire.turns import BETWEEN, Media, Other, Part, Text, Unit
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
 # Items that say all there is to say without their ids.
@@ -112,13 +111,12 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
     if isinstance(body.get("input"), str):
         yield Unit("user", body["input"], [Text(body["input"])], "input")
         return
-    answered = {answered_id(item) for _, item in items(dict(body), "input") if is_output(item)}
-    step = Run(answered)
+    step = Run()
     for path, item in items(dict(body), "input"):
         role = _role(item, path)
         if step.found and (role != "step" or step.is_over_before(item)):
             yield step.unit()
-            step = Run(answered)
+            step = Run()
         if role == "step":
             step.add(path, item)
         else:
@@ -130,9 +128,8 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
 class Run:
     """Items of the model in a row."""
 
-    def __init__(self, answered: set[Any]) -> None:
+    def __init__(self) -> None:
         self.found: list[tuple[str, dict[str, Any]]] = []
-        self._answered = answered
         self._spoke = False
         self._called = False
 
@@ -149,13 +146,7 @@ class Run:
     def unit(self) -> Unit:
         """The step that they are."""
         parts = [part for path, item in self.found for part in read_item(item, path)]
-        return Unit("step", [item for _, item in self.found], list(map(self._read, parts)), self.found[0][0])
-
-    def _read(self, part: Part) -> Part:
-        """A call of a built-in tool without an output was run by the service."""
-        if not isinstance(part, Call) or part.kind in ("", CUSTOM) or part.id in self._answered:
-            return part
-        return Other(part.kind)
+        return Unit("step", [item for _, item in self.found], parts, self.found[0][0])
 
 
 def _role(item: dict[str, Any], path: str) -> str:
