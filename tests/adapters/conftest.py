@@ -7,12 +7,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import backstory
+from backstory.adapters import stores
 from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,15 @@ def pytest_terminal_summary(terminalreporter) -> None:
     if missing:
         names = ", ".join(sorted(set(missing.values())))
         terminalreporter.write_line(f"adapters not tested here, for want of {names}: make test-adapters")
+
+
+@pytest.fixture(autouse=True)
+def stores_are_closed() -> Iterator[None]:
+    """Adapters share open stores by their addresses, and the tests use databases again."""
+    yield
+    for store, _ in stores._open.values():
+        store.close()
+    stores._open.clear()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ Each does fifty operations on the same session; the tests look at what is there 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 OPERATIONS = 50
 
@@ -77,11 +78,38 @@ async def langgraph(url: str, name: str) -> None:
     saver.close()
 
 
+async def adk(url: str, name: str) -> None:
+    from google.adk.errors import StaleSessionError
+    from google.adk.errors.already_exists_error import AlreadyExistsError
+    from google.adk.events.event import Event
+    from google.adk.events.event_actions import EventActions
+    from google.genai import types
+
+    from backstory.adapters.adk import BackstorySessionService
+
+    service = BackstorySessionService(url)
+    ids = {"app_name": "app", "user_id": "me", "session_id": "shared"}
+    with suppress(AlreadyExistsError):
+        await service.create_session(**ids)
+    for n in range(OPERATIONS):
+        content = types.Content(role="user", parts=[types.Part(text=f"{name} {n}")])
+        event = Event(author="user", content=content, actions=EventActions(state_delta={f"user:{name}": n}))
+        while True:
+            session = await service.get_session(**ids)
+            try:
+                await service.append_event(session, event)
+                break
+            except StaleSessionError:
+                continue
+    service.close()
+
+
 WRITERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "openai_agents": openai_agents,
     "claude": claude,
     "pydantic_ai": pydantic_ai,
     "langgraph": langgraph,
+    "adk": adk,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,294 @@
+"""Google's ADK: `Runner(…, session_service=BackstorySessionService("history.db"))`.
+
+A session is an agent; the state of an app and of a user are agents of their own. A rewind of ADK's is a jump
+in the log. ADK itself leaves out what was rewound, so `get_session` gives it all events, unless
+`effective=True`.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event as AdkEvent
+from google.adk.sessions.base_session_service import (
+    BaseSessionService,
+    GetSessionConfig,
+    ListSessionsResponse,
+)
+from google.adk.sessions.session import Session
+from google.adk.sessions.state import State
+from pydantic_core import to_jsonable_python
+
+from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
+from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
+from backstory.adapters.items import Carried, Draft, newest_items, read_items
+from backstory.adapters.keys import agent_key, agent_name, key_prefix
+from backstory.adapters.stores import History, Where
+from backstory.aio import in_thread
+
+__all__ = ["BackstorySessionService"]
+
+SESSION, STATE = "adk.session", "adk.state"
+SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
+
+Ids = tuple[str, str, str]  # of an app, a user and a session
+
+
+class BackstorySessionService(BaseSessionService):
+    """Sessions of ADK in a backstory store. `uri` is for ADK's service registry: `backstory://PATH`."""
+
+    def __init__(
+        self, where: Where | None = None, *, uri: str | None = None, effective: bool = False
+    ) -> None:
+        place = where if uri is None else uri.partition("://")[2]
+        if place is None:
+            raise TypeError("pass a path, a URL or an open store")
+        self._history = History(place)
+        self._effective = effective
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._history.close()
+
+    def agent(self, app_name: str, user_id: str, session_id: str) -> Agent:
+        """The agent that holds a session, made if it is not there."""
+        return self._history.ensured(agent_key(ADAPTER, app_name, user_id, session_id.strip()), session_id)
+
+    async def fork_session(
+        self, *, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
+    ) -> Session:
+        """A new session that goes on from a position of another one: one row."""
+        key = agent_key(ADAPTER, app_name, user_id, new_session_id)
+        source = self.agent(app_name, user_id, session_id)
+        try:
+            await in_thread(partial(self._history.forked, source, key, new_session_id, at))
+        except KeyTaken:
+            raise AlreadyExistsError(f"Session with id {new_session_id} already exists.") from None
+        found = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_session_id)
+        assert found is not None
+        return found
+
+    # --- the framework's interface ---
+
+    async def create_session(
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: dict[str, Any] | None = None,
+        session_id: str | None = None,
+    ) -> Session:
+        """A new session; AlreadyExistsError if there is one with this id."""
+        id = (session_id or "").strip() or str(uuid4())
+        deltas = _deltas(state or {})
+
+        def create() -> None:
+            try:
+                agent = self._history.store.start(
+                    agent_name(id), key=agent_key(ADAPTER, app_name, user_id, id)
+                )
+            except KeyTaken:
+                raise AlreadyExistsError(f"Session with id {id} already exists.") from None
+            agent.note(SESSION, {"state": deltas["session"]})
+            self._write_scopes(app_name, user_id, deltas, None)
+
+        await in_thread(create)
+        found = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
+        assert found is not None
+        return found
+
+    async def get_session(
+        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+    ) -> Session | None:
+        """A session with its events, or with the newest of them; None if it is not there."""
+        ids = (app_name, user_id, session_id.strip())
+        read: Callable[[Agent], Session | None] = partial(self._session, ids, config=config)
+        return await in_thread(partial(self._history.read, agent_key(ADAPTER, *ids), read, None))
+
+    async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
+        """The sessions of a user or of all, those written to last at the end, without their events."""
+        ids = [app_name] if user_id is None else [app_name, user_id]
+        nothing = GetSessionConfig(num_recent_events=0)
+
+        def sessions() -> list[Session]:
+            agents = self._history.store.agents(prefix=key_prefix(ADAPTER, *ids))
+            return [self._session(_ids(agent), agent, config=nothing) for agent in agents]
+
+        found = await in_thread(sessions)
+        found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
+        return ListSessionsResponse(sessions=found)
+
+    async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
+        """Erase a session. Forks of it stay, and so does the state of the app and the user."""
+
+        def delete() -> None:
+            agent = self._history.found(agent_key(ADAPTER, app_name, user_id, session_id.strip()))
+            try:
+                self._history.store.delete(agent.id) if agent else None
+            except AgentNotFound:  # someone else was quicker
+                return
+
+        await in_thread(delete)
+
+    async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
+        """The state that all sessions of a user share."""
+        return await in_thread(partial(self._scope, "user", app_name, user_id))
+
+    async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
+        """Write an event behind what the session object has seen; StaleSessionError if there is more."""
+        if event.partial:
+            return event
+        self._apply_temp_state(session, event)
+        event = self._trim_temp_delta_state(event)
+        head = await in_thread(partial(self._append, session, event))
+        if head is None:
+            return event  # it was there already
+        session.last_update_time = event.timestamp
+        session._storage_update_marker = str(head)
+        return self._commit_event_to_session(session, event)
+
+    # --- reading ---
+
+    def _session(
+        self, ids: tuple[str, str, str], agent: Agent, *, config: GetSessionConfig | None
+    ) -> Session:
+        app, user, id = ids
+        head = agent.head
+        last = newest_items(ADAPTER, agent, Translation(app), 1)
+        created = agent.snapshot.created_us / 1_000_000
+        session = Session(
+            app_name=app,
+            user_id=user,
+            id=id,
+            state=self._state(agent) | self._shared(app, user),
+            events=[AdkEvent.model_validate(form) for form in self._forms(agent, app, config)],
+            last_update_time=last[0].item["timestamp"] if last else created,
+        )
+        session._storage_update_marker = str(head)
+        return session
+
+    def _forms(self, agent: Agent, app: str, config: GetSessionConfig | None) -> list[Form]:
+        recent = config.num_recent_events if config else None
+        found = [each.item for each in self._items(agent, app, recent)]
+        after = config.after_timestamp if config else None
+        if after is None:
+            return found
+        late = next((n for n, form in enumerate(reversed(found)) if form["timestamp"] < after), len(found))
+        return found[len(found) - late :]
+
+    def _items(self, agent: Agent, app: str, limit: int | None) -> list[Carried]:
+        """The events for ADK, which leaves out by itself what it has rewound."""
+        if self._effective or not agent.notes(REWIND, live=False):
+            return newest_items(ADAPTER, agent, Translation(app), limit)
+        events = [_as_note(event) if _is_adks_jump(event) else event for event in agent.events()]
+        found = list(read_items(ADAPTER, replay(events, agent=agent.name).messages, Translation(app)))
+        return found if limit is None else found[-limit:] if limit else []
+
+    def _state(self, agent: Agent) -> dict[str, Any]:
+        note = agent.last_note(STATE) or agent.last_note(SESSION)
+        return dict((note.data or {})["state"]) if note else {}
+
+    def _scope(self, scope: str, *ids: str) -> dict[str, Any]:
+        return self._history.read(agent_key(f"{ADAPTER}_{scope}", *ids), self._state, {})
+
+    def _shared(self, app: str, user: str) -> dict[str, Any]:
+        """The state of the app and of the user, as a session shows them."""
+        found = {"app": self._scope("app", app), "user": self._scope("user", app, user)}
+        return {f"{SCOPES[scope]}{key}": value for scope in SCOPES for key, value in found[scope].items()}
+
+    # --- writing ---
+
+    def _append(self, session: Session, event: AdkEvent) -> int | None:
+        """Write an event, and return the head behind it; None if it is there already."""
+        agent = self._history.found(agent_key(ADAPTER, session.app_name, session.user_id, session.id))
+        if agent is None:
+            raise SessionNotFoundError(f"Session {session.id} not found.")
+        form = event.model_dump(mode="json", exclude_none=True)
+        if agent.find(event_key(event.id)) is not None:
+            return None
+        expected = self._expected(agent, session)
+        deltas = _deltas(event.actions.state_delta or {})
+        state = self._state(agent)
+        batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
+        if deltas["session"]:
+            batch.append(("note", STATE, {"state": state | deltas["session"]}))
+        if agent.head != expected:
+            raise StaleSessionError("the session was written to by someone else: get it again")
+        self._write_scopes(session.app_name, session.user_id, deltas, event.id)
+        try:
+            return agent.extend(batch, expected=expected)[-1].seq
+        except Conflict:
+            raise StaleSessionError("the session was written to by someone else: get it again") from None
+
+    def _expected(self, agent: Agent, session: Session) -> int:
+        """The position that a session object has seen; one without a marker is judged by its last event."""
+        if session._storage_update_marker is not None:
+            return int(session._storage_update_marker)
+        head = agent.head
+        last = self._items(agent, session.app_name, 1)
+        if [each.item["id"] for each in last] != [event.id for event in session.events[-1:]]:
+            raise StaleSessionError("the session was written to by someone else: get it again")
+        return head
+
+    def _move(self, agent: Agent, app: str, form: Form) -> list[Draft]:
+        """The jump that a rewind of ADK's is: to before the first event of an invocation."""
+        invocation = rewound(form)
+        for each in newest_items(ADAPTER, agent, Translation(app), None) if invocation else ():
+            if each.item.get("invocation_id") == invocation:
+                return [("jump", None, {"target_message_id": each.event.seq - 1, "by": ADAPTER})]
+        return []
+
+    def _write_scopes(self, app: str, user: str, deltas: dict[str, dict[str, Any]], id: str | None) -> None:
+        """Change the state of the app and the user. Keyed by the event, so that a retry after a crash in
+        between does it once."""
+        for scope, ids in (("app", (app,)), ("user", (app, user))):
+            while deltas[scope]:
+                key = None if id is None else event_key(id)
+                agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
+                head = agent.head
+                if key is not None and agent.find(key) is not None:
+                    break
+                state = self._state(agent) | deltas[scope]
+                try:
+                    agent.append("note", STATE, {"state": state}, key=key, expected=head)
+                    break
+                except Conflict:  # someone else changed it in between: look again
+                    continue
+
+
+def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """State by whose it is: the app's, the user's, the session's. What is temporary is nobody's."""
+    deltas: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
+    for key, value in state.items():
+        if key.startswith(State.TEMP_PREFIX):
+            continue
+        scope = next((scope for scope, prefix in SCOPES.items() if key.startswith(prefix)), "session")
+        name = key.removeprefix(SCOPES.get(scope, ""))
+        deltas[scope][name] = to_jsonable_python(value, fallback=str)
+    return deltas
+
+
+def _content(event: AdkEvent) -> Form | None:
+    """What an event says, as Gemini's API has it."""
+    if event.content is None:
+        return None
+    return event.content.model_dump(mode="json", exclude_none=True, by_alias=True)  # type: ignore[no-any-return]
+
+
+def _ids(agent: Agent) -> Ids:
+    parts = (agent.key or "").removeprefix(f"{ADAPTER}:").split("/")
+    app, user, id = (unquote(part, errors="surrogatepass") for part in parts)
+    return app, user, id
+
+
+def _is_adks_jump(event: Event) -> bool:
+    return event.kind == "jump" and (event.data or {}).get("by") == ADAPTER
+
+
+def _as_note(event: Event) -> Event:
+    return Event.of(event.seq, "note", "adk.move")

@@ -1,0 +1,271 @@
+"""The sessions of Google's ADK: the same with our service as with the framework's own in memory."""
+
+import asyncio
+
+import pytest
+from google.adk.agents import LlmAgent
+from google.adk.errors import StaleSessionError
+from google.adk.errors.already_exists_error import AlreadyExistsError
+from google.adk.errors.session_not_found_error import SessionNotFoundError
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.adk.models.base_llm import BaseLlm
+from google.adk.models.llm_response import LlmResponse
+from google.adk.runners import Runner
+from google.adk.sessions.base_session_service import GetSessionConfig
+from google.adk.sessions.in_memory_session_service import InMemorySessionService
+from google.genai import types
+from pydantic import Field
+
+import backstory
+from backstory.adapters.adk import BackstorySessionService
+
+IDS = {"app_name": "app", "user_id": "me"}
+
+
+class Model(BaseLlm):
+    """Answers by what it was asked, and keeps what it was given."""
+
+    model: str = "gemini-x"
+    given: list = Field(default_factory=list)
+
+    async def generate_content_async(self, llm_request, stream=False):
+        self.given.append([content.model_dump(exclude_none=True) for content in llm_request.contents])
+        last = llm_request.contents[-1].parts[-1]
+        if last.text == "add":
+            calls = [types.FunctionCall(name="add", args={"a": n, "b": n}) for n in (1, 2)]
+            parts = [types.Part(function_call=call) for call in calls]
+        else:
+            said = last.text or f"it is {last.function_response.response}"
+            parts = [
+                types.Part(text="hm", thought=True, thought_signature=b"\x01seal"),
+                types.Part(text=said),
+            ]
+        yield LlmResponse(content=types.Content(role="model", parts=parts), model_version="gemini-x")
+
+
+def add(a: int, b: int, tool_context) -> dict:
+    """Add two numbers."""
+    tool_context.state["sum"] = a + b
+    tool_context.state["user:sums"] = tool_context.state.get("user:sums", 0) + 1
+    tool_context.state["temp:gone"] = True
+    return {"sum": a + b}
+
+
+async def story(service):
+    model = Model(given=[])
+    agent = LlmAgent(name="calc", model=model, tools=[add])
+    runner = Runner(app_name="app", agent=agent, session_service=service)
+    await service.create_session(**IDS, session_id="s", state={"begun": 1, "app:all": 2, "user:mine": 3})
+    invocations = []
+    for prompt in ("hello", "add", "a mistake"):
+        content = types.Content(role="user", parts=[types.Part(text=prompt)])
+        async for event in runner.run_async(user_id="me", session_id="s", new_message=content):
+            invocations.append(event.invocation_id)
+    await runner.rewind_async(user_id="me", session_id="s", rewind_before_invocation_id=invocations[-1])
+    content = types.Content(role="user", parts=[types.Part(text="instead")])
+    async for _ in runner.run_async(user_id="me", session_id="s", new_message=content):
+        pass
+    session = await service.get_session(**IDS, session_id="s")
+    return model.given, session
+
+
+def plain(session):
+    events = [
+        event.model_dump(
+            exclude={"id", "timestamp", "invocation_id", "long_running_tool_ids"}, exclude_none=True
+        )
+        for event in session.events
+    ]
+    for event in events:
+        event.get("actions", {}).pop("rewind_before_invocation_id", None)
+    return without_ids([session.state, events])
+
+
+def without_ids(value):
+    match value:
+        case dict():
+            return {key: without_ids(each) for key, each in value.items() if key != "id"}
+        case list():
+            return [without_ids(each) for each in value]
+    return value
+
+
+@pytest.fixture
+def service(durable_url):
+    service = BackstorySessionService(durable_url)
+    yield service
+    service.close()
+
+
+def said(text, id=None, author="user", **actions):
+    role = "user" if author == "user" else "model"
+    content = types.Content(role=role, parts=[types.Part(text=text)])
+    more = {} if id is None else {"id": id}
+    return Event(author=author, content=content, actions=EventActions(**actions), **more)
+
+
+def texts(session):
+    return [event.content.parts[0].text for event in session.events]
+
+
+def test_the_same_happens_as_with_the_service_in_memory(durable_url, run, sound):
+    theirs, their_session = run(story(InMemorySessionService()))
+    service = BackstorySessionService(durable_url)
+    ours, our_session = run(story(service))
+    assert without_ids(ours) == without_ids(theirs)
+    assert plain(our_session) == plain(their_session)
+    effective = BackstorySessionService(durable_url, effective=True)
+    found = run(effective.get_session(**IDS, session_id="s"))
+    assert 0 < len(found.events) < len(our_session.events)
+    kinds = [message.content for message in service.agent("app", "me", "s").conversation() if message.content]
+    assert "a mistake" not in kinds
+    assert "instead" in kinds
+    sound(service._history.store)
+
+
+def test_unknown_existing_and_deleted_sessions(service, run):
+    assert run(service.get_session(**IDS, session_id="nobody")) is None
+    session = run(service.create_session(**IDS, session_id=" s "))
+    assert session.id == "s"
+    assert run(service.get_session(**IDS, session_id=" s ")) == session
+    with pytest.raises(AlreadyExistsError):
+        run(service.create_session(**IDS, session_id="s"))
+    other = run(service.create_session(app_name="app", user_id="you", session_id="s"))
+    run(service.delete_session(**IDS, session_id="s"))
+    run(service.delete_session(**IDS, session_id="s"))
+    with pytest.raises(SessionNotFoundError):
+        run(service.append_event(session, said("late")))
+    assert run(service.get_session(app_name="app", user_id="you", session_id="s")) == other
+    assert run(service.create_session(**IDS)).id
+
+
+def test_state_belongs_to_the_app_the_user_or_the_session(service, run):
+    one = run(
+        service.create_session(**IDS, session_id="one", state={"app:a": 1, "user:u": 2, "s": 3, "temp:t": 4})
+    )
+    assert one.state == {"app:a": 1, "user:u": 2, "s": 3}
+    event = said("x", state_delta={"app:a": 5, "user:u": 6, "s": 7, "temp:t": 8})
+    run(service.append_event(one, event))
+    assert one.state["temp:t"] == 8
+    assert "temp:t" not in one.events[-1].actions.state_delta
+    two = run(service.create_session(app_name="app", user_id="you", session_id="two"))
+    assert two.state == {"app:a": 5}
+    assert run(service.get_user_state(**IDS)) == {"u": 6}
+    assert run(service.get_user_state(app_name="app", user_id="nobody")) == {}
+    listed = run(service.list_sessions(app_name="app")).sessions
+    assert {each.id: each.state for each in listed}["one"] == {"app:a": 5, "user:u": 6, "s": 7}
+    assert all(each.events == [] for each in listed)
+    assert [each.id for each in run(service.list_sessions(**IDS)).sessions] == ["one"]
+
+
+def test_events_come_back_equal_and_the_last_one_dates_the_session(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    blob = types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type="image/png"))
+    events = [
+        Event(author="user", content=types.Content(role="user", parts=[types.Part(text="look"), blob])),
+        said("yes", author="calc", state_delta={"n": 1}),
+        Event(author="calc", long_running_tool_ids={"a", "b"}),
+        Event(author="calc", output_transcription=types.Transcription(text="words", finished=True)),
+        said("", author="calc"),
+    ]
+    events[-1].timestamp = 5.0
+    for event in events:
+        run(service.append_event(session, event))
+    run(service.append_event(session, Event(author="calc", partial=True)))
+    found = run(service.get_session(**IDS, session_id="s"))
+    assert found.events == events
+    assert found.last_update_time == session.last_update_time == 5.0
+
+
+def test_a_part_of_the_events_is_read_by_number_and_time(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    for n in range(6):
+        event = said(str(n))
+        event.timestamp = float(n)
+        run(service.append_event(session, event))
+
+    def read(**config):
+        return texts(run(service.get_session(**IDS, session_id="s", config=GetSessionConfig(**config))))
+
+    assert read(num_recent_events=0) == []
+    assert read(num_recent_events=2) == ["4", "5"]
+    assert read(after_timestamp=3.0) == ["3", "4", "5"]
+    assert read(num_recent_events=4, after_timestamp=4.0) == ["4", "5"]
+    assert read(after_timestamp=9.0) == []
+
+
+def test_of_two_stale_writers_one_wins_and_nothing_of_the_other_is_written(service, run):
+    run(service.create_session(**IDS, session_id="s"))
+    one, two = (run(service.get_session(**IDS, session_id="s")) for _ in range(2))
+
+    async def both():
+        writes = [service.append_event(each, said("x", state_delta={"n": 1})) for each in (one, two)]
+        return await asyncio.gather(*writes, return_exceptions=True)
+
+    outcomes = run(both())
+    assert sum(isinstance(each, StaleSessionError) for each in outcomes) == 1
+    assert len(run(service.get_session(**IDS, session_id="s")).events) == 1
+
+
+def test_a_session_object_without_a_marker_is_judged_by_what_it_holds(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    run(service.append_event(session, said("a")))
+    copy = session.model_copy(deep=True)
+    copy._storage_update_marker = None
+    run(service.append_event(copy, said("b")))
+    behind = session.model_copy(deep=True)
+    behind._storage_update_marker = None
+    with pytest.raises(StaleSessionError):
+        run(service.append_event(behind, said("c")))
+
+
+def test_the_same_event_delivered_again_is_stored_once(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    event = said("a", id="e1", state_delta={"user:n": 1})
+    for _ in range(2):
+        run(service.append_event(session, event))
+    found = run(service.get_session(**IDS, session_id="s"))
+    assert texts(found) == ["a"]
+
+
+def test_a_fork_a_rewind_and_what_others_wrote(service, run):
+    session = run(service.create_session(**IDS, session_id="s", state={"begun": 1}))
+    run(service.append_event(session, said("a", state_delta={"n": 1})))
+    agent = service.agent("app", "me", "s")
+    agent.mark("here")
+    session = run(service.get_session(**IDS, session_id="s"))
+    run(service.append_event(session, said("b", state_delta={"n": 2})))
+    branch = run(service.fork_session(**IDS, session_id="s", new_session_id="t", at="here"))
+    assert (texts(branch), branch.state) == (["a"], {"begun": 1, "n": 1})
+    agent.rewind("here")
+    assert run(service.get_session(**IDS, session_id="s")).state == {"begun": 1, "n": 1}
+    agent.user("from the chat")
+    call = agent.tool_call("add", {"a": 1}, id="c1")
+    agent.tool_result(call, "2")
+    agent.assistant("Two.")
+    found = run(service.get_session(**IDS, session_id="s"))
+    assert [event.author for event in found.events] == ["user", "user", "app", "app", "app"]
+    assert found.events[3].content.parts[0].function_response.name == "add"
+    run(service.append_event(found, said("c")))
+    with pytest.raises(AlreadyExistsError):
+        run(service.fork_session(**IDS, session_id="s", new_session_id="t"))
+
+
+def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
+    two_writers("adk", durable_url)
+    service = BackstorySessionService(durable_url)
+    found = texts(run(service.get_session(**IDS, session_id="shared")))
+    assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
+    assert run(service.get_user_state(**IDS)) == {"one": 49, "two": 49}
+    sound(service._history.store)
+
+
+def test_the_registry_names_a_place_by_its_scheme(tmp_path, run):
+    service = BackstorySessionService(uri=f"backstory://{tmp_path}/h.db")
+    run(service.create_session(**IDS, session_id="s"))
+    service.close()
+    with backstory.open(tmp_path / "h.db") as store:
+        assert len(store.agents(prefix="adk:")) == 1
+    with pytest.raises(TypeError):
+        BackstorySessionService()
