@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from backstory.jobs.verify import Finding
     from backstory.moves import Preview
     from backstory.references import Reference
+    from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
     from backstory.sessions import Session
@@ -67,6 +68,7 @@ __all__ = [
     "Agent",
     "AgentNotFound",
     "Ambiguous",
+    "AsyncLoop",
     "Busy",
     "CannotOpen",
     "Conflict",
@@ -112,6 +114,7 @@ __all__ = [
 
 _WHERE = {
     "Agent": "agent",
+    "AsyncLoop": "runtime.async_loop",
     "Conversation": "wire.conversation",
     "Message": "core.messages",
     "Finding": "jobs.verify",

@@ -1,0 +1,58 @@
+"""The turn loop for async callers: the same loop, each step of it in a thread.
+
+async for update in AsyncLoop(agent, model, tools).ask("Which files are here?"): ...
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from functools import partial
+from typing import Any
+
+from backstory.agent import Agent
+from backstory.aio import AsyncAgent, in_thread
+from backstory.runtime.loop import Allow, Loop, Update, Updates
+from backstory.runtime.models import Model
+from backstory.runtime.tools import Tool
+
+__all__ = ["AsyncLoop", "AsyncUpdates"]
+
+AsyncUpdates = AsyncGenerator[Update, None]
+
+
+class AsyncLoop:
+    """An agent, a model and tools, working together; `sync` is the loop underneath."""
+
+    def __init__(
+        self,
+        agent: AsyncAgent | Agent,
+        model: Model,
+        tools: Sequence[Tool] = (),
+        *,
+        allow: Allow | None = None,
+        **options: Any,
+    ) -> None:
+        """The arguments of `Loop`. Models, tools and `allow` are called in threads."""
+        under = agent.sync if isinstance(agent, AsyncAgent) else agent
+        self.sync = Loop(under, model, tools, allow=allow, **options)
+
+    @property
+    def agent(self) -> AsyncAgent:
+        """The agent that the loop writes to."""
+        return AsyncAgent(self.sync.agent)
+
+    def ask(self, text: str) -> AsyncUpdates:
+        """Write what the person says, and go on until the model has answered."""
+        return _steps(self.sync.ask(text))
+
+    def resume(self) -> AsyncUpdates:
+        """Let the model speak, and run what it calls, until it has nothing left to call."""
+        return _steps(self.sync.resume())
+
+
+async def _steps(updates: Updates) -> AsyncUpdates:
+    """Each update as it comes. Whoever cancels or stops early leaves what was said in the log, marked as
+    interrupted; a cancellation takes effect with the next piece of the answer."""
+    try:
+        while (update := await in_thread(partial(next, updates, None))) is not None:
+            yield update
+    finally:
+        updates.close()  # in place: nothing can be awaited any more where a scope was cancelled

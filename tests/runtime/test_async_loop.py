@@ -1,0 +1,83 @@
+"""The loop for async callers: the same updates and the same log, also when it is cancelled."""
+
+import asyncio
+import threading
+
+import pytest
+import trio
+
+import backstory
+from backstory.runtime.async_loop import AsyncLoop
+from backstory.runtime.loop import EventWritten
+from backstory.runtime.models import ModelError, Response, TextDelta, ToolCall
+from backstory.runtime.tools import Tool
+from tests.runtime.acting import Actor, speaks
+
+
+def shout(text: str) -> str:
+    """Say it loudly."""
+    return text.upper()
+
+
+async def conversation(url):
+    async with backstory.aio.open(url) as store:
+        agent = await store.start("main", system="s")
+        model = Actor(speaks("", ToolCall("c1", "shout", {"text": "hi"})), speaks("All done."))
+        loop = AsyncLoop(agent, model, [Tool.of(shout)])
+        updates = [update async for update in loop.ask("Shout")]
+        kinds = [update.event.kind for update in updates if isinstance(update, EventWritten)]
+        assert kinds == ["user", "tool_call", "tool_result", "assistant"]
+        assert [update.text for update in updates if isinstance(update, TextDelta)] == ["All", "done."]
+        assert loop.agent == agent
+        model.acts.append(speaks("More."))
+        assert [update async for update in loop.resume()][-1].event.content == "More."
+
+
+@pytest.mark.parametrize("run", [asyncio.run, lambda main: trio.run(lambda: main)])
+def test_questions_calls_and_answers_with_asyncio_and_trio(url, run):
+    run(conversation(url))
+
+
+def test_what_goes_wrong_comes_out_of_the_loop():
+    async def main():
+        async with backstory.aio.open(":memory:") as store:
+            agent = await store.start("main")
+            with pytest.raises(ModelError, match="gone"):
+                async for _ in AsyncLoop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"):
+                    pass
+            assert (await agent.context()).messages[-1].data["interrupted"] is True
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_answer_is_kept_as_far_as_it_came():
+    goes_on = threading.Event()
+
+    class Slow(Actor):
+        def answer(self, conversation, tools):
+            yield TextDelta("half ")
+            assert goes_on.wait(60)
+            yield TextDelta("an answer")
+            yield Response("half an answer and more")
+
+    async def main():
+        async with backstory.aio.open(":memory:") as store:
+            agent = await store.start("main")
+            heard = asyncio.Event()
+
+            async def ask():
+                async for update in AsyncLoop(agent, Slow()).ask("Hi"):
+                    if isinstance(update, TextDelta):
+                        heard.set()
+
+            task = asyncio.create_task(ask())
+            await heard.wait()
+            task.cancel()
+            goes_on.set()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            last = (await agent.context()).messages[-1]
+            assert last.content.startswith("half")
+            assert last.data["interrupted"] is True
+
+    asyncio.run(main())
