@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,8 +54,8 @@ def found() -> Browser:
     if path:
         return Browser(path, dict(os.environ))
     folder = cache() / f"chromium-{CHROMIUM.version}"
-    if not (folder / "ready").exists():
-        _unpack(folder)
+    if not folder.exists():
+        _bring(folder)
     env = {
         **os.environ,
         "LD_LIBRARY_PATH": f"{folder}/al2023/lib",
@@ -63,21 +64,31 @@ def found() -> Browser:
     return Browser(str(folder / "chromium"), env)
 
 
+def _bring(folder: Path) -> None:
+    """Unpack beside, then rename: several workers may need it first, and one of them is first."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=folder.parent))
+    _unpack(made)
+    (made / "fonts.conf").write_text(FONTS.format(folder=folder / "fonts"))
+    try:
+        made.rename(folder)
+    except OSError:
+        shutil.rmtree(made)
+
+
 def _unpack(folder: Path) -> None:
     import brotli
 
-    folder.mkdir(parents=True, exist_ok=True)
     with packed(CHROMIUM) as archive:
         program = folder / "chromium"
         program.write_bytes(brotli.decompress(file(archive, "bin/chromium.br")))
         program.chmod(0o755)
         for name in ("al2023", "fonts", "swiftshader"):
-            with tarfile.open(
-                fileobj=io.BytesIO(brotli.decompress(file(archive, f"bin/{name}.tar.br")))
-            ) as part:
+            content = brotli.decompress(file(archive, f"bin/{name}.tar.br"))
+            with tarfile.open(fileobj=io.BytesIO(content)) as part:
+                # Not as an argument: Python 3.11.2 has no filters yet, and 3.12 warns without one.
+                part.extraction_filter = getattr(tarfile, "data_filter", None)
                 part.extractall(folder if name == "swiftshader" else folder / name)
-    (folder / "fonts.conf").write_text(FONTS.format(folder=folder / "fonts"))
-    (folder / "ready").touch()
 
 
 def axe() -> str:
@@ -85,8 +96,9 @@ def axe() -> str:
     path = cache() / f"axe-{AXE.version}.js"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with packed(AXE) as archive:
-            path.write_bytes(file(archive, "axe.min.js"))
+        with packed(AXE) as archive, tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as made:
+            made.write(file(archive, "axe.min.js"))
+        os.replace(made.name, path)
     return path.read_text()
 
 

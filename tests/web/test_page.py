@@ -156,6 +156,18 @@ def test_every_key_of_the_walk_goes_where_it_says(show, filled):
     screen.at("main@10")
 
 
+def test_a_branch_that_is_folded_away_is_unfolded_when_it_is_opened(show, filled):
+    screen = show(filled).ready()
+    screen(".name").filter(has_text="idea").wait_for()
+    screen.press("ArrowLeft")
+    screen(".name").filter(has_text="idea").wait_for(state="detached")
+    screen.press("/")
+    screen(".search-box input").fill("idea")
+    screen(".result").filter(has_text="branch").click()
+    screen.at("idea@5")
+    screen(".name[aria-selected=true]").filter(has_text="idea").wait_for()
+
+
 def test_letters_are_text_in_a_field_and_can_be_switched_off(show, filled):
     screen = show(filled).ready()
     screen.press("/")

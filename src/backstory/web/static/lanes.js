@@ -2,7 +2,7 @@
  *  Children stand newest fork first: then no connector crosses a lane. */
 import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
-import { computed, signal } from "./vendor/signals.js";
+import { computed, effect, signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
 
@@ -54,6 +54,16 @@ const path = computed(() => {
 
 const isFolded = (node) => folded.value.get(node.one.id) ?? (agents.value.size > MANY && node.depth > 0 && !path.value.includes(node));
 
+/** Whoever opens an agent sees it: what it stands below is unfolded. */
+let opened = "";
+effect(() => {
+  if (!path.value.length || route.value.agent === opened) return;
+  opened = route.value.agent;
+  const above = path.value.slice(0, -1).map((node) => node.one.id);
+  const now = folded.peek();
+  if (above.some((id) => now.get(id))) folded.value = new Map([...now].filter(([id]) => !above.includes(id)));
+});
+
 /** The rows, top to bottom. */
 export const rows = computed(() => {
   const { text, marks, active, spawned } = wanted.value;
@@ -86,16 +96,22 @@ export const xOf = (x, width) => {
   return PAD + ((x - low) / (high - low || 1)) * (width - 2 * PAD);
 };
 
-/** Colours of the style sheet, as the browser resolved them. */
+const colours = new Map();
+const darkness = matchMedia("(prefers-color-scheme: dark)");
+
+/** Colours of the style sheet, as the browser resolved them: asked once for each theme. */
 export function palette(...names) {
-  const probe = document.createElement("span");
-  document.body.append(probe);
-  const found = names.map((name) => {
-    probe.style.color = `var(--${name})`;
-    return getComputedStyle(probe).color;
+  const theme = `${document.documentElement.dataset.theme} ${darkness.matches} `;
+  return names.map((name) => {
+    if (!colours.has(theme + name)) {
+      const probe = document.createElement("span");
+      document.body.append(probe);
+      probe.style.color = `var(--${name})`;
+      colours.set(theme + name, getComputedStyle(probe).color);
+      probe.remove();
+    }
+    return colours.get(theme + name);
   });
-  probe.remove();
-  return found;
 }
 
 /** A canvas as sharp as the screen; returns its pen, already cleared. */
