@@ -72,6 +72,14 @@ def test_it_prints_the_address_of_the_position_and_says_what_it_may_do(start):
     assert address.partition("#key=")[2] not in said
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_store_that_may_not_be_written_is_shown(start, store_url):
+    os.chmod(store_url, 0o444)
+    _, address = start("--port", "0")
+    wait_until(lambda: answers(address))
+    assert get(address, "/api/search?q=files").status == 200
+
+
 def test_if_the_port_is_taken_the_next_free_one_is_used_and_a_line_says_so(start):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -17,11 +17,13 @@ def another_process_writes(url, text):
     subprocess.run([sys.executable, "-c", APPEND, url, text], check=True)
 
 
+@pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("backend", ["sqlite", "postgres"])
-def test_what_another_process_appends_is_shown(show, new_url, backend):
+def test_what_another_process_appends_is_shown(show, new_url, backend, read_only):
     url = new_url(backend)
     with backstory.open(url) as store:
         fill(store)
+    with backstory.open(url, read_only=read_only) as store:
         screen = show(store).ready()
         screen(".status.on").wait_for()
         another_process_writes(url, "Hello from elsewhere")

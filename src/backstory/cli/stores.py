@@ -25,8 +25,9 @@ def lending(store: Store) -> Iterator[None]:
         _lent.reset(before)
 
 
-def opened(url: str | None, *, make: bool = False) -> AbstractContextManager[Store]:
-    """The store that the person means. With `make`, it is created if it does not exist."""
+def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> AbstractContextManager[Store]:
+    """The store that the person means. With `make`, it is created if it does not exist; with `read_only`,
+    nothing can be written to it."""
     lent = _lent.get()
     if lent is not None:
         return nullcontext(lent)
@@ -41,7 +42,7 @@ def opened(url: str | None, *, make: bool = False) -> AbstractContextManager[Sto
         )
     if path is None:
         _quiet_pool()
-    return backstory.open(address)
+    return backstory.open(address, read_only=read_only)
 
 
 def _quiet_pool() -> None:

@@ -49,7 +49,7 @@ def web_command(
 
     if bool(public_url) != behind_proxy:
         raise click.UsageError("--public-url and --behind-proxy belong together.")
-    with opened(url) as store:
+    with opened(url, read_only=not write) as store:
         site = prepared(
             store,
             path=_path(store, ref),
