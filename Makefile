@@ -82,8 +82,9 @@ coverage: $(READY)  ## Check that the tests reach every line and branch of the p
 	$(BIN)/coverage report --include='src/backstory/core/*' --skip-covered --show-missing --fail-under=100
 	$(BIN)/coverage report --include='src/backstory/wire/*' --skip-covered --show-missing --fail-under=100
 
-corpus: $(READY)  ## Check the wire formats against recorded requests, if they are beside this folder
+corpus: $(READY)  ## Check requests and imports against recordings, if they are beside this folder
 	$(BIN)/python -m tests.wire.corpus
+	$(BIN)/python -m tests.importers.corpus
 
 check: $(READY)  ## Run the linter and the type checker
 	$(BIN)/ruff check .

@@ -2,11 +2,13 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
 import orjson
 
+import backstory
 from backstory import importers
 from benchmarks.measure import Row, by_turns
 
@@ -21,8 +23,11 @@ def importers_table(folder: str) -> list[Row]:
         for record in session(MEGABYTES * 1_000_000):
             file.write(json.dumps(record) + "\n")
     ours, floor = by_turns(lambda: read(path), lambda: parse(path), 5)
+    whole, parsed = by_turns(lambda: take_in(path), lambda: parse(path), 3)
+    what = f"{MEGABYTES} MB of Claude Code"
     return [
-        Row(f"{MEGABYTES} MB of Claude Code, read as units", "orjson.loads of its lines", ours, floor, LIMIT)
+        Row(f"{what}, read as units", "orjson.loads of its lines", ours, floor, LIMIT),
+        Row(f"{what}, imported into SQLite", "orjson.loads of its lines", whole, parsed, None),
     ]
 
 
@@ -32,6 +37,12 @@ def read(path: str) -> None:
         for thread in one.threads:
             for _ in thread.steps():
                 pass
+
+
+def take_in(path: str) -> None:
+    """The one session into a new store."""
+    with tempfile.TemporaryDirectory() as folder, backstory.open(os.path.join(folder, "new.db")) as store:
+        store.import_transcripts(path, settle=0)
 
 
 def parse(path: str) -> None:

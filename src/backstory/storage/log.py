@@ -339,6 +339,8 @@ def judged(
     rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
 ) -> BasedDrafts:
     """The drafts with the bases that they get behind this head; what that needs is read before."""
+    if all(draft.kind not in MOVES for draft in drafts):
+        return with_bases(drafts)
     fold = Fold(
         after=head,
         stacks=_mark_stacks(rows, agent, drafts, head),

@@ -23,7 +23,7 @@ Agent = tuple[Source, str]  # a sub-agent's file, and its id
 
 def fits(head: Head) -> bool:
     """Objects with a type, and a uuid, a parent or a session."""
-    return any(_is_record(record) for record in head.records)
+    return any(_is_record(record) for record in head.records) or head.keys >= {"type", "uuid", "parentUuid"}
 
 
 def _is_record(record: Any) -> bool:

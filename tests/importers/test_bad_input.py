@@ -1,0 +1,149 @@
+"""Bad input: said in the report, nothing lost, nothing half, and the store is sound."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+
+import apsw
+import pytest
+
+from tests.importers.reading import write_lines
+from tests.importers.test_import import REWOUND, SESSION, answer, main, said, settle, text, user
+
+
+def test_nul_and_lone_surrogates_come_in_as_escapes(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    odd = "nul \\u0000 half \\ud800 end"
+    prompt = json.dumps(user("u1", "WORDS", None, 1)).replace("WORDS", odd)
+    call = [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"text": "WORDS"}}]
+    called = json.dumps(answer("a1", call, "u1", 2)).replace("WORDS", odd)
+    title = json.dumps({"type": "custom-title", "customTitle": "WORDS"}).replace("WORDS", odd)
+    path.write_text(f"{prompt}\n{called}\n{title}\n")
+    outcome = store.import_transcripts(path, settle=0)
+    assert said(main(store)) == ["nul \\u0000 half \\ud800 end"]
+    assert outcome.everything().mended
+    assert store.agent(main(store).about["title"]) == main(store)
+    main(store).conversation().to("anthropic")
+    assert store.verify() == []
+
+
+def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tmp_path):
+    records = [
+        user("u1", "one", "u3", 1),
+        user("u2", "two", "u1", 2),
+        user("u3", "three", "u2", 3),
+        user("u4", "four", "nobody", 4),
+    ]
+    outcome = store.import_transcripts(write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0)
+    prompts = [event.content for event in main(store).events() if event.kind == "user"]
+    assert sorted(prompts) == ["four", "one", "three", "two"]
+    assert outcome.everything().mended
+    assert store.verify() == []
+
+
+def test_an_id_that_is_too_long_for_a_key_or_cannot_be_one_is_known_by_its_digest(store, tmp_path):
+    records = [user("u" * 2_000, "one", None, 1), user("tab\tand\nline", "two", "u" * 2_000, 2)]
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", records)
+    store.import_transcripts(path, settle=0)
+    assert said(main(store)) == ["one", "two"]
+    os.utime(path)
+    assert not store.import_transcripts(path, settle=0).has_news
+
+
+def test_data_that_is_nested_too_deeply_comes_in_as_text(store, tmp_path):
+    deep = {}
+    for _ in range(300):
+        deep = {"a": deep}
+    call = [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": deep}]
+    records = [user("u1", "go", None, 1), answer("a1", call, "u1", 2), answer("a2", text("done"), "a1", 3)]
+    store.import_transcripts(write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0)
+    assert said(main(store)) == ["go", "done"]
+    assert [event.kind for event in main(store).events()].count("tool_call") == 1
+    assert store.verify() == []
+
+
+def test_times_out_of_range_and_of_no_kind_are_held(store, tmp_path):
+    records = [*REWOUND[:1], *(dict(record) for record in REWOUND[1:4])]
+    moments = ("9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", 17)
+    for record, time in zip(records[1:], moments, strict=True):
+        record["timestamp"] = time
+    store.import_transcripts(write_lines(tmp_path / f"{SESSION}.jsonl", records), settle=0)
+    times = [event.created_us for event in main(store).events()]
+    assert times == sorted(times)
+    assert said(main(store)) == ["one", "first", "two", "second"]
+    assert store.verify() == []
+
+
+def test_a_zip_bomb_a_broken_zip_and_a_broken_database_are_reported(store, tmp_path):
+    with (
+        zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("conversations.json", "w") as member,
+    ):
+        member.write(b'[{"mapping": {}, "current_node": "x", "id": "1", "title": "')
+        for _ in range(300):
+            member.write(b"0" * 1_000_000)
+    (tmp_path / "torn.zip").write_bytes((tmp_path / "bomb.zip").read_bytes()[:1000])
+    (tmp_path / "torn.db").write_bytes(b"SQLite format 3\x00" + b"x" * 5000)
+    write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
+    outcome = store.import_transcripts(tmp_path, settle=0)
+    whole = outcome.everything()
+    assert len(whole.unread) + len(whole.notes) >= 3
+    assert said(main(store))[0] == "one"
+
+
+def test_a_link_out_of_the_folder_is_not_followed_and_that_is_said(store, tmp_path):
+    write_lines(tmp_path / "outside" / "secret.jsonl", REWOUND)
+    (tmp_path / "inside").mkdir()
+    (tmp_path / "inside" / "link.jsonl").symlink_to(tmp_path / "outside" / "secret.jsonl")
+    outcome = store.import_transcripts(tmp_path / "inside", settle=0)
+    assert store.agents() == []
+    assert "not followed" in outcome.report.notes[0].what
+
+
+def test_a_database_in_use_is_read_as_it_is(store, tmp_path):
+    path = tmp_path / "crush.db"
+    writer = apsw.Connection(str(path))
+    writer.execute("create table other (id text)")
+    writer.execute("begin exclusive")
+    outcome = store.import_transcripts(path)
+    whole = outcome.everything()
+    assert whole.unread or whole.notes
+    writer.execute("rollback")
+    writer.close()
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="there is nothing that root may not read")
+def test_a_folder_without_rights_is_reported(store, tmp_path):
+    closed = tmp_path / "closed"
+    write_lines(closed / f"{SESSION}.jsonl", REWOUND)
+    closed.chmod(0)
+    try:
+        assert store.import_transcripts(tmp_path).report.unread
+    finally:
+        closed.chmod(0o700)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs a process that knows its memory")
+def test_a_line_of_200_megabytes_takes_little_memory(tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    before, after = json.dumps(user("u1", "WORDS", None, 1)).split("WORDS")
+    with path.open("w") as file:
+        file.write(before)
+        for _ in range(200):
+            file.write("x" * 1_000_000)
+        file.write(after + "\n" + json.dumps(user("u2", "two", "u1", 2)) + "\n")
+    settle(path)
+    code = (
+        "import backstory, re, sys\n"
+        "with backstory.open(':memory:') as store:\n"
+        "    outcome = store.import_transcripts(sys.argv[1])\n"
+        "    contents = [e.content for e in store.agents()[0].events()]\n"
+        "    print(len(contents), contents[-1], outcome.everything().notes[0].what.split(':')[0])\n"
+        "print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+    told, peak = ran.stdout.splitlines()
+    assert told.startswith("2 two a line of 200,")
+    assert int(peak) < 400_000
