@@ -14,7 +14,7 @@ def contexts(events):
         before = found[n - 1]
         target = (event.data or {}).get("target_message_id")
         whole = isinstance(target, int) and not isinstance(target, bool)
-        if event.kind in MESSAGES or event.kind == "mark":
+        if event.kind in MESSAGES or event.kind in ("mark", "note"):
             found[n] = [*before, event]
         elif event.kind == "clear":
             found[n] = []

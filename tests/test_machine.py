@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 import backstory
 from tests import plain
@@ -138,6 +138,79 @@ class Machine(RuleBasedStateMachine):
         child = agent.spawn()
         self.lineages[child.id] = []
         return child
+
+    @rule(agent=agents, name=LABELS)
+    def note(self, agent, name):
+        self.wrote(agent, agent.note(name, {"said": name}))
+
+    @rule(agent=agents, text=TEXT)
+    def say_once(self, agent, text):
+        key = f"key {self.store.url} {len(self.lineages)} {len(self.lineages[agent.id])}"
+        if any(event.key == key for event in self.lineages[agent.id]):
+            return
+        event = agent.append("user", text, key=key)
+        self.wrote(agent, event)
+        assert agent.append("user", text, key=key) == event
+
+    @rule(agent=agents, keep=st.integers(0, 3))
+    def compact(self, agent, keep):
+        try:
+            written = agent.compact("a summary", keep=keep)
+        except backstory.NotFound:
+            return
+        self.wrote(agent, *written)
+
+    @rule(agent=agents)
+    def redo(self, agent):
+        last = self.lineages[agent.id][-1:]
+        try:
+            event = agent.redo()
+        except backstory.NotFound:
+            assert not (last and (last[0].data or {}).get("undo"))
+            return
+        self.wrote(agent, event)
+
+    @rule(agent=agents, data=st.data())
+    def erase(self, agent, data):
+        """Lineages share their events as objects: so it is known where else an event has to be gone."""
+        lineage = self.lineages[agent.id]
+        if not lineage:
+            return
+        asked = lineage[data.draw(st.integers(1, len(lineage))) - 1]
+        copied = (asked.data or {}).get("copy_of")
+        original = lineage[copied - 1] if copied else asked
+        agent.erase([asked.seq], why="asked")
+        for id, events in self.lineages.items():
+            if len(events) < original.seq or events[original.seq - 1] is not original:
+                continue
+            for event in list(events):
+                if event is original or (event.data or {}).get("copy_of") == original.seq:
+                    self.forget(id, event)
+        assert self.store.verify() == []
+
+    def forget(self, id, old):
+        new = self.store.agent(id).event(old.seq)
+        assert (new.kind, new.created_at, new.key) == (old.kind, old.created_at, old.key)
+        assert (new.content or "", "erased" in new.data) == ("", True)
+        for events in self.lineages.values():
+            if len(events) >= old.seq and events[old.seq - 1] is old:
+                events[old.seq - 1] = new
+
+    @rule(target=agents, agent=consumes(agents))
+    def delete(self, agent):
+        """Another session takes its place, so that there is always an agent."""
+        self.store.delete(agent)
+        with pytest.raises(backstory.AgentNotFound):
+            agent.user("to nobody")
+        del self.lineages[agent.id]
+        assert {one.id for one in self.store.agents()} == self.lineages.keys()
+        for id, lineage in self.lineages.items():
+            assert self.store.agent(id).events() == lineage
+        assert self.store.verify() == []
+        found = self.store.ensure("again")
+        self.touched = self.store.start("root") if found.id in self.lineages else found
+        self.lineages[self.touched.id] = []
+        return self.touched
 
     @rule(agent=agents, data=st.data())
     def look_back(self, agent, data):

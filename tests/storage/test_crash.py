@@ -3,6 +3,7 @@
 Also here: many processes on one store at once.
 """
 
+import itertools
 import random
 import signal
 import subprocess
@@ -104,6 +105,61 @@ def wait_for_more(outputs):
             path.read_text().count("\n") > lines + ENOUGH for path, lines in zip(outputs, before, strict=True)
         )
     )
+
+
+REMOVER = """
+import itertools, sys, backstory
+with backstory.open(sys.argv[1]) as store:
+    print("ready", flush=True)
+    for n in itertools.count():
+        agent = store.ensure(f"{sys.argv[2]}/{n}")
+        agent.extend([("user", f"secret {m}") for m in range(30)])
+        agent.fork(at=10)
+        agent.compact("a summary", keep=20)
+        store.search("secret")
+        print("made", n, flush=True)
+        agent.erase(range(1, 21), why="asked")
+        print("erased", n, flush=True)
+        store.delete(agent)
+        print("deleted", n, flush=True)
+"""
+
+
+def check_removal(store, name, promised):
+    """Each step happened wholly or not at all, and at least what was acknowledged."""
+    for n in itertools.count():
+        steps = {step for step, nth in promised if nth == str(n)}
+        try:
+            agent = store.keyed(f"{name}/{n}")
+        except backstory.AgentNotFound:
+            if "made" not in steps:
+                return
+            continue
+        assert "deleted" not in steps
+        erased = [event for event in agent.events() if "erased" in (event.data or {})]
+        assert len(erased) in (0, 30 if "made" in steps else 0)  # and ten copies that the compaction made
+        assert erased or "erased" not in steps
+
+
+@pytest.mark.slow
+def test_a_killed_deletion_or_erasure_is_done_or_not_begun(durable_url):
+    moments = random.Random(20261116)
+    with backstory.open(durable_url) as store:
+        for round in range(KILLS // 2):
+            command = [sys.executable, "-c", REMOVER, durable_url, str(round)]
+            remover = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            assert remover.stdout.readline() == "ready\n"
+            time.sleep(moments.uniform(0.0, 0.3))
+            remover.send_signal(signal.SIGKILL)
+            promised = [tuple(line.split()) for line in remover.stdout if line.endswith("\n")]
+            remover.stdout.close()
+            assert remover.wait() == -signal.SIGKILL
+            check_removal(store, str(round), promised)
+        for agent in store.agents():
+            if agent.fork_seq:
+                assert len(agent.context().messages) == agent.head == 10
+        assert store.verify() == []
+        assert len(store.search("secret", limit=1)) <= 1
 
 
 READER = """
