@@ -301,7 +301,7 @@ def test_sessions_and_agents_are_listed_with_what_people_want_to_know(store):
     assert main.created_at <= first.created_at <= child.created_at <= first.updated_at
     assert [agent.name for agent in store.agents()] == ["main", "child", "other"]
     [main_, child_] = store.agents(session=main.id)
-    assert (main_.record.head, child_.record.head, child_.parent) == (1, 2, main.id)
+    assert (main_.snapshot.head, child_.snapshot.head, child_.parent) == (1, 2, main.id)
     assert store.agents(session="main") == store.agents(session="child") == [main, child]
     with pytest.raises(backstory.AgentNotFound):
         store.agents(session="nobody")

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -33,8 +33,6 @@ def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> A
         return nullcontext(lent)
     address = _address(url, make=make)
     path = file_of(address)
-    if make and address == default_store(make=False):
-        _make_private(address)
     if not make and path is not None and not _holds_something(path):
         raise backstory.CannotOpen(
             f"there is no store at {path!r}",
@@ -96,9 +94,3 @@ def _address(url: str | None, *, make: bool) -> str:
 def _holds_something(path: str) -> bool:
     """An empty file is not a store yet, and looking at it must not make it one."""
     return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)
-
-
-def _make_private(path: str) -> None:
-    """A new file that only its owner can read; what SQLite puts beside it gets the same permissions."""
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

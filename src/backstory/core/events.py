@@ -25,6 +25,9 @@ LONGEST_KEY = 1_000  # characters
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+EARLIEST, LATEST = (
+    (moment.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND for moment in (datetime.min, datetime.max)
+)
 
 
 def to_microseconds(moment: datetime) -> int:
@@ -33,8 +36,9 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The aware datetime of so many microseconds since 1970, exactly."""
-    return EPOCH + timedelta(microseconds=microseconds)
+    """The aware datetime of so many microseconds since 1970, exactly. What has no date, in a damaged store,
+    is the first or the last that there is."""
+    return EPOCH + timedelta(microseconds=min(max(microseconds, EARLIEST), LATEST))
 
 
 class Row(NamedTuple):

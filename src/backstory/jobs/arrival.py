@@ -4,16 +4,18 @@ Where the store has a part already, that part must be the same, and the rest is 
 """
 
 import json
+from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.core.chain import ERASED, START, digest, inner
-from backstory.core.erasure import wrong_erasure
+from backstory.core.chain import START, digest, inner
 from backstory.core.events import Event, Stored, parse_object, to_json
-from backstory.core.kinds import MOVES, NEEDS_CONTENT
+from backstory.core.kinds import MOVES
 from backstory.core.replay import Fold
+from backstory.core.validity import wrong_agent, wrong_event
 from backstory.errors import Conflict, Invalid, InvalidEvent
 from backstory.storage.ids import checked_name
+from backstory.storage.positions import LAST_POSITION
 from backstory.storage.protocols import AgentRecord, Intake, NewAgent, SourceRecord, tombstone_name
 
 PAGE = 2_000  # events in memory at a time
@@ -39,6 +41,7 @@ class Arrival:
         self._here: dict[str, AgentRecord] = {}
         self._folds: dict[str, Fold] = {}
         self._digests: dict[str, list[bytes]] = {}  # of each agent's own events
+        self._times: dict[str, array[int]] = {}  # the same
         self._agent: AgentRecord | None = None
         self._time = 0
         self._known: Iterator[Stored] = iter(())
@@ -84,11 +87,12 @@ class Arrival:
         id, session, name, parent, fork_seq, born_seq, spawned, created_us = (fields[f] for f in AGENT_FIELDS)
         _check_agent(fields)
         if session != self._session:
-            self._session, self._folds, self._digests = session, {}, {}
+            self._session, self._folds, self._digests, self._times = session, {}, {}, {}
             self._here = {record.id: record for record in self._intake.held(session)}
             if not self._here:
                 self.new_sessions.add(session)
         fold = self._fold(parent, fork_seq)
+        self._check_birth(fields)
         self._agent = self._here.get(id)
         if self._agent is None:
             if parent and parent not in self._folds:
@@ -105,8 +109,25 @@ class Arrival:
         self._intake.remember([_source(source, id) for source in fields.get("sources", ())])
         self._folds[id] = fold
         self._digests[id] = []
+        self._times[id] = array("q")
         self._known = _stored(self._intake, self._agent)
         self._time = created_us
+
+    def _check_birth(self, fields: dict[str, Any]) -> None:
+        """Refuse an agent that began where, or when, it cannot have begun."""
+        parent, fork_seq, born_seq = fields["parent"], fields["fork_seq"], fields["born_seq"]
+        if fields.get("deleted_us") is not None or parent is None or parent not in self._folds:
+            return
+        is_sub_agent = fields["spawned"] and not fork_seq
+        highest = LAST_POSITION if self._here[parent].deleted_us is not None else self._folds[parent].head
+        if not (born_seq <= highest if is_sub_agent else born_seq == fork_seq):
+            raise Invalid(
+                f"the agent was neither forked nor spawned at {born_seq}, where it is said to be born"
+            )
+        times = self._times[parent]
+        first = self._here[parent].fork_seq
+        if fork_seq and fields["created_us"] < times[fork_seq - first - 1]:
+            raise Invalid("the agent is older than the event that it was forked at")
 
     def _fold(self, parent: str | None, fork_seq: int) -> Fold:
         if not fork_seq:
@@ -143,6 +164,7 @@ class Arrival:
         if claimed is not None and claimed != link.hex():
             raise Invalid(f"position {seq} does not fit its digest: the export was changed")
         self._digests[agent.id].append(link)
+        self._times[agent.id].append(created_us)
         return Stored._make((*row, link))
 
     def _previous(self, agent: AgentRecord, seq: int) -> bytes:
@@ -202,16 +224,10 @@ def _row(event: dict[str, Any]) -> tuple[Any, ...]:
     )
     text = event["data_text"] if "data_text" in event else _text_of(event["data"])
     key = event.get("key")
-    for value in (kind, content, text, key):
-        _check_storable(value)
-    if kind is None or (content is None and kind in NEEDS_CONTENT):
-        raise InvalidEvent("the event has no kind, or the message has no content")
     if text is not None and not isinstance(json.loads(text), dict):
         raise InvalidEvent("its data is not a JSON object")
-    said = parse_object(text) or {}
-    wrong = wrong_erasure(kind, content, said) if ERASED in said else None
-    if wrong is not None:
-        raise InvalidEvent(wrong)
+    for problem in wrong_event(kind, content, text, created_us, key):
+        raise InvalidEvent(problem)
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
         raise InvalidEvent("seq, created_us and base have to be whole numbers")
     return seq, kind, content, text, created_us, key, base
@@ -221,38 +237,25 @@ def _text_of(data: Any) -> str | None:
     return None if data is None else to_json(data)
 
 
-def _check_storable(value: Any) -> None:
-    """Refuse what a store cannot hold. An older log may hold more than can be appended today, and is imported
-    as it is."""
-    if value is not None and (not isinstance(value, str) or "\0" in value):
-        raise InvalidEvent("kind and content must be text without a NUL character")
-    (value or "").encode()  # a lone surrogate raises
-
-
 def _check_agent(fields: dict[str, Any]) -> None:
     numbers = (fields["fork_seq"], fields["born_seq"], fields["created_us"], fields.get("deleted_us") or 0)
     if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
         raise Invalid("fork_seq, born_seq and created_us must be whole numbers, and spawned true or false")
-    for id in (fields["id"], fields["session"], fields["parent"]):
-        if id is not None and not _is_id(id):
-            raise Invalid(f"{id!r} is not an id")
-    if (fields["parent"] is None) != (fields["id"] == fields["session"]):
-        raise Invalid("only the root of a session has the session's id, and only it has no parent")
+    id, session, parent, created_us = (fields[name] for name in ("id", "session", "parent", "created_us"))
+    for problem in wrong_agent(id, session, parent, created_us, fields.get("key")):
+        raise Invalid(problem)
+    about = fields.get("about")
+    if about is not None and parse_object(about) is None:
+        raise Invalid("what is kept beside the agent is not the text of a JSON object")
 
 
 def _source(fields: Any, agent: str | None) -> SourceRecord:
     match fields:
         case [str(tool), str(id), None | str() as cursor]:
-            for text in (tool, id, cursor):
-                _check_storable(text)
+            (tool + id + (cursor or "")).encode()  # a lone surrogate raises
             return SourceRecord(tool, id, agent, cursor)
     raise Invalid("a source is a list of a tool, an id and a cursor, which may be null")
 
 
 def _whole(value: Any) -> bool:
     return type(value) is int and 0 <= value < 2**63
-
-
-def _is_id(value: Any) -> bool:
-    digits = value.replace("-", "") if isinstance(value, str) else ""
-    return len(value) == 36 and len(digits) == 32 and set(digits) <= set("0123456789abcdef")

@@ -6,7 +6,9 @@ that part must be the same, and the rest is added.
 """
 
 import json
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from backstory.core.events import Stored, to_json
@@ -24,6 +26,7 @@ from backstory.storage.protocols import (
 )
 
 FORMAT = "backstory-export"
+SPOOL = 16_000_000  # bytes of an import that are kept in memory until all of it is here
 VERSION = 2  # version 1, which had no keys and digests, is read too
 
 
@@ -112,12 +115,13 @@ def line(value: Any) -> str:
 
 
 def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
-    """Add what was exported, all of it or nothing; what is here already must be the same."""
-    numbered = enumerate(lines, 1)
-    _check_header(next(numbered, (1, ""))[1])
-    with backend.intake() as intake:
+    """Add what was exported, all of it or nothing; what is here already must be the same. The store is locked
+    only when all of it has arrived: a slow stream keeps nobody waiting."""
+    arriving = iter(lines)
+    _check_header(next(arriving, ""))
+    with _spooled(arriving) as spool, backend.intake() as intake:
         arrival = Arrival(intake)
-        for number, text in numbered:
+        for number, text in enumerate(spool, 2):
             try:
                 arrival.take(_parsed(text))
             except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
@@ -125,6 +129,17 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
                 raise Invalid(f"nothing was imported: line {number} of the export: {said}") from error
         arrival.finish()
     return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
+
+
+@contextmanager
+def _spooled(lines: Iterable[str | bytes]) -> Iterator[Iterator[bytes]]:
+    """The lines, read to the end: in memory, or in a file that nobody else sees if they are many."""
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
+        for text in lines:
+            data = text.encode(errors="surrogatepass") if isinstance(text, str) else text
+            spool.write(data if data.endswith(b"\n") else data + b"\n")
+        spool.seek(0)
+        yield iter(spool)
 
 
 def _check_header(text: str | bytes) -> None:

@@ -8,11 +8,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.chain import ERASED, START, digest, inner
-from backstory.core.erasure import wrong_erasure
+from backstory.core.chain import START, digest, inner
 from backstory.core.events import Event, Stored, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
+from backstory.core.validity import wrong_agent, wrong_event
 from backstory.errors import Corrupt
 from backstory.jobs.seal import broken_seals
 from backstory.storage.protocols import AgentRecord, Agents, Audit, Reader, Wanted
@@ -81,6 +81,9 @@ def _ancestry(
         return Finding(agent.id, None, "error", problem, remedy)
 
     parent = agents.get(agent.parent or "")
+    root = agent.session if agent.parent else agent.id  # whether it is one is looked at below
+    for problem in wrong_agent(agent.id, root, agent.parent, agent.created_us, agent.key):
+        yield wrong(problem)
     if agent.parent is None:
         if agent.fork_seq or agent.id != agent.session:
             yield wrong(f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}")
@@ -206,10 +209,8 @@ class _Row:
             yield self.finding(
                 "its data is not a JSON object", "correct the data, or restore the row from a backup"
             )
-        said = parse_object(self.text_data)
-        wrong = wrong_erasure(self.kind, self.content, said) if said and ERASED in said else None
-        if wrong is not None:
-            yield self.finding(wrong, "restore the row from a backup")
+        for problem in wrong_event(self.kind, self.content, self.data, self.created_us, self.key):
+            yield self.finding(problem, "correct the row, or restore it from a backup")
         if self.created_us < not_before:
             problem = (
                 f"its time is {not_before - self.created_us} microseconds before that of the previous event"

@@ -15,7 +15,7 @@ from backstory.errors import Invalid
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import Told, followed, told, told_live
 from backstory.present.measures import clock, stamp
-from backstory.present.safe_text import visible
+from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import event_json
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _line(event: Event, why: Explanation, full: bool) -> "Text":
     dead = not why.live
     line = Text(no_wrap=not full, overflow="fold" if full else "ellipsis", style="dim" if dead else "")
     line.append(f"{event.seq:>5} ", style="dim")
-    line.append(f"{event.kind:<11} ", style=STYLES.get(event.kind, ""))
+    line.append(f"{one_line(event.kind):<11} ", style=STYLES.get(event.kind, ""))
     line.append(f"{clock(event.created_at)[5:]}  ", style="dim")
     if dead:
         line.append(f"[{_status(why)}] ", style="red")

@@ -70,7 +70,7 @@ def _drawn(hit: Hit, ref: str) -> "RenderableType":
     from rich.text import Text
 
     heading = Text(one_line(ref), style="bold")
-    heading.append(f"  {hit.event.kind}{'' if hit.live else '  dead'}", style="not bold dim")
+    heading.append(f"  {one_line(hit.event.kind)}{'' if hit.live else '  dead'}", style="not bold dim")
     text = Text(overflow="fold")
     end = 0
     for low, high in hit.spans:

@@ -36,6 +36,7 @@ from backstory.storage.sqlite.file import (
     Place,
     connected,
     identity,
+    make_private,
     prepared,
     readable,
     translation,
@@ -212,6 +213,7 @@ class SqliteBackend:
     def copy_to(self, path: str) -> bool:
         """All pages in one step: a read transaction, so that writers go on meanwhile."""
         with self._connection() as db:
+            make_private(path)
             copy = apsw.Connection(path)
             try:
                 with copy.backup("main", db, "main") as backup:

@@ -6,6 +6,7 @@ Nothing here reads or writes an event.
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -141,6 +142,7 @@ def prepared(path: str) -> apsw.Connection:
         raise CannotOpen(
             f"cannot create {path!r}: the directory {folder!r} does not exist", remedy="create it first"
         )
+    make_private(path)
     db = connected(path, apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE)
     try:
         if db.readonly("main"):
@@ -150,6 +152,12 @@ def prepared(path: str) -> apsw.Connection:
         db.close()
         raise
     return db
+
+
+def make_private(path: str) -> None:
+    """A new file that only its owner can read; what SQLite puts beside it gets the same permissions."""
+    with suppress(OSError):  # it is there already, or SQLite will say what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def readable(path: str) -> tuple[apsw.Connection, Place]:

@@ -1,0 +1,120 @@
+"""What no store should hold is refused on import, found by verify, and survived by every read."""
+
+import io
+import json
+import stat
+
+import apsw
+import pytest
+
+import backstory
+from tests.cli.conftest import Shell
+from tests.threads import in_threads
+
+LONG_AGO, FAR = 10, 2**62
+
+
+def exported(*, event=(), agent=(), fork=()):
+    """An export of one session with a fork, changed in places."""
+    with backstory.open(":memory:") as store:
+        root = store.start("main")
+        root.user("one")
+        root.user("two")
+        root.fork("fork", at=1)
+        file = io.StringIO()
+        store.export_to(file)
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    agents = [line["agent"] for line in lines if "agent" in line]
+    agents[0].update(agent)
+    agents[1].update(fork)
+    for line in lines:
+        if "event" in line:
+            line["event"].pop("digest")
+            line["event"].update(event if line["event"]["seq"] == 2 else {})
+    return [json.dumps(line) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"event": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
+        ({"event": {"kind": "\x1b[31muser"}}, "its kind is not a word"),
+        ({"event": {"kind": "x" * 65}}, "its kind is not a word"),
+        ({"event": {"key": ""}}, "its key does not have"),
+        ({"event": {"key": "x" * 1_001}}, "its key does not have"),
+        ({"event": {"content": None}}, "the message has no content"),
+        ({"event": {"data": {"erased": True}}}, "its erasure is not complete"),
+        ({"agent": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
+        ({"agent": {"about": "[1]"}}, "not the text of a JSON object"),
+        ({"fork": {"id": "0" * 36}}, "is not an id"),
+        ({"fork": {"id": "0000000000000000-00000000000000000000"}}, "is not an id"),
+        ({"fork": {"born_seq": 2}}, "neither forked nor spawned at 2"),
+        ({"fork": {"created_us": LONG_AGO}}, "older than the event that it was forked at"),
+        ({"fork": {"spawned": True, "fork_seq": 0, "born_seq": 9}}, "neither forked nor spawned at 9"),
+    ],
+)
+def test_an_import_refuses_poison_and_says_where(store, change, said):
+    store.import_from(exported())
+    count = len(store.agents())
+    with pytest.raises(backstory.Invalid, match=f"nothing was imported: line .*{said}"):
+        store.import_from(exported(**change))
+    assert (len(store.agents()), store.verify()) == (count, [])
+
+
+def test_reads_survive_poison_that_is_already_there_and_verify_finds_it(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").user("one apple")
+        store.agent("main").user("two")
+    db = apsw.Connection(str(path))
+    db.execute("UPDATE events SET created_at = 4611686018427387904, kind = 'user' || char(27) || '[31m'")
+    db.close()
+    with backstory.open(path) as store:
+        [session] = store.sessions()
+        assert session.updated_at.year == 9999
+        assert store.agent("main").events()[1].created_at.year == 9999
+        assert len(store.search("apple")) == 1
+        problems = {finding.problem for finding in store.verify()}
+        assert {
+            "its time is not between 1970 and 9999",
+            "its kind is not a word of small letters",
+        } <= problems
+    shell = Shell(str(path), tmp_path)
+    for command in (["log"], ["sessions"], ["search", "apple"], ["show", "main@1"], ["agents"]):
+        assert "\x1b[31m" not in shell(*command).out
+        assert "\x1b[31muser" not in shell.on_terminal(*command).out
+        assert "user\x1b[31m" not in shell.on_terminal(*command).out
+
+
+def test_a_slow_import_keeps_nobody_waiting(store, agent):
+    lines = iter(exported())
+
+    def slow():
+        yield next(lines)
+        yield next(lines)
+        in_threads(lambda nth: agent.user("meanwhile"), 1)  # while the import waits for its next line
+        yield from lines
+
+    assert store.import_from(slow()).agents == 2
+    assert agent.head == 1
+
+
+def test_new_files_are_private_and_old_ones_keep_their_rights(tmp_path):
+    path, copy = tmp_path / "history.db", tmp_path / "copy.db"
+    with backstory.open(path) as store:
+        store.start("main").user("secret")
+        store.backup(copy)
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+        assert {"history.db", "history.db-wal", "copy.db"} <= modes.keys()
+        assert set(modes.values()) == {0o600}
+    path.chmod(0o644)
+    with backstory.open(path) as store:
+        store.agent("main").user("more")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_backup_of_another_database_is_private_too(new_url, tmp_path):
+    with backstory.open(new_url("memory")) as store:
+        store.start("main").user("secret")
+        store.backup(tmp_path / "copy.db")
+    assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
