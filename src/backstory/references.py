@@ -19,6 +19,7 @@ from backstory.storage.positions import no_position
 from backstory.storage.protocols import AgentRecord, Sources, Wanted
 from backstory.storage.protocols import Agents as RecordedAgents
 
+MOST_NAMES = 1_000  # that a misspelled one is compared with
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
 
@@ -33,8 +34,8 @@ class Agents(Protocol):
     def agent(self, ref: str) -> Agent:
         """The agent of a name or id."""
 
-    def agents(self) -> list[Agent]:
-        """All of them."""
+    def agents(self, *, order: str, limit: int) -> list[Agent]:
+        """Some of them, in an order."""
 
 
 class Findable(RecordedAgents, Sources, Protocol):
@@ -60,10 +61,10 @@ def resolve(store: Agents, text: str = "@") -> Reference:
 
 def latest(store: Agents) -> Agent:
     """The agent that was written to last."""
-    agents = store.agents()
+    agents = store.agents(order="updated", limit=1)
     if not agents:
         raise AgentNotFound(f"there is no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
-    return max(agents, key=lambda agent: (agent.snapshot.updated_us, agent.id))
+    return agents[0]
 
 
 def _at(agent: Agent, moment: str) -> Reference:
@@ -154,9 +155,9 @@ def session_ids(backend: Findable, ref: str) -> list[str]:
 
 
 def near_names(backend: Findable, ref: str) -> str:
-    """A question whether one of the names that are there was meant."""
+    """A question whether one of the names that are there was meant; of very many, one of the latest."""
     from difflib import get_close_matches
 
-    names = {record.name for record in backend.agents()}
+    names = {record.name for record in backend.agents(Wanted(latest_first=True, limit=MOST_NAMES))}
     near = get_close_matches(ref.rpartition("/")[2], names)
     return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""

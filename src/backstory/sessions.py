@@ -5,7 +5,9 @@ from datetime import datetime
 from typing import NamedTuple
 
 from backstory.core.events import parse_object, to_datetime
-from backstory.storage.protocols import AgentRecord
+from backstory.storage.protocols import AgentRecord, Agents, Wanted
+
+PAGE = 200  # agents looked at in one go
 
 
 class Session(NamedTuple):
@@ -44,3 +46,27 @@ def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
         tags=tuple(about.get("tags", ())),
         key=root.key if root else None,
     )
+
+
+def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[Session]:
+    """A page of sessions, the latest written first, whichever of their agents that was. `after`: the id of
+    the last session of the page before. A session stands where its latest agent does."""
+    page, found = wanted._replace(key_prefix=None, limit=PAGE), []
+    if after is not None:
+        last = backend.agents(Wanted(session=after, latest_first=True, limit=1))
+        page = page._replace(after=last[0] if last else None)
+    while records := backend.agents(page):
+        for record in records:
+            tree = backend.agents(Wanted(session=record.session, latest_first=True))
+            if tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
+                found += sessions_of(tree)
+                if len(found) == wanted.limit:
+                    return found
+        page = page._replace(after=records[-1])
+    return found
+
+
+def _has_key(tree: Sequence[AgentRecord], prefix: str | None) -> bool:
+    """Whether the key of a session's root begins so."""
+    keys = (record.key or "" for record in tree if record.id == record.session)
+    return prefix is None or any(key.startswith(prefix) for key in keys)

@@ -14,7 +14,7 @@ from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
-from backstory.sessions import Session, sessions_of
+from backstory.sessions import Session, latest_sessions, sessions_of
 from backstory.storage import connect
 from backstory.storage.ids import checked_name, name_of, new_id
 from backstory.storage.keys import create_keyed, keyed_agent
@@ -167,6 +167,9 @@ class Store:
         if everything and order == "born":
             return sessions_of(self._backend.agents())
         page = self._page(prefix, since, until, order, limit, None)
+        if order == "updated":
+            last_id = after.id if isinstance(after, Session) else after and self._session_of(after)
+            return latest_sessions(self._backend, page, last_id or None)
         if after is not None:
             id = after.id if isinstance(after, Session) else self._session_of(after)
             [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).snapshot]
@@ -214,9 +217,9 @@ class Store:
     def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[Agent, Event]]:
         """The newest live note of a name of each agent that has one, or of those whose key begins with
         `prefix`."""
-        agents = self.agents(prefix=prefix)
-        found = ((agent, agent.last_note(name)) for agent in agents)
-        return [(agent, note) for agent, note in found if note is not None]
+        from backstory.jobs.notes import last_notes
+
+        return last_notes(self._log, name, prefix)
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """All marks of a session (its id, its name, or any agent of it), dead or alive, each with the agent
@@ -342,10 +345,15 @@ class Store:
 
         return seal(self._backend)
 
-    def verify(self, *, seal: Mapping[str, Any] | None = None) -> list[Finding]:
+    def verify(self, *, seal: Mapping[str, Any] | None = None, requests: bool = False) -> list[Finding]:
         """Read everything again and report what contradicts the rules, the digests or a `seal`; nothing, for
         a sound store."""
-        return verify(self._backend, seal)
+        found = verify(self._backend, seal)
+        if requests:
+            from backstory.jobs.requests import unproved_requests
+
+            found += unproved_requests(self._log)
+        return found
 
 
 def _microseconds(moment: datetime | None) -> int | None:

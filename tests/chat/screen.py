@@ -202,7 +202,12 @@ class Terminal:
 
 
 def kinds(agent: Any) -> list[str]:
-    return [event.kind for event in agent.context().messages]
+    return [event.kind for event in agent.context().messages if event.kind != "note"]
+
+
+def contents(agent: Any) -> list[str | None]:
+    """What is said in an agent's context."""
+    return [event.content for event in agent.context().messages if event.kind != "note"]
 
 
 def edited(text: str) -> str:

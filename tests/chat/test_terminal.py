@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chat.screen import kinds, wait_for
+from tests.chat.screen import contents, kinds, wait_for
 from tests.runtime.scripted import Refuse, Say, scripted
 
 GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
@@ -78,7 +78,7 @@ def test_a_rate_limit_is_waited_for_and_a_dropped_connection_tried_again(start, 
         terminal.wait("limits the rate of requests (HTTP 429: slow down); trying")
         terminal.answered("The whole answer.")
         assert len(server.bodies) == 3
-        assert [e.content for e in reopened().context().messages][1:] == ["Hello", "The whole answer."]
+        assert contents(reopened())[1:] == ["Hello", "The whole answer."]
         assert "half an" not in terminal.text
 
 

@@ -28,6 +28,8 @@ def drawn(event):
             return [f"system: {event.content}"]
         case "assistant":
             return [event.content]
+        case "note":
+            return []
     return [f"↩ {event.kind} to {event.data['target_message_id']}"]
 
 

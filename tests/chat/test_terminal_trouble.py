@@ -7,7 +7,8 @@ import sqlite3
 import pytest
 
 import backstory
-from tests.chat.screen import edited, kinds, prompts_on, wait_for
+from tests.chat.screen import contents, edited, kinds, prompts_on, wait_for
+from tests.processes import wait_until
 from tests.runtime.scripted import Refuse, Say, scripted
 
 
@@ -187,7 +188,7 @@ def test_retry_asks_again_where_there_is_no_answer(start, reopened):
         terminal.answered("Whole.")
         assert [text for role, text in server.said()][1:] == ["Hello", "Better.", "More"]
         assert server.refused == []
-    spoken = [event.content for event in reopened().context().messages if event.content]
+    spoken = [content for content in contents(reopened()) if content]
     assert spoken[1:] == ["Hello", "Better.", "More", "Whole."]
 
 
@@ -196,6 +197,7 @@ def test_ctrl_c_before_anything_was_said_brings_the_prompt_back(start, reopened)
         terminal = start(server)
         terminal.send("Hello")
         terminal.wait("Ctrl-C stops")
+        wait_until(lambda: server.bodies, "the request")
         terminal.type("\x03")
         terminal.wait(lambda text: edited(text) == "Hello")
         terminal.enter()
@@ -271,7 +273,7 @@ def test_a_prompt_that_a_full_disk_refuses_is_in_the_editor_again(start, address
         terminal.type("\x03")
         terminal.send("short")
         terminal.answered("Answer 1.")
-    assert [event.content for event in reopened().context().messages][1:] == ["short", "Answer 1."]
+    assert contents(reopened())[1:] == ["short", "Answer 1."]
 
 
 def test_an_answer_that_the_store_does_not_take_is_to_be_read(start, address, reopened):

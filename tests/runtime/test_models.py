@@ -144,7 +144,8 @@ def test_the_pause_is_as_long_as_the_service_says_if_that_makes_sense(after, lea
 def test_how_an_answer_of_anthropic_ended_is_kept(reason, kept):
     end = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}
     *_, answer = anthropic_assembled([end], "claude-x")
-    assert answer.data == {"model": "claude-x", "usage": {"input": 0, "output": 9}} | kept
+    request = {"request": {"usage": {"output_tokens": 9}}}
+    assert answer.data == {"model": "claude-x", "usage": {"input": 0, "output": 9}} | request | kept
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,8 @@ def test_how_an_answer_of_openai_ended_is_kept_and_what_it_cost(reason, kept):
         {"usage": {"prompt_tokens": 7, "completion_tokens": 9}},
     ]
     *_, answer = assembled(chunks, "m")
-    assert answer.data == {"model": "m", "usage": {"input": 7, "output": 9}} | kept
+    request = {"request": {"usage": {"prompt_tokens": 7, "completion_tokens": 9}}}
+    assert answer.data == {"model": "m", "usage": {"input": 7, "output": 9}} | request | kept
 
 
 def test_thinking_that_no_store_can_hold_is_made_storable():

@@ -22,7 +22,7 @@ def agent():
 
 
 def said(agent):
-    return [(event.kind, event.content) for event in agent.context().messages]
+    return [(event.kind, event.content) for event in agent.context().messages if event.kind != "note"]
 
 
 def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
@@ -39,8 +39,9 @@ def test_a_closed_iterator_keeps_what_was_said_and_marks_it(agent):
 def test_a_model_that_fails_in_the_middle_loses_nothing(agent):
     with pytest.raises(ModelError, match="gone"):
         list(Loop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"))
-    kept = agent.context().messages[-1]
+    kept, failure = agent.context().messages[-2:]
     assert (kept.content, kept.data["why"]) == ("half", "gone")
+    assert (failure.content, failure.data["text"]) == ("backstory.failure", "gone")
 
 
 def test_a_new_attempt_replaces_the_one_before_when_it_speaks(agent):

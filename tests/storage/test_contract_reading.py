@@ -63,3 +63,54 @@ def test_the_marks_of_a_session_are_those_of_all_its_agents_dead_or_alive(store,
     assert store.marks("fork") == store.marks(agent.session)
     with pytest.raises(backstory.AgentNotFound):
         store.marks("missing")
+
+
+# --- all agents at once ---
+
+
+def test_the_last_notes_of_all_agents_are_the_live_ones(store, agent):
+    agent.note("state", {"n": 1})
+    agent.user("x")
+    fork = agent.fork("inherits")
+    moved = agent.fork("moved")
+    moved.note("state", {"n": 2})
+    moved.jump(2)
+    own = agent.fork("own")
+    own.note("state", {"n": 3})
+    cleared = store.start("cleared", key="k/1")
+    cleared.note("state", {"n": 4})
+    cleared.clear()
+    kept = store.start("kept", key="k/2")
+    kept.clear()
+    kept.note("state", {"n": 5})
+    kept.note("other", {"n": 6})
+    found = {holder.name: note.data["n"] for holder, note in store.last_notes("state")}
+    assert found == {"main": 1, "inherits": 1, "moved": 1, "own": 3, "kept": 5}
+    assert [(one, note.data["n"]) for one, note in store.last_notes("state", prefix="k/")] == [(kept, 5)]
+    assert found[fork.name] == fork.last_note("state").data["n"]
+
+
+def test_sessions_by_their_last_write_stand_where_their_latest_agent_stands(store):
+    roots = [store.start(f"s{n}", key=f"k/{n}") for n in range(4)]
+    for root in roots:
+        root.user("x")
+    roots[1].spawn("sub").user("the latest of all")
+    roots[0].user("older than that of its fork")
+    roots[0].fork("fork").user("y")
+    expected = ["s0", "s1", "s3", "s2"]
+    assert [session.name for session in store.sessions(order="updated")] == expected
+    seen, last = [], None
+    while page := store.sessions(order="updated", limit=1, after=last):
+        [last] = page
+        seen.append(last.name)
+    assert seen == expected
+    assert [one.name for one in store.sessions(order="updated", prefix="k/2")] == ["s2"]
+    since = store.agent("sub").event(1).created_at
+    assert [one.name for one in store.sessions(order="updated", since=since)] == ["s0", "s1"]
+
+
+def test_the_agent_that_was_written_to_last_is_meant_by_an_at_sign(store, agent):
+    other = store.start("other")
+    assert store.resolve("@").agent == other
+    agent.user("x")
+    assert store.resolve("@").agent == agent

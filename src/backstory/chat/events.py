@@ -92,6 +92,8 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
             return result(event, expanded=expanded)
         case "system":
             return Text(f"system: {_start(event.content or '', expanded)}", style="dim")
+        case "note":
+            return Group()  # not said by anybody: nothing is drawn
         case "mark":
             return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", style="magenta")
     target = (event.data or {}).get("target_message_id")

@@ -19,6 +19,7 @@ from backstory.present.names import short_ref
 from backstory.runtime.compaction import Compaction, compacted
 from backstory.runtime.loop import Allow, EventWritten, Loop, Updates
 from backstory.runtime.models import Model
+from backstory.runtime.requests import write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
 from backstory.store import Store
@@ -89,6 +90,7 @@ class Chat:
 
     def say(self, text: str, files: Sequence[str] = ()) -> Event:
         """Write what the person says, with the files that are named; `resume` lets the model answer."""
+        write_settings(self.agent, self.model, self.loop.tools)
         return mentions.say(self.agent, text, self.folder or Path.cwd(), files)
 
     @property
@@ -265,7 +267,9 @@ def begin(agent: Agent, system: str, instructions: project.Instructions | None =
 
 
 def _counts(event: Event) -> bool:
-    """Whether an event is more than an answer that is none: an empty one, or a refusal."""
+    """Whether an event is more than an answer that is none: an empty one, a refusal, or a note about it."""
+    if event.kind == "note" and (event.content or "").startswith("backstory."):
+        return False
     is_said = bool((event.content or "").strip()) and not (event.data or {}).get("refused")
     return event.kind != "assistant" or is_said
 

@@ -41,9 +41,15 @@ class Stats(NamedTuple):
 def stats(log: Log, *, tokens: bool = False) -> Stats:
     """Count a whole store; with `tokens`, what its contexts are for a model, too."""
     kinds: dict[str, int] = {}
+    owned: dict[str, list[Census]] = {}
+    for one in log.backend.censuses():
+        owned.setdefault(one.agent, []).append(Census(one.kind, one.events, one.with_base, one.bytes))
     counted = []
     for record in log.backend.agents():
-        counted.append(_agent_stats(log, Agent(log, record), kinds, tokens=tokens))
+        own = owned.get(record.id, [])
+        for census in own:
+            kinds[census.kind] = kinds.get(census.kind, 0) + census.events
+        counted.append(_agent_stats(log, Agent(log, record), own, tokens=tokens))
     counted.sort(key=lambda one: (-one.bytes, one.agent.id))
     events, live = sum(one.events for one in counted), sum(one.live for one in counted)
     return Stats(
@@ -59,16 +65,15 @@ def stats(log: Log, *, tokens: bool = False) -> Stats:
     )
 
 
-def _agent_stats(log: Log, agent: Agent, kinds: dict[str, int], *, tokens: bool) -> AgentStats:
+def _agent_stats(log: Log, agent: Agent, own: list[Census], *, tokens: bool) -> AgentStats:
+    """The numbers of one agent. Only one that inherits, or that ever moved, has to be looked at by itself:
+    of all others, everything is live."""
     record = agent.snapshot
-    own = log.backend.census(
-        record, [piece for piece in log.backend.lineage(record) if piece.owner == record.pk]
-    )
-    for census in own:
-        kinds[census.kind] = kinds.get(census.kind, 0) + census.events
-    walked = log.walk(record).pieces
-    mine = log.backend.census(record, [piece for piece in walked if piece.owner == record.pk])
-    rest = log.backend.census(record, [piece for piece in walked if piece.owner != record.pk])
+    mine, rest = own, list[Census]()
+    if agent.fork_seq or any(census.with_base for census in own):
+        walked = log.walk(record).pieces
+        mine = log.backend.census(record, [piece for piece in walked if piece.owner == record.pk])
+        rest = log.backend.census(record, [piece for piece in walked if piece.owner != record.pk])
     return AgentStats(
         agent=agent,
         events=sum(census.events for census in own),

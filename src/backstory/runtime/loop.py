@@ -19,8 +19,9 @@ from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.messages import tool_call
 from backstory.errors import Error
-from backstory.runtime.models import Model, Response, Retrying, TextDelta, stream_of
+from backstory.runtime.models import Model, ModelError, Response, Retrying, TextDelta, stream_of
 from backstory.runtime.models.arguments import storable
+from backstory.runtime.requests import asked, note_failure, placed, write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
 
@@ -87,6 +88,7 @@ class Loop:
     def ask(self, text: str) -> Updates:
         """Write what the person says, and go on until the model has answered."""
         with defer_signals():
+            write_settings(self.agent, self.model, self.tools)
             event = self.agent.user(storable(text))
         yield EventWritten(event)
         yield from self.resume()
@@ -109,21 +111,32 @@ class Loop:
         answer = Response("")
         begins_again = False
         try:
-            with stream_of(self.model.answer(self.agent.conversation(), self.tools)) as pieces:
+            with defer_signals():
+                conversation, at = asked(self.agent, self.model, self.tools)
+            with stream_of(self.model.answer(conversation, self.tools)) as pieces:
                 for piece in pieces:
                     if isinstance(piece, Response):
-                        answer, said = piece, [piece.text]
+                        answer, said = placed(piece, at), [piece.text]
                         break
                     if isinstance(piece, TextDelta):
                         if begins_again:  # until it speaks, the attempt before is all there is
                             said.clear()
                         said.append(piece.text)
                     begins_again = isinstance(piece, Retrying)
+                    if isinstance(piece, Retrying):
+                        self._note(piece)
                     yield piece
         except BaseException as stop:
             self._keep("".join(said), stop)
+            if isinstance(stop, ModelError):
+                self._note(stop)
             raise
         return answer
+
+    def _note(self, failed: Retrying | ModelError) -> None:
+        """Keep that an attempt failed."""
+        with defer_signals():
+            note_failure(self.agent, self.model.name, failed)
 
     def _keep(self, text: str, stop: BaseException) -> None:
         """What was said before the answer was broken off."""

@@ -13,6 +13,7 @@ from backstory.core.events import Draft, Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
+from backstory.storage.survey import Survey
 
 
 class AgentRecord(NamedTuple):
@@ -216,13 +217,6 @@ class Rows(Appender, Agents, Protocol):
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""
 
-    def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        """The marks that the agents of a session own, dead or alive, each with its owner's id: agent by agent
-        in the order of birth, and in order."""
-
-    def heads(self) -> list[tuple[str, int]]:
-        """The id and the head of every agent, in the order of birth, as of one moment."""
-
     def watch(self) -> Watch:
         """Watch the store from now on."""
 
@@ -330,7 +324,7 @@ class Intakes(Protocol):
         """Take in what was exported elsewhere: all that the block does, or nothing."""
 
 
-class Backend(Rows, Index, Audit, Intakes, Sources, Protocol):
+class Backend(Rows, Survey, Index, Audit, Intakes, Sources, Protocol):
     """A store of agents and events. All methods may be called from any thread."""
 
     url: str

@@ -73,6 +73,10 @@ class Conversation(Sequence[Message]):
     def __repr__(self) -> str:
         return f"<Conversation of {len(self)} messages>"
 
+    def with_settings(self, settings: Settings) -> "Conversation":
+        """The same messages with other settings."""
+        return Conversation(self._sources, settings)
+
     def dump(self, format: str, **options: Any) -> Dump:
         """The request's body in a provider's format, and the repairs it took.
 

@@ -42,6 +42,7 @@ SECTIONS = {
         "erase": "Remove for good what events say.",
         "expire": "Remove sessions that nobody wrote to.",
         "verify": "Check the whole store for damage.",
+        "seal": "Print what proves later that nothing is gone.",
         "stats": "Count events, bytes and tokens.",
         "shell-completion": "Print the completion script for a shell.",
     },

@@ -32,6 +32,9 @@ __all__ = [
 class ModelError(Error):
     """The model did not answer; the message says why and what to do."""
 
+    status: int | None = None  # what the service answered with, where it did
+    attempt: int = 1  # which attempt it was that failed
+
 
 class Unavailable(ModelError):
     """It could not be reached, or has no time: the same request may succeed later."""
@@ -52,6 +55,8 @@ class Retrying(NamedTuple):
 
     why: str
     seconds: float
+    status: int | None = None  # what the service answered with, where it did
+    attempt: int = 1  # which attempt it was that failed
 
 
 class Response(NamedTuple):

@@ -4,7 +4,7 @@ The SDK is imported when the model is made. An answer's thinking, which has to g
 same model unchanged, is kept as native content beside the text.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
@@ -13,8 +13,8 @@ from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.runtime.models.extras import require
 from backstory.runtime.models.retry import retried
+from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
-from backstory.wire.cache import marked_tools
 from backstory.wire.conversation import Conversation
 from backstory.wire.formats.anthropic import counts
 from backstory.wire.streams import continue_block, finished_block
@@ -26,6 +26,8 @@ REFUSED = "refusal"
 
 class AnthropicModel:
     """A model of Anthropic's, or of an endpoint that speaks its language."""
+
+    format = "anthropic"
 
     def __init__(
         self,
@@ -54,15 +56,18 @@ class AnthropicModel:
         self.name = name
         self._endpoint = Endpoint(name, self.where, source)
         self.window = window
-        self._most_tokens = most_tokens
+        self.params: Mapping[str, Any] = {"max_tokens": most_tokens}
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
-        body = conversation.to("anthropic", model=self.name, cache="auto")
-        body |= {"model": self.name, "max_tokens": self._most_tokens}
-        if tools:
-            body = marked_tools(body | {"tools": described(tools)}, "anthropic", self.name)
-        return retried(lambda: assembled(self._stream(body), self.name), self._endpoint)
+        whole = with_settings(conversation, self.name, tools, self.params)
+        body = whole.request(self.format, cache="auto")
+
+        def attempt() -> Iterator[StreamItem]:
+            pieces = assembled(self._stream(body), self.name)
+            return recorded(pieces, self.format, body, self.name, cache="auto")
+
+        return retried(attempt, self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return streamed(self._create(**body, stream=True))
@@ -72,22 +77,16 @@ class AnthropicModel:
         self._client.close()
 
 
-def described(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """The tools as Messages describes them."""
-    return [
-        {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
-        for tool in tools
-    ]
-
-
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """What the events of a stream say, piece by piece."""
     blocks: dict[int, dict[str, Any]] = {}
     usage = {"input": 0, "output": 0}
+    raw: dict[str, Any] = {}  # all that the service says of it
     ended = None
     for event in events:
         match event["type"]:
             case "message_start":
+                raw |= event["message"].get("usage") or {}
                 usage |= counts(event["message"].get("usage")) or {}
             case "content_block_start":
                 blocks[event["index"]] = dict(event["content_block"])
@@ -97,10 +96,12 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
                     yield TextDelta(event["delta"]["text"])
             case "message_delta":
                 ended = event["delta"].get("stop_reason") or ended
+                raw |= event.get("usage") or {}
                 usage["output"] = event.get("usage", {}).get("output_tokens", usage["output"])
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
-    data = {"model": model, "usage": usage} | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
+    data = {"model": model, "usage": usage} | ({"request": {"usage": raw}} if raw else {})
+    data |= how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
     yield _answer(list(blocks.values()), model, data)
 
 

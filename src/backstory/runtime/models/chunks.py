@@ -87,6 +87,7 @@ def _data(model: str, usage: Any, ended: str) -> dict[str, Any]:
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
         if cached:
             data["usage"]["cached"] = int(cached)
+        data["request"] = {"usage": usage}
     return data | how_it_ended(cut=ended == CUT, refused=ended == REFUSED)
 
 

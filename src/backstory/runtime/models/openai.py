@@ -4,7 +4,7 @@ The SDK is imported when the model is made. Its own retries are off: `retrying` 
 whoever watches hears of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from backstory.runtime.models import ModelError, StreamItem
@@ -12,12 +12,16 @@ from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.runtime.models.extras import require
 from backstory.runtime.models.retry import meaning, retried
+from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
 
 class OpenAIModel:
     """A model behind an OpenAI-compatible endpoint."""
+
+    format = "openai"
+    params: Mapping[str, Any] = {}
 
     def __init__(
         self,
@@ -59,10 +63,13 @@ class OpenAIModel:
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
-        body = {"model": self.name, **conversation.to("openai", model=self.name)}
-        if tools:
-            body["tools"] = described(tools)
-        return retried(lambda: assembled(streamed(self._stream(body)), self.name), self._endpoint)
+        whole = with_settings(conversation, self.name, tools, self.params)
+        body = whole.request(self.format)
+
+        def attempt() -> Iterator[StreamItem]:
+            return recorded(assembled(streamed(self._stream(body)), self.name), self.format, body, self.name)
+
+        return retried(attempt, self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Any:
         extra = {"stream_options": {"include_usage": True}} if self._counts_usage else {}

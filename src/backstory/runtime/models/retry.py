@@ -64,10 +64,17 @@ def retried(
         except Exception as error:
             passing, why, _ = _understood(error, endpoint)
             if not passing or number == ATTEMPTS:
-                raise meaning(error, endpoint) from error
+                failed = meaning(error, endpoint)
+                failed.status, failed.attempt = _status(error), number
+                raise failed from error
             pause = _pause(error, number)
-            yield Retrying(why, pause)
+            yield Retrying(why, pause, _status(error), number)
             sleep(pause)
+
+
+def _status(error: Exception) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
 
 
 def meaning(error: Exception, endpoint: Endpoint) -> ModelError:

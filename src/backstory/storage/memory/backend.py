@@ -36,6 +36,7 @@ from backstory.storage.protocols import (
     pieces_of,
 )
 from backstory.storage.signal import Signal, SignalWatch
+from backstory.storage.survey import AgentCensus, NewestNote
 
 
 class MemoryBackend:
@@ -228,6 +229,18 @@ class MemoryBackend:
                 if agent.new.session == session and agent.deleted_us is None
             )
             return [(id, event) for id, events in owners for event in events if event.kind == "mark"]
+
+    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
+        found = []
+        for record in self.agents(Wanted(key_prefix=key_prefix)):
+            own = self._agents[record.id]
+            notes = (event for event in own.events[::-1] if (event.kind, event.content) == ("note", name))
+            found.append(NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0))
+        return found
+
+    def censuses(self) -> list[AgentCensus]:
+        own = ((one, Piece(one.pk, one.fork_seq + 1, one.head)) for one in self.agents())
+        return [AgentCensus(one.id, *found) for one, piece in own for found in self.census(one, [piece])]
 
     def heads(self) -> list[tuple[str, int]]:
         with self._lock:

@@ -35,6 +35,7 @@ from backstory.storage.postgres.server import (
     migrate,
     translation,
 )
+from backstory.storage.postgres.survey import PostgresSurvey
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocols import (
     ALL,
@@ -48,6 +49,7 @@ from backstory.storage.protocols import (
     Walk,
     Wanted,
 )
+from backstory.storage.survey import AgentCensus, NewestNote
 
 T = TypeVar("T")
 
@@ -175,10 +177,16 @@ class PostgresBackend:
         return self._read(lambda rows: rows.outline(agent, pieces))
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        return self._read(lambda rows: rows.session_marks(session))
+        return self._survey(lambda survey: survey.session_marks(session))
 
     def heads(self) -> list[tuple[str, int]]:
-        return self._read(lambda rows: rows.heads())
+        return self._survey(lambda survey: survey.heads())
+
+    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
+        return self._survey(lambda survey: survey.newest_notes(name, key_prefix))
+
+    def censuses(self) -> list[AgentCensus]:
+        return self._survey(lambda survey: survey.censuses())
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._read(lambda rows: rows.marks(agent, pieces))
@@ -210,13 +218,19 @@ class PostgresBackend:
         return self._read(lambda rows: rows.stored(agent, after, limit))
 
     def _read(self, ask: Callable[[PostgresRows], T]) -> T:
+        return self._asked(lambda db: ask(PostgresRows(db)))
+
+    def _survey(self, ask: Callable[[PostgresSurvey], T]) -> T:
+        return self._asked(lambda db: ask(PostgresSurvey(db)))
+
+    def _asked(self, ask: Callable[[Connection], T]) -> T:
         """Ask something that may be asked twice: a server that is restarted is waited for."""
         try:
             with self._connection() as db:
-                return ask(PostgresRows(db))
+                return ask(db)
         except ConnectionLost:
             with self._connection() as db:
-                return ask(PostgresRows(db))
+                return ask(db)
 
     def damage(self) -> list[str]:
         [(strays, where)] = self._query(STRAYS, {})

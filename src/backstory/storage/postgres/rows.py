@@ -175,12 +175,6 @@ OUTLINE = READ.replace(
     COLUMNS,
     "seq, kind, coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0), created_at, base",
 )
-SESSION_MARKS = f"""
-    SELECT a.id::text, {", ".join(f"e.{column}" for column in COLUMNS.split(", "))}
-    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
-    WHERE e.session = %(session)s::uuid AND e.kind = 'mark' AND a.deleted IS NULL
-    ORDER BY e.agent, e.seq"""
-HEADS = "SELECT id::text, head FROM backstory.agents WHERE deleted IS NULL ORDER BY created_at, id"
 LAST_NOTE = (
     READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n").replace(
         "OFFSET 0", "ORDER BY seq DESC LIMIT 1"
@@ -239,12 +233,6 @@ class PostgresRows:
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         rows = self.all(OUTLINE, within(agent.session, pieces)) if pieces else []
         return sorted(outline_rows(rows), key=attrgetter("seq"))
-
-    def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        return [(id, Event(row)) for id, *row in self.all(SESSION_MARKS, {"session": session})]
-
-    def heads(self) -> list[tuple[str, int]]:
-        return self.all(HEADS, {})
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, agent, pieces)

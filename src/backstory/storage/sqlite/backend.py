@@ -44,7 +44,9 @@ from backstory.storage.sqlite.file import (
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.pruning import SqlitePruning
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
+from backstory.storage.sqlite.survey import SqliteSurvey
 from backstory.storage.sqlite.watch import SqliteWatch
+from backstory.storage.survey import AgentCensus, NewestNote
 
 CENSUS = (
     READ.replace(
@@ -147,12 +149,20 @@ class SqliteBackend:
             return rows.outline(agent, pieces)
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        with self._rows() as rows:
-            return rows.session_marks(session)
+        with self._connection() as db:
+            return SqliteSurvey(db).session_marks(session)
 
     def heads(self) -> list[tuple[str, int]]:
-        with self._rows() as rows:
-            return rows.heads()
+        with self._connection() as db:
+            return SqliteSurvey(db).heads()
+
+    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
+        with self._connection() as db:
+            return SqliteSurvey(db).newest_notes(name, key_prefix)
+
+    def censuses(self) -> list[AgentCensus]:
+        with self._connection() as db:
+            return SqliteSurvey(db).censuses()
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with self._rows() as rows:

@@ -155,12 +155,6 @@ OUTLINE = READ.replace(
     "e.id & 4294967295, e.kind, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0), "
     "e.created_at, e.base",
 )
-SESSION_MARKS = f"""
-    SELECT a.id, {COLUMNS} FROM agents a CROSS JOIN events e INDEXED BY marks
-    WHERE a.session = (SELECT no FROM agents WHERE id = ?) AND a.deleted IS NULL AND e.kind = 'mark'
-        AND e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
-    ORDER BY a.no, e.id"""
-HEADS = f"SELECT a.id, {HEAD} FROM agents a WHERE a.deleted IS NULL ORDER BY a.no"
 LAST_NOTE = f"""
     SELECT {COLUMNS} FROM events e WHERE e.id = (
         SELECT found.id FROM (
@@ -218,12 +212,6 @@ class SqliteRows:
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ids_of(pieces),)))
-
-    def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        return [(id, Event(row)) for id, *row in self._all(SESSION_MARKS, (session,))]
-
-    def heads(self) -> list[tuple[str, int]]:
-        return self._all(HEADS, ())
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, ids_of(pieces))

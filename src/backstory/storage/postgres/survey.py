@@ -1,0 +1,60 @@
+"""Statements of a PostgreSQL store that ask of all agents at once."""
+
+from typing import Any
+
+from backstory.core.events import Event
+from backstory.storage.postgres.rows import COLUMNS, CONDITIONS
+from backstory.storage.postgres.server import Connection
+from backstory.storage.survey import AgentCensus, NewestNote
+
+E_COLUMNS = ", ".join(f"e.{column}" for column in COLUMNS.split(", "))
+
+SESSION_MARKS = f"""
+    SELECT a.id::text, {E_COLUMNS}
+    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
+    WHERE e.session = %(session)s::uuid AND e.kind = 'mark' AND a.deleted IS NULL
+    ORDER BY e.agent, e.seq"""
+HEADS = "SELECT id::text, head FROM backstory.agents WHERE deleted IS NULL ORDER BY created_at, id"
+NEWEST_NOTES = f"""
+    SELECT a.id::text, j.seq, {E_COLUMNS}
+    FROM backstory.agents a
+    LEFT JOIN LATERAL (
+        SELECT seq FROM backstory.events
+        WHERE session = a.session AND agent = a.no AND base IS NOT NULL ORDER BY seq DESC LIMIT 1) j ON true
+    LEFT JOIN LATERAL (
+        SELECT {COLUMNS} FROM backstory.events
+        WHERE session = a.session AND agent = a.no AND kind = 'note' AND content = %(name)s::text
+        ORDER BY seq DESC LIMIT 1) e ON true
+    WHERE a.deleted IS NULL AND {{condition}} ORDER BY a.created_at, a.id"""
+CENSUSES = """
+    SELECT a.id::text, c.* FROM (
+        SELECT session, agent, kind, count(*), count(base),
+            sum(coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0))::bigint
+        FROM backstory.events GROUP BY session, agent, kind) c (session, agent, kind, events, based, bytes)
+    JOIN backstory.agents a ON a.session = c.session AND a.no = c.agent AND a.deleted IS NULL"""
+
+
+class PostgresSurvey:
+    """Asks over one connection."""
+
+    def __init__(self, db: Connection) -> None:
+        self._db = db
+
+    def session_marks(self, session: str) -> list[tuple[str, Event]]:
+        return [(id, Event(row)) for id, *row in self._all(SESSION_MARKS, {"session": session})]
+
+    def heads(self) -> list[tuple[str, int]]:
+        return self._all(HEADS, {})
+
+    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
+        sql = NEWEST_NOTES.format(condition=CONDITIONS["key_prefix"] if key_prefix else "true")
+        return [
+            NewestNote(id, None if row[0] is None else Event(row), jump or 0)
+            for id, jump, *row in self._all(sql, {"name": name, "key_prefix": key_prefix})
+        ]
+
+    def censuses(self) -> list[AgentCensus]:
+        return [AgentCensus(id, *rest) for id, _, _, *rest in self._all(CENSUSES, {})]
+
+    def _all(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
+        return self._db.execute(sql, bindings, binary=True).fetchall()
