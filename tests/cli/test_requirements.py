@@ -31,6 +31,8 @@ def run(tmp_path, missing, *arguments):
         (ALL, ["chat"], "click, rich, platformdirs, prompt_toolkit, xllamacpp", "all"),
         (ALL, ["--store", "x.db", "ask", "Hello"], "click, rich, platformdirs, xllamacpp", "all"),
         (("xllamacpp",), ["ask", "Hello"], "xllamacpp", "embedded"),
+        (("starlette",), ["web"], "starlette", "web"),
+        (("click", "uvicorn"), ["web"], "click, uvicorn", "all"),
         (("openai",), ["ask", "Hello", "--model", "gpt-5"], "openai", "openai"),
         (("anthropic",), ["ask", "Hello", "--model", "claude-x"], "anthropic", "anthropic"),
         (("rich", "openai"), ["ask", "Hello", "--model", "gpt-5"], "rich, openai", "all"),

@@ -12,7 +12,7 @@ EXTRAS = {
     "embedded": ("xllamacpp",),
     "web": ("starlette", "uvicorn"),
 }
-TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded")}
+TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded"), "web": ("cli", "web")}
 
 
 def missing(what: str, extras: Iterable[str]) -> str | None:
