@@ -104,12 +104,37 @@ async def adk(url: str, name: str) -> None:
     service.close()
 
 
+async def agent_framework(url: str, name: str) -> None:
+    from agent_framework import Message
+
+    from backstory.adapters.agent_framework import BackstoryHistory
+
+    history = BackstoryHistory(url)
+    for n in range(OPERATIONS):
+        await history.save_messages("shared", [Message("user", [f"{name} {n}"])])
+    history.close()
+
+
+async def strands(url: str, name: str) -> None:
+    from strands.types.session import SessionMessage
+
+    from backstory.adapters.strands import BackstoryRepository
+
+    repository = BackstoryRepository(url)
+    for n in range(OPERATIONS):
+        message = {"role": "user", "content": [{"text": f"{name} {n}"}]}
+        repository.create_message("s", "a", SessionMessage(message=message, message_id=n))
+    repository.close()
+
+
 WRITERS: dict[str, Callable[[str, str], Awaitable[None]]] = {
     "openai_agents": openai_agents,
     "claude": claude,
     "pydantic_ai": pydantic_ai,
     "langgraph": langgraph,
     "adk": adk,
+    "agent_framework": agent_framework,
+    "strands": strands,
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,186 @@
+"""The history of Microsoft's Agent Framework: the same with our provider as with the framework's own."""
+
+import asyncio
+
+import pytest
+from agent_framework import (
+    Agent,
+    AgentSession,
+    BaseChatClient,
+    ChatResponse,
+    Content,
+    FunctionInvocationLayer,
+    InMemoryHistoryProvider,
+    Message,
+    tool,
+)
+
+import backstory
+from backstory.adapters.agent_framework import BackstoryHistory
+
+RANDOM = ("id", "additional_properties")
+
+
+@tool(approval_mode="never_require")
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+class Client(FunctionInvocationLayer, BaseChatClient):
+    """Answers by what it was asked, and keeps what it was given."""
+
+    def __init__(self):
+        super().__init__()
+        self.given = []
+
+    async def _inner_get_response(self, *, messages, stream, options, **kwargs):
+        self.given.append([plain(message) for message in messages])
+        last = messages[-1]
+        if last.text == "add":
+            calls = [Content.from_function_call(f"c{n}", "add", arguments={"a": n, "b": n}) for n in (1, 2)]
+            return ChatResponse(messages=[Message("assistant", calls)], response_id="r")
+        said = last.text or " and ".join(content.result for content in last.contents)
+        return ChatResponse(messages=[Message("assistant", [f"it is {said}"])], response_id="r")
+
+
+def plain(message):
+    """What a message says, without ids and the notes that the framework makes about its providers."""
+
+    def bare(value):
+        match value:
+            case dict():
+                return {key: bare(each) for key, each in value.items() if key not in RANDOM}
+            case list():
+                return [bare(each) for each in value]
+        return value
+
+    return bare(message.to_dict())
+
+
+async def story(provider):
+    client = Client()
+    agent = Agent(client, tools=[add], context_providers=[provider])
+    session = AgentSession(session_id="s")
+    for prompt in ("hello", "add", "hello"):
+        await agent.run(prompt, session=session)
+    return client.given
+
+
+@pytest.fixture
+def history(durable_url):
+    history = BackstoryHistory(durable_url)
+    yield history
+    history.close()
+
+
+def texts(messages):
+    return [message.text for message in messages]
+
+
+def test_the_model_is_given_the_same_as_with_the_provider_in_memory(history, run, sound):
+    theirs = run(story(InMemoryHistoryProvider()))
+    ours = run(story(history))
+    assert ours == theirs
+    kinds = [message.kind for message in history.agent("s").conversation()]
+    assert kinds == [
+        *("user", "assistant", "user", "tool_call", "tool_call"),
+        *("tool_result", "tool_result", "assistant", "user", "assistant"),
+    ]
+    sound(history._history.store)
+
+
+def test_messages_come_back_equal(history, run):
+    messages = [
+        Message("system", ["Be brief."]),
+        Message("user", ["look", Content.from_uri("https://example.org/a.png", media_type="image/png")]),
+        Message(
+            "assistant", ["yes", Content.from_function_call("c", "f", arguments='{"a": ')], message_id="m"
+        ),
+        Message("tool", [Content.from_function_result("c", result={"deep": [1, None]})]),
+        Message("assistant", [Content.from_text_reasoning(text="hm")]),
+        Message("user", [], additional_properties={"x": 1}),
+        Message(
+            "assistant", [Content.from_function_approval_request("a", Content.from_function_call("c2", "g"))]
+        ),
+    ]
+    run(history.save_messages("s", messages))
+    found = run(history.get_messages("s"))
+    assert [message.to_dict() for message in found] == [message.to_dict() for message in messages]
+    body = history.agent("s").conversation().to("anthropic")
+    assert body["messages"][0]["content"][1]["type"] == "image"
+
+
+def test_a_transcript_handed_in_again_adds_only_what_is_new(history, run):
+    first = [Message("user", ["a"]), Message("assistant", ["b"])]
+    run(history.save_messages("s", first))
+    run(history.save_messages("s", [*first, Message("user", ["c"])]))
+    run(history.save_messages("s", [Message("user", ["c"])]))
+    run(history.save_messages("s", [Message("user", ["d"], message_id="1")]))
+    run(history.save_messages("s", [Message("user", ["d"], message_id="1")]))
+    assert texts(run(history.get_messages("s"))) == ["a", "b", "c", "c", "d"]
+
+
+def test_without_a_session_it_is_the_default_one_and_ids_are_any_text(history, run):
+    for id in (None, "a/b", "x" * 3_000):
+        run(history.save_messages(id, [Message("user", [str(id)])]))
+    assert texts(run(history.get_messages(None))) == texts(run(history.get_messages("default"))) == ["None"]
+    assert texts(run(history.get_messages("a/b"))) == ["a/b"]
+    assert run(history.get_messages("nobody")) == []
+
+
+def test_excluded_messages_can_be_skipped(durable_url, run):
+    history = BackstoryHistory(durable_url, skip_excluded=True, store_outputs=False)
+    run(history.save_messages("s", [Message("user", ["a"], additional_properties={"_excluded": True})]))
+    assert run(history.get_messages("s")) == []
+    assert history.store_outputs is False
+    history.close()
+
+
+def test_a_crash_between_call_and_result_leaves_a_session_that_goes_on(history, run):
+    call = Content.from_function_call("c", "add", arguments={"a": 1, "b": 2})
+    run(history.save_messages("s", [Message("user", ["add"]), Message("assistant", [call])]))
+    run(history.save_messages("s", [Message("user", ["hello?"])]))
+    body = history.agent("s").conversation().to("openai")
+    assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool", "user"]
+
+
+def test_what_others_wrote_a_rewind_and_a_fork(history, run):
+    run(history.save_messages("s", [Message("user", ["a"])]))
+    agent = history.agent("s")
+    agent.mark("here")
+    call = agent.tool_call("add", {"a": 1}, id="c")
+    agent.tool_result(call, "2", error=True)
+    agent.assistant("Two.")
+    found = run(history.get_messages("s"))
+    assert [message.role for message in found] == ["user", "assistant", "tool", "assistant"]
+    history.fork("s", "t", at="here")
+    assert texts(run(history.get_messages("t"))) == ["a"]
+    agent.rewind("here")
+    assert texts(run(history.get_messages("s"))) == ["a"]
+
+
+def test_it_opens_an_agent_that_something_else_began(run):
+    with backstory.open(":memory:") as store:
+        store.ensure("mine").user("hello")
+        assert texts(run(BackstoryHistory(store, key="mine").get_messages("any"))) == ["hello"]
+
+
+def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
+    two_writers("agent_framework", durable_url)
+    history = BackstoryHistory(durable_url)
+    found = texts(run(history.get_messages("shared")))
+    assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
+    sound(history._history.store)
+
+
+def test_a_cancelled_save_is_seen_through(history, run):
+    async def cancelled():
+        task = asyncio.ensure_future(history.save_messages("s", [Message("user", ["a"])]))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await history.get_messages("s")
+
+    assert texts(run(cancelled())) == ["a"]

@@ -1,0 +1,219 @@
+"""The repository of Strands: the same with ours as with the framework's files."""
+
+import pytest
+from strands import Agent, tool
+from strands.models.model import Model
+from strands.session.file_session_manager import FileSessionManager
+from strands.session.repository_session_manager import RepositorySessionManager
+from strands.types.exceptions import SessionException
+from strands.types.session import Session, SessionAgent, SessionMessage, SessionType
+
+import backstory
+from backstory.adapters.strands import BackstoryRepository
+
+
+@tool
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+class Scripted(Model):
+    """Answers by what it was asked, and keeps what it was given."""
+
+    def __init__(self):
+        self.given = []
+
+    def update_config(self, **model_config):
+        pass
+
+    def get_config(self):
+        return {}
+
+    async def structured_output(self, output_model, prompt, system_prompt=None, **kwargs):
+        yield {}
+
+    async def stream(self, messages, tool_specs=None, system_prompt=None, **kwargs):
+        self.given.append([{"role": each["role"], "content": list(each["content"])} for each in messages])
+        last = messages[-1]["content"][-1]
+        yield {"messageStart": {"role": "assistant"}}
+        if last.get("text") == "add":
+            for n in (1, 2):
+                start = {"toolUse": {"name": "add", "toolUseId": f"t{len(messages)}-{n}"}}
+                yield {"contentBlockStart": {"start": start}}
+                yield {"contentBlockDelta": {"delta": {"toolUse": {"input": f'{{"a": {n}, "b": {n}}}'}}}}
+                yield {"contentBlockStop": {}}
+            yield {"messageStop": {"stopReason": "tool_use"}}
+            return
+        yield {"contentBlockStart": {"start": {}}}
+        yield {"contentBlockDelta": {"delta": {"text": f"it is {last.get('text') or 'done'}"}}}
+        yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "end_turn"}}
+
+
+def story(manager):
+    """Two processes' worth of turns: the second agent is restored from the session."""
+    model = Scripted()
+    for prompts in (("hello", "add"), ("and now",)):
+        agent = Agent(
+            model=model,
+            tools=[add],
+            agent_id="a",
+            session_manager=manager(),
+            callback_handler=None,
+            state={"n": 1},
+        )
+        for prompt in prompts:
+            agent(prompt)
+    return model.given, agent.messages
+
+
+@pytest.fixture
+def repository(durable_url):
+    repository = BackstoryRepository(durable_url)
+    yield repository
+    repository.close()
+
+
+def begun(repository, *texts):
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    repository.create_agent("s", SessionAgent(agent_id="a", state={"n": 1}, conversation_manager_state={}))
+    for n, text in enumerate(texts):
+        repository.create_message("s", "a", message(n, text))
+    return repository
+
+
+def message(n, text, **more):
+    return SessionMessage(message={"role": "user", "content": [{"text": text}]}, message_id=n, **more)
+
+
+def texts(repository, **page):
+    return [each.to_message()["content"][0]["text"] for each in repository.list_messages("s", "a", **page)]
+
+
+def without_metadata(messages):
+    return [{"role": each["role"], "content": each["content"]} for each in messages]
+
+
+def test_the_model_is_given_the_same_as_with_files(repository, tmp_path, sound):
+    theirs, their_messages = story(lambda: FileSessionManager("s", storage_dir=str(tmp_path)))
+    ours, our_messages = story(lambda: RepositorySessionManager("s", session_repository=repository))
+    assert ours == theirs
+    assert without_metadata(our_messages) == without_metadata(their_messages)
+    kinds = [each.kind for each in repository.agent("s", "a").conversation()]
+    assert kinds[:5] == ["user", "assistant", "user", "tool_call", "tool_call"]
+    sound(repository._history.store)
+
+
+def test_what_is_not_there_is_none_and_what_is_there_twice_is_an_error(repository):
+    assert repository.read_session("s") is None
+    assert repository.read_agent("s", "a") is None
+    assert repository.read_message("s", "a", 0) is None
+    with pytest.raises(SessionException):
+        repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+    with pytest.raises(SessionException):
+        repository.list_messages("s", "a")
+    begun(repository)
+    with pytest.raises(SessionException):
+        repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    assert repository.read_session("s").session_id == "s"
+    with pytest.raises(SessionException):
+        repository.update_message("s", "a", message(9, "x"))
+    with pytest.raises(SessionException):
+        repository.update_agent("s", SessionAgent("b", {}, {}))
+
+
+def test_messages_come_back_equal_and_in_pages(repository):
+    begun(repository, *"abcde")
+    blob = SessionMessage(
+        message={"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": b"\x89PNG"}}}]},
+        message_id=5,
+    )
+    repository.create_message("s", "a", blob)
+    assert repository.read_message("s", "a", 5) == blob
+    assert repository.list_messages("s", "a", limit=2, offset=1) == [
+        repository.read_message("s", "a", n) for n in (1, 2)
+    ]
+    assert texts(repository, limit=5) == list("abcde")
+
+
+def test_the_state_of_an_agent_is_written_only_if_it_changed(repository):
+    begun(repository)
+    before = repository.agent("s", "a").head
+    same = repository.read_agent("s", "a")
+    same.updated_at = "later"
+    repository.update_agent("s", same)
+    assert repository.agent("s", "a").head == before
+    same.state = {"n": 2}
+    repository.update_agent("s", same)
+    assert repository.read_agent("s", "a").state == {"n": 2}
+
+
+def test_a_redaction_hides_and_keeps_the_rest(repository):
+    begun(repository, "a", "the secret", "c")
+    changed = repository.read_agent("s", "a")
+    changed.state = {"n": 5}
+    repository.update_agent("s", changed)
+    hidden = repository.read_message("s", "a", 1)
+    hidden.redact_message = {"role": "user", "content": [{"text": "(redacted)"}]}
+    repository.update_message("s", "a", hidden)
+    assert texts(repository) == ["a", "(redacted)", "c"]
+    conversation = repository.agent("s", "a").conversation()
+    assert [each.content for each in conversation] == ["a", "(redacted)", "c"]
+    assert "secret" not in repr(conversation.to("bedrock"))
+    assert repository.read_agent("s", "a").state == {"n": 5}
+    assert any(event.content == "the secret" for event in repository.agent("s", "a").events())
+
+
+def test_what_others_wrote_a_rewind_and_a_fork(repository):
+    begun(repository, "a")
+    agent = repository.agent("s", "a")
+    agent.mark("here")
+    call = agent.tool_call("add", {"a": 1}, id="c")
+    agent.tool_result(call, "2")
+    agent.assistant("Two.")
+    found = repository.list_messages("s", "a")
+    assert [each.message_id for each in found] == [0, 1, 2, 3]
+    assert found[2].message["content"][0]["toolResult"]["status"] == "success"
+    repository.create_message("s", "a", message(4, "b"))
+    repository.fork("s", "a", "t", at="here")
+    assert len(repository.list_messages("t", "a")) == 1
+    agent.rewind("here")
+    assert texts(repository) == ["a"]
+
+
+def test_deleting_a_session_erases_its_agents(repository):
+    begun(repository, "a")
+    repository.delete_session("s")
+    assert repository._history.store.agents() == []
+    assert repository.read_session("s") is None
+
+
+def test_the_state_of_several_agents_together(repository):
+    class Swarm:
+        id = "swarm"
+        state = {"nodes": ["a"]}  # noqa: RUF012
+
+        def serialize_state(self):
+            return self.state
+
+    begun(repository)
+    repository.create_multi_agent("s", Swarm())
+    assert repository.read_multi_agent("s", "swarm") == {"nodes": ["a"]}
+    assert repository.read_multi_agent("s", "nobody") is None
+
+
+def test_two_processes_lose_nothing(durable_url, two_writers, sound):
+    begun(BackstoryRepository(durable_url))
+    two_writers("strands", durable_url)
+    repository = BackstoryRepository(durable_url)
+    found = texts(repository)
+    assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
+    sound(repository._history.store)
+
+
+def test_it_can_be_handed_an_open_store():
+    with backstory.open(":memory:") as store:
+        repository = begun(BackstoryRepository(store), "a")
+        repository.close()
+        assert len(store.agents()) == 2
