@@ -177,3 +177,7 @@ def test_a_key_that_cannot_be_one_is_refused(key):
     with pytest.raises(Invalid):
         checked_key(key)
     assert checked_key("k" * 1_000) == "k" * 1_000
+
+
+def test_much_data_that_is_not_deep_is_taken():
+    assert draft("user", "a", {"rows": [[1, {"b": 2}] for _ in range(200)]}).data_json

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from backstory.agent import Agent
 from backstory.core.events import EPOCH, draft, to_datetime
+from backstory.core.holes import holed
 from backstory.errors import AgentNotFound, Conflict, InvalidEvent, NameTaken, NotFound
 from backstory.importers.decode import held
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
@@ -326,7 +327,7 @@ class _Pen:
             content = None if content is None else self._changes.mask.text(content)
             data = self._changes.mask.value(data)
         key = None if event.id is None else _key(event.id)
-        return event.kind, content, data, key, _datetime(event.time or self._floor)
+        return event.kind, content, _once(content, data), key, _datetime(event.time or self._floor)
 
     def _sound(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
         """A row that can be stored: where it cannot, a note that says so has its place."""
@@ -337,6 +338,15 @@ class _Pen:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
             return "note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key, time
         return row
+
+
+def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The data of an event, its native form without what the event says anyway."""
+    native = data.get("native") if data else None
+    if data is None or not isinstance(native, dict) or "wire" not in native:
+        return data
+    wire = holed(native["wire"], content=content, arguments=data.get("arguments"))
+    return data | {"native": native | {"wire": wire}}
 
 
 def _place(thread: Thread) -> Place:

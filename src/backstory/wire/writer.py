@@ -82,8 +82,7 @@ def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
             continue
         yield Written("model", turn.at, _step(turn, format), turn.calls)
         for call in turn.calls:
-            if call.answer is not None:
-                alone = Step(turn.at)
-                alone.calls = [call]
-                form = [block for result in _results(alone, format) for block in result]
-                yield Written("result", call.answer.at, form, [call])
+            alone = Step(turn.at)
+            alone.calls = [call]
+            form = [block for result in _results(alone, format) for block in result]
+            yield Written("result", call.answer.at if call.answer else None, form, [call])
