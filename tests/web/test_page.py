@@ -251,6 +251,16 @@ def test_the_sessions_are_listed_with_title_and_first_prompt_and_lead_to_the_age
     screen(".position b").wait_for()
 
 
+def test_a_session_says_where_it_came_from(show, filled):
+    filled.agent("main").describe(
+        title="Two files", source={"tool": "claude-code", "session": "x"}, cwd="/home/ada/project"
+    )
+    screen = show(filled, "/")
+    screen(".sessions td").filter(has_text="claude-code · /home/ada/project").wait_for()
+    screen(".sessions a").filter(has_text="Two files").click()
+    screen(".crumb").filter(has_text="Two files").wait_for()
+
+
 def test_check_says_that_the_store_is_sound(show, filled):
     screen = show(filled, "/check")
     screen(".good").wait_for()

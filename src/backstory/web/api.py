@@ -25,19 +25,17 @@ from backstory.present.shapes import (
     explanation_json,
     hit_json,
     preview_json,
-    session_json,
     stats_json,
     tokens_json,
 )
 from backstory.references import Reference
-from backstory.sessions import Session
 from backstory.store import Store
 from backstory.web.images import Image, images_of
 from backstory.web.outline import outline_json
 from backstory.web.render import view
+from backstory.web.sessions import session_page
 from backstory.wire import FORMATS
 
-MOST_SESSIONS = 50
 MOST_LINES = 200
 LONGEST_LINE = 240
 MOST_EVENTS = 60
@@ -49,7 +47,6 @@ LONGEST_QUESTION = 400
 LARGEST = 20  # agents that the statistics list
 PREVIEWED = 10
 INDEX_FOR = 1.0  # seconds that a search waits for its index before it says how far that is
-FIRST_PROMPT = 12  # events of a session that are looked at for its first prompt
 
 IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
 MOVES = ("clear", "rewind", "jump", "undo", "redo")
@@ -109,42 +106,7 @@ def agent_of(store: Store, id: str) -> Agent:
 def sessions(asked: Asked) -> Any:
     """A page of sessions, the latest written first."""
     before = asked.query.get("before")
-    last = agent_of(asked.store, before).id if before else None
-    found = asked.store.sessions(order="updated", limit=MOST_SESSIONS, after=last)
-    return {
-        "sessions": [_session(asked.store, one) for one in found],
-        "more": len(found) == MOST_SESSIONS,
-    }
-
-
-def _session(store: Store, session: Session) -> dict[str, Any]:
-    root = store.agent(session.id)
-    prompt = _first_prompt(root)
-    latest = max(store.agents(session=session.id), key=lambda agent: (agent.snapshot.updated_us, agent.id))
-    bytes_, live = _context_size(root)
-    return {
-        **session_json(session),
-        "prompt": prompt,
-        "title": session.title or (prompt if session.name == "main" else session.name),
-        "tokens": bytes_ // 4,
-        "live": live,
-        "latest": latest.id,
-    }
-
-
-def _first_prompt(root: Agent) -> str:
-    head = root.snapshot.head
-    for event in root.events(until=min(head, FIRST_PROMPT)):
-        if event.kind == "user":
-            return gist(event)[:LONGEST_LINE]
-    return ""
-
-
-def _context_size(agent: Agent) -> tuple[int, int]:
-    """The bytes and the number of the events in live ranges, counted by the database."""
-    log = agent._log
-    counted = log.backend.census(agent.snapshot, log.walk(agent.snapshot).pieces)
-    return sum(one.bytes for one in counted), sum(one.events for one in counted)
+    return session_page(asked.store, agent_of(asked.store, before).id if before else None)
 
 
 def agents(asked: Asked) -> Any:

@@ -159,7 +159,7 @@ function Top() {
   const go = (event) => { event.preventDefault(); state.navigate(`${root}/`); };
   return html`<header class="top">
     <a href=${`${root}/`} class="brand" onClick=${go}>backstory</a>
-    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b></span>`}
+    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${one.about.title && one.about.title !== one.name ? ` ${one.about.title}` : ""}</span>`}
     <span class="gap"></span>
     <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
       Search <kbd>/</kbd></button>

@@ -1,0 +1,57 @@
+"""The list of sessions: what each is called, where it came from, and how large its context is."""
+
+from typing import Any
+
+from backstory.agent import Agent
+from backstory.present.event_text import gist
+from backstory.present.shapes import session_json
+from backstory.sessions import Session
+from backstory.store import Store
+
+MOST = 50  # of a page
+FIRST_PROMPT = 12  # events that are looked at for the first prompt
+LONGEST_LINE = 240
+
+
+def session_page(store: Store, after: str | None) -> dict[str, Any]:
+    """A page of sessions, the latest written first."""
+    found = store.sessions(order="updated", limit=MOST, after=after)
+    return {"sessions": [_session(store, one) for one in found], "more": len(found) == MOST}
+
+
+def _session(store: Store, session: Session) -> dict[str, Any]:
+    root = store.agent(session.id)
+    prompt = _first_prompt(root)
+    latest = max(store.agents(session=session.id), key=lambda agent: (agent.snapshot.updated_us, agent.id))
+    bytes_, live = _context_size(root)
+    return {
+        **session_json(session),
+        "prompt": prompt,
+        "title": session.title or (prompt if session.name == "main" else session.name),
+        "tokens": bytes_ // 4,
+        "live": live,
+        "latest": latest.id,
+        "about": _about(root.about),
+    }
+
+
+def _first_prompt(root: Agent) -> str:
+    head = root.snapshot.head
+    for event in root.events(until=min(head, FIRST_PROMPT)):
+        if event.kind == "user":
+            return gist(event)[:LONGEST_LINE]
+    return ""
+
+
+def _context_size(agent: Agent) -> tuple[int, int]:
+    """The bytes and the number of the events in live ranges, counted by the database."""
+    log = agent._log
+    counted = log.backend.census(agent.snapshot, log.walk(agent.snapshot).pieces)
+    return sum(one.bytes for one in counted), sum(one.events for one in counted)
+
+
+def _about(about: dict[str, Any]) -> dict[str, str]:
+    """What an import knows of a session: whose it was, in which folder, with which model."""
+    source = about.get("source")
+    said = {**about, "tool": source.get("tool") if isinstance(source, dict) else source}
+    return {name: said[name] for name in ("tool", "cwd", "model") if isinstance(said.get(name), str)}
