@@ -78,7 +78,7 @@ def version() -> Row:
 def appending(path: str) -> Row:
     """An append to a store that is searched, against one that never was: the index must cost nothing."""
     with backstory.open(path) as store, backstory.open(path + "-unsearched") as other:
-        store.search(RARE)
+        store.search(RARE, wait=True)
         searched, unsearched = store.start("searched"), other.start("unsearched")
         text = " ".join(VOCABULARY[:LENGTH])
         times = by_turns(lambda: searched.user(text), lambda: unsearched.user(text), 200)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from backstory.intake import Intake, Source
     from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
-    from backstory.jobs.search import Hit
+    from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats
     from backstory.jobs.verify import Finding
     from backstory.moves import Preview
@@ -82,6 +82,7 @@ __all__ = [
     "Finding",
     "Follower",
     "Hit",
+    "Hits",
     "Intake",
     "Invalid",
     "InvalidEvent",
@@ -120,6 +121,7 @@ _WHERE = {
     "Finding": "jobs.verify",
     "Follower": "follower",
     "Hit": "jobs.search",
+    "Hits": "jobs.search",
     "Intake": "intake",
     "Loop": "runtime.loop",
     "OutlineRow": "core.outline",

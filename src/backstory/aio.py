@@ -31,6 +31,7 @@ __all__ = [
     "AsyncAgent",
     "AsyncFollower",
     "AsyncHit",
+    "AsyncHits",
     "AsyncIntake",
     "AsyncReference",
     "AsyncStore",
@@ -230,6 +231,12 @@ class AsyncHit(NamedTuple):
     spans: tuple[tuple[int, int], ...]
 
 
+class AsyncHits(list[AsyncHit]):
+    """What a search found, best first; `behind`: how many events could not be searched yet."""
+
+    behind = 0
+
+
 class AsyncStore:
     """One database with any number of sessions, for async callers; `sync` is the store."""
 
@@ -286,13 +293,20 @@ class AsyncStore:
         return await in_thread(partial(self.sync.delete, agent, **options))
 
     @shown_as(Store.search)
-    async def search(self, words: str, **options: Any) -> "list[AsyncHit]":
+    async def search(self, words: str, **options: Any) -> "AsyncHits":
         """The events that hold all words, best first: see `Store.search`."""
         asked = options.get("agent")
         if isinstance(asked, AsyncAgent):
             options["agent"] = asked.sync
+        last = options.get("after")
+        if isinstance(last, AsyncHit):
+            from backstory.jobs.search import Hit
+
+            options["after"] = Hit(last.agent.sync, *last[1:])
         hits = await in_thread(partial(self.sync.search, words, **options))
-        return [AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits]
+        found = AsyncHits(AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits)
+        found.behind = hits.behind
+        return found
 
     @shown_as(Store.find)
     async def find(self, key: str) -> list[tuple[AsyncAgent, Event]]:

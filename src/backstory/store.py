@@ -26,7 +26,8 @@ if TYPE_CHECKING:  # imported where they are used: opening a store should not wa
     from backstory.intake import Intake, Source
     from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
-    from backstory.jobs.search import Hit, Progress
+    from backstory.jobs.indexer import Progress
+    from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats
     from backstory.jobs.transfer import Writable
 
@@ -246,18 +247,34 @@ class Store:
         words: str,
         *,
         agent: str | Agent | None = None,
+        session: str | None = None,
         kinds: Sequence[str] = (),
         live: bool = False,
         limit: int = 20,
+        after: "Hit | None" = None,
+        wait: bool = False,
         progress: "Progress | None" = None,
-    ) -> "list[Hit]":
-        """The events that hold all words, best first, dead ones included. "Several words" in quotes
-        stand side by side, begin* is the beginning of one. `agent`: only what it sees; `live`: only
-        what is in a context; `progress(done, total)` is told how far the index has caught up."""
+    ) -> "Hits":
+        """The events that hold all words, best first, dead ones included. "Several words" in quotes stand
+        side by side, begin* is the beginning of one. `agent`: only what it sees; `session`: only what its
+        agents wrote; `live`: only what is in a context; `after`: the last hit of the page before. Where much
+        was written since the last search, the index catches up in the background, and `hits.behind` says how
+        many events it lacks; `wait` waits for it, and so does `progress(done, total)`, which is told how far
+        it is."""
         from backstory.jobs.search import search
 
-        asked = self.agent(agent) if isinstance(agent, str) else agent
-        return search(self._log, words, agent=asked, kinds=kinds, live=live, limit=limit, progress=progress)
+        return search(
+            self._log,
+            words,
+            agent=self.agent(agent) if isinstance(agent, str) else agent,
+            session=None if session is None else self._session_of(session),
+            kinds=kinds,
+            live=live,
+            limit=limit,
+            after=after,
+            wait=wait,
+            progress=progress,
+        )
 
     def stats(self, *, tokens: bool = False) -> "Stats":
         """Events live and dead, bytes, and the largest agents. With `tokens`, the tokens of all contexts,

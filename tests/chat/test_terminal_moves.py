@@ -125,7 +125,7 @@ def test_after_each_command_screen_context_and_request_agree(start, folder, reop
         person.do("/clear", "── the context is empty ──", ref="main2")
         assert kinds(reopened("main2")) == ["system"]
         person.ask("nine", ref="main2")
-        person.do("/jump 6", "── at the context of 6 ──", ref="main2")
+        person.do("/jump 7", "── at the context of 7 ──", ref="main2")
         person.do("/spawn helper", "in 'helper', a new agent", ref="helper")
         person.ask("ten", ref="helper")
 

@@ -136,7 +136,7 @@ def test_live_events_are_found_behind_any_number_of_better_dead_ones(store):
 def test_more_matches_than_are_ranked_at_once(store):
     agent = store.start("main")
     agent.extend([("user", "needle", None)] * (CANDIDATES + 5))
-    assert len(store.search("needle", limit=CANDIDATES + 10)) == CANDIDATES + 5
+    assert len(store.search("needle", limit=CANDIDATES + 10, wait=True)) == CANDIDATES + 5
 
 
 def test_very_long_texts_are_found_too(store):
@@ -179,7 +179,7 @@ def test_searches_of_several_threads_index_everything_once(durable_url):
         agent.extend([("user", f"needle {n}", None) for n in range(5_000)])
         found = []
         threads = [
-            threading.Thread(target=lambda: found.append(len(store.search("needle", limit=6_000))))
+            threading.Thread(target=lambda: found.append(len(store.search("needle", limit=6_000, wait=True))))
             for _ in range(4)
         ]
         for thread in threads:

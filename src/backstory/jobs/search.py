@@ -1,28 +1,23 @@
 """Search over all sessions, dead events included: catch up with the log, ask the index, show why.
 
-Complete whenever it is asked: what was appended since the last search is indexed first, in small
-transactions of the search's own, so that an append never waits for more than one of them.
+What was appended since the last search is indexed first, if it is not too much; else in the background, and
+the answer says how much it could not see.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
+from backstory.jobs.indexer import Progress, catch_up, catch_up_soon, missing
 from backstory.jobs.scan import has_to_scan, scan
 from backstory.storage.log import Log
-from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows, Wanted
+from backstory.storage.protocols import Found, Piece, Wanted
 
-PAGE = 2_000  # events indexed in one transaction
-
-Progress = Callable[[int, int], None]  # how many events are indexed now, and how many will be
-
-
-class Indexable(Agents, StoredRows, Index, Protocol):
-    """What can be indexed: agents, their rows, and an index."""
+AT_ONCE = 2_000  # events that a search indexes before it answers; more are left to the background
 
 
 class Hit(NamedTuple):
@@ -36,61 +31,62 @@ class Hit(NamedTuple):
     spans: tuple[tuple[int, int], ...]  # where in the snippet the matches are
 
 
+class Hits(list[Hit]):
+    """What a search found, best first."""
+
+    behind = 0  # how many events could not be searched yet: the index is still catching up
+
+
 def search(
     log: Log,
     text: str,
     *,
     agent: Agent | None = None,
+    session: str | None = None,
     kinds: Sequence[str] = (),
     live: bool = False,
     limit: int = 20,
+    after: Hit | None = None,
+    wait: bool = False,
     progress: Progress | None = None,
-) -> list[Hit]:
-    """The best matches, best first."""
+) -> Hits:
+    """The best matches, best first; those behind `after`, if that is given."""
     for kind in kinds:
         if kind not in KINDS:
             raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
-    if not log.backend.read_only:
-        catch_up(log.backend, progress)
-    asking = _Asking(log, asked, agent, kinds, live)
-    return asking.hits(limit)
+    behind = 0 if log.backend.read_only else _caught_up(log, progress, wait=wait or progress is not None)
+    asking = _Asking(log, asked, agent, session, kinds, live)
+    hits = Hits(asking.hits(limit, after))
+    hits.behind = behind
+    return hits
 
 
-def catch_up(backend: Indexable, progress: Progress | None = None) -> None:
-    """Index what was appended since the last time."""
-    upto = backend.indexed()
-    behind = [
-        (agent, upto.get(agent.id, agent.fork_seq))
-        for agent in backend.agents(Wanted(deleted=True))
-        if agent.head > upto.get(agent.id, agent.fork_seq)
-    ]
-    total = sum(agent.head - after for agent, after in behind)
-    done = 0
-    for agent, after in behind:
-        for count in _index_pages(backend, agent, after):
-            done += count
-            if progress:
-                progress(done, total)
-
-
-def _index_pages(backend: Indexable, agent: AgentRecord, after: int) -> Iterator[int]:
-    """Index one agent's events page by page; yields how many each time."""
-    while after < agent.head:
-        rows = backend.stored(agent, after, PAGE)
-        if not rows:
-            return  # a damaged log ends early: that is for verify to say
-        texts = [(row.seq, words(searchable(row.kind, row.content, row.data_json))) for row in rows]
-        reached = backend.index(agent, after, texts)
-        yield reached - after
-        after = reached
+def _caught_up(log: Log, progress: Progress | None, *, wait: bool) -> int:
+    """Bring the index up to date, or have that done; how many events it lacks meanwhile."""
+    behind = missing(log.backend)
+    count = sum(agent.head - after for agent, after in behind)
+    if wait or count <= AT_ONCE:
+        catch_up(log.backend, behind, progress)
+        return 0
+    catch_up_soon(log.backend)
+    return count
 
 
 class _Asking:
     """One search under way: it asks for more until enough of what comes is wanted."""
 
-    def __init__(self, log: Log, asked: Query, agent: Agent | None, kinds: Sequence[str], live: bool) -> None:
+    def __init__(
+        self,
+        log: Log,
+        asked: Query,
+        agent: Agent | None,
+        session: str | None,
+        kinds: Sequence[str],
+        live: bool,
+    ) -> None:
         self._log = log
+        self._session = session
         self._asked = asked
         self._agent = agent
         self._kinds = kinds
@@ -104,7 +100,7 @@ class _Asking:
             if one.parent and one.fork_seq:
                 self._forks.setdefault(one.parent, []).append(one)
 
-    def hits(self, limit: int) -> list[Hit]:
+    def hits(self, limit: int, last: Hit | None) -> list[Hit]:
         wanted: dict[tuple[str, int], Hit | None] = {}
         ask_for = limit
         while True:
@@ -113,7 +109,7 @@ class _Asking:
             texts = self._read(one for one in new if self._is_wanted(one))
             for one in new:
                 wanted[one.agent, one.seq] = self._hit(one, texts.get((one.agent, one.seq)))
-            hits = [hit for hit in wanted.values() if hit]
+            hits = _behind([hit for hit in wanted.values() if hit], last)
             if len(hits) >= limit or len(found) < ask_for:
                 return hits[:limit]
             ask_for *= 4
@@ -124,6 +120,10 @@ class _Asking:
             session = self._agent.session
             pieces = self._log.backend.lineage(self._agent.snapshot)
             pieces = self._live_pieces(self._agent) if self._live else pieces
+        elif self._session is not None:
+            session = self._session
+            tree = self._log.backend.agents(Wanted(session=session, deleted=True))
+            pieces = [Piece(one.pk, one.fork_seq + 1, one.head) for one in tree]
         if self._scans:
             return scan(self._log.backend, self._asked, kinds=self._kinds, pieces=pieces, limit=limit)
         return self._log.backend.find(
@@ -183,3 +183,13 @@ class _Asking:
         if seer is None:
             return None  # deleted since it was found
         return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))
+
+
+def _behind(hits: list[Hit], last: Hit | None) -> list[Hit]:
+    """The hits of the pages behind one."""
+    if last is None:
+        return hits
+    for place, hit in enumerate(hits):
+        if (hit.agent.id, hit.event) == (last.agent.id, last.event):
+            return hits[place + 1 :]
+    return [hit for hit in hits if hit.score < last.score]
