@@ -27,7 +27,7 @@ FLOORS = [
     {"runtime", "adapters"},
     {"present"},
     {"exporters"},
-    {"chat", "web"},
+    {"chat", "web", "mcp"},
     {"cli"},
     {"__main__"},
 ]

@@ -11,6 +11,7 @@ EXTRAS = {
     "anthropic": ("anthropic",),
     "embedded": ("xllamacpp",),
     "web": ("starlette", "uvicorn"),
+    "mcp": ("mcp",),
 }
 TALKS = {"chat": ("cli", "chat", "embedded"), "ask": ("cli", "embedded"), "web": ("cli", "web")}
 

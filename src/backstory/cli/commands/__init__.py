@@ -20,6 +20,7 @@ SECTIONS = {
         "diff": "Compare two agents, or two positions of one.",
         "search": "Find words in all sessions, in live and dead events.",
         "web": "Look at everything in a browser.",
+        "mcp": "Let an MCP client search and read everything.",
     },
     "Write": {
         "new": "Start a session with its first agent.",
