@@ -36,7 +36,14 @@ def folders_of(keeper: psutil.Process) -> list[Path]:
 
 
 def keepers_of(run: psutil.Process) -> list[psutil.Process]:
-    return [child for child in run.children() if "tests.postgres_server" in child.cmdline()]
+    return [child for child in run.children() if "tests.postgres_server" in _command(child)]
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:  # it has ended just now
+        return []
 
 
 def ended(process: psutil.Process) -> bool:

@@ -34,7 +34,8 @@ def filled():
         yield store
 
 
-@pytest.fixture(scope="session")
+# Its event loop runs as long as it is open, and tests of asyncio could not run in the same process.
+@pytest.fixture(scope="module")
 def browser(request):
     if request.config.getoption("--without-browser"):
         pytest.skip("NOT TESTED: --without-browser was given")
