@@ -10,6 +10,7 @@ from benchmarks.cli import cli_table
 from benchmarks.engine import import_time
 from benchmarks.importers import importers_table
 from benchmarks.measure import Row, table
+from benchmarks.web import web_table
 from benchmarks.wire import wire_table
 
 
@@ -29,6 +30,7 @@ TABLES = {
     "wire": wire_table,
     "importers": importers_table,
     "cli": cli_table,
+    "web": web_table,
 }
 
 

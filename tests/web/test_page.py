@@ -261,6 +261,15 @@ def test_a_session_says_where_it_came_from(show, filled):
     screen(".crumb").filter(has_text="Two files").wait_for()
 
 
+def test_what_was_erased_says_so(show, filled):
+    main = filled.agent("main")
+    main.erase([2, 3], why="a secret")
+    screen = show(filled).ready()
+    for seq in (2, 3):
+        screen.row(seq).filter(has_text="(erased: a secret)").wait_for()
+        screen(f".message[data-seq='{seq}']").filter(has_text="(erased: a secret)").wait_for()
+
+
 def test_check_says_that_the_store_is_sound(show, filled):
     screen = show(filled, "/check")
     screen(".good").wait_for()

@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from backstory.core.chain import is_erased
 from backstory.core.events import Event
 from backstory.core.messages import tool_call
-from backstory.present.event_text import body
+from backstory.present.event_text import body, gist
 from backstory.present.safe_text import visible
 
 Tree = list[Any]
@@ -46,6 +47,8 @@ def view(event: Event, *, full: bool = False) -> dict[str, Any]:
 
 
 def _tree(event: Event) -> list[Tree]:
+    if is_erased(event.data_json):
+        return [["p", {}, gist(event)]]
     match event.kind:
         case "assistant" | "user" | "system":
             return markdown(event.content or "")

@@ -1,0 +1,100 @@
+"""The page's table: what a step costs on a long log and among many branches, and how large an outline is.
+
+A step is measured in a browser, from the key to the second frame after it: then what it drew is drawn.
+"""
+
+import gzip
+import os
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import backstory
+from backstory.core.events import to_json
+from backstory.web.outline import outline_json
+from benchmarks.measure import Row, by_turns
+from tools.browser import started
+from tools.site import served
+
+LONG, SHORT = 100_000, 1_000
+MANY, FEW = 1_000, 10  # branches
+BATCH = 10_000
+STEPS = 60
+
+STEP = """async ([url, steps]) => {
+  const state = await import(url);
+  const frame = () => new Promise((done) => requestAnimationFrame(done));
+  const times = [];
+  for (let n = 0; n < steps; n++) {
+    const start = performance.now();
+    state.go(state.cursor.value - 1);
+    await frame();
+    await frame();
+    times.push(performance.now() - start);
+  }
+  return times.sort((a, b) => a - b)[steps >> 1];
+}"""
+
+
+def web_table(folder: str) -> list[Row]:
+    """Everything about the page that is measured."""
+    paths = {name: os.path.join(folder, f"web-{name}.db") for name in ("long", "short", "many", "few")}
+    for name, events, branches in (
+        ("long", LONG, 0),
+        ("short", SHORT, 0),
+        ("many", SHORT, MANY),
+        ("few", SHORT, FEW),
+    ):
+        with backstory.open(paths[name]) as store:
+            fill(store, events, branches)
+    with started() as browser:
+        taken = {name: step(browser, path) for name, path in paths.items()}
+    return [
+        Row(f"a step, {LONG:,} events", f"{SHORT:,} events", taken["long"], taken["short"], 1.3),
+        Row(f"a step, {MANY:,} branches", f"{FEW} branches", taken["many"], taken["few"], 1.3),
+        *outline(paths["long"]),
+    ]
+
+
+def fill(store: backstory.Store, events: int, branches: int) -> None:
+    """A conversation with tools, and forks of it."""
+    dice = random.Random(events + branches)
+    main = store.start("main", system="Be careful.")
+    while main.head < events:
+        count = min(BATCH, events - main.head)
+        main.extend([event for n in range(count // 4 + 1) for event in turn(dice, main.head + n)])
+        main.mark(f"at {main.head}")
+    for n in range(branches):
+        main.fork(f"try {n}", at=dice.randint(1, main.head)).user(f"Try {n}.")
+
+
+def turn(dice: random.Random, n: int) -> Iterator[tuple[Any, ...]]:
+    """A question, a tool, and an answer."""
+    yield "user", "Please look at " + "the parser " * dice.randint(1, 9)
+    yield "tool_call", None, {"id": f"c{n}", "name": "grep", "arguments": {"x": "y" * dice.randint(1, 20)}}
+    yield "tool_result", "src/parser.py: line\n" * dice.randint(1, 9), {"id": f"c{n}"}
+    yield "assistant", "It is **there**. " * dice.randint(1, 12)
+
+
+def step(browser: Any, path: str) -> float:
+    """The median of some steps back from the head, in milliseconds."""
+    with backstory.open(path, read_only=True) as store, served(store) as site:
+        base, _, key = site.address.partition("#")
+        main = store.agent("main")
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.goto(f"{base}s/{main.session}/a/{main.id}#{key}")
+        page.locator(".row .text:not(:empty)").first.wait_for(timeout=120_000)
+        page.locator(".message .body").first.wait_for(timeout=120_000)
+        taken: float = page.evaluate(STEP, [f"{base}static/state.js", STEPS])
+        page.close()
+        return taken
+
+
+def outline(path: str) -> Iterator[Row]:
+    """Its size, and its time against the read that it stands on."""
+    with backstory.open(path, read_only=True) as store:
+        main = store.agent("main")
+        packed = gzip.compress(to_json(outline_json(store, main, 0)).encode(), 5)
+        yield Row("an outline, compressed", "one byte an event", len(packed), main.head, 2.5, "B")
+        ours, floor = by_turns(lambda: outline_json(store, main, 0), lambda: main.outline(), 5)
+        yield Row("an outline with calls, failures and marks", "agent.outline()", ours, floor, None)
