@@ -68,7 +68,9 @@ $(ADAPTERS)/.ready: pyproject.toml
 	@echo "Setting up the frameworks in $(ADAPTERS) (once, some minutes)"
 	@$(PYTHON) -m venv $(ADAPTERS)
 	@$(ADAPTERS)/bin/python $(PIP) 'pip>=25.1'
-	@$(ADAPTERS)/bin/python $(PIP) --no-binary claude-agent-sdk --editable '.[adapters,postgres]' --group adapters
+	@$(ADAPTERS)/bin/python tools/oldest.py > $(ADAPTERS)/oldest.txt
+	@$(ADAPTERS)/bin/python $(PIP) --no-binary claude-agent-sdk --editable '.[adapters,postgres]' --group adapters \
+		$(if $(filter oldest,$(RELEASES)),--constraint $(ADAPTERS)/oldest.txt)
 	@touch $@
 
 test-adapters: $(ADAPTERS)/.ready  ## Run the tests of the adapters, with the frameworks they are for

@@ -87,6 +87,26 @@ def test_the_form_of_a_provider_stands_in_the_event_once():
     assert data["item"] == {"of": "mine"}
 
 
+def test_what_the_event_says_anyway_is_stored_once_and_comes_back():
+    long = "a long text " * 20
+    item = {"role": "assistant", "content": [{"type": "text", "text": long}], "args": {"path": long}}
+    for provider in (None, "openai-responses"):
+        batch = carried("mine", item, [("assistant", long, None)], provider=provider)
+        assert json.dumps(batch).count("a long text") == 20
+        assert read(stored(batch)) == [item]
+    call = {"id": "1", "name": "f", "arguments": {"path": long}}
+    assert json.dumps(carried("mine", item, [("tool_call", None, call)])).count("a long text") == 40
+
+
+def test_an_item_that_looks_like_a_hole_comes_back():
+    for item in (
+        {"$backstory": "content"},
+        {"x": {"$backstory": "arguments"}},
+        {"x": '{"$backstory":"content"}'},
+    ):
+        assert read(stored(carried("mine", item, [("user", "a text", None)]))) == [item]
+
+
 def test_text_for_people_has_nothing_that_a_database_refuses():
     assert people_text("a\0b\ud800c") == "a\ufffdb?c"
 

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from backstory import Agent, Event
+from backstory import Agent, Event, wire
 
-PAGE = 64  # positions beyond what is asked for, read at once from the end of a long history
+PAGE = 8  # positions beyond what is asked for, read at once from the end of a long history
+HOLE = '{"$backstory":"content"}'  # stands for the event's text
+OTHER_HOLE = '{"$backstory":"'  # how every hole begins
 DEEPEST = 100  # levels that the data of an event may have
 SPOKEN = frozenset({"system", "user", "assistant", "tool_call", "tool_result"})
 
@@ -48,14 +50,15 @@ def carried(
     is that provider's own form. `id` is kept beside the item."""
     (kind, content, data, *key), *rest = events
     data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
-    first = _carrier(adapter, item, data, provider)
+    content = _kept(content)
+    first = _carrier(adapter, item, content, data, provider)
     if id is not None:
         first["item"]["id"] = id
     parts = [
         (kind, _kept(content), {**(data or {}), "item": {"of": adapter, "part": True}}, *key)
         for kind, content, data, *key in rest
     ]
-    return [(kind, _kept(content), first, *key), *parts]
+    return [(kind, content, first, *key), *parts]
 
 
 def note(adapter: str, name: str, item: Any, *, id: str | None = None) -> Draft:
@@ -68,22 +71,30 @@ def _kept(content: str | None) -> str | None:
     return None if content is None else people_text(content)
 
 
-def _carrier(adapter: str, item: Any, data: dict[str, Any], provider: str | None) -> dict[str, Any]:
-    """The data of the event that carries an item, in the first form that gives it back."""
+def _carrier(
+    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None
+) -> dict[str, Any]:
+    """The data of the event that carries an item, in the first form that gives it back. What the event says
+    anyway is a hole in it."""
     exact = json.dumps(item)
-    forms: list[dict[str, Any]] = [{"item": {"of": adapter, "form": item}}]
+    said = {"content": content, "arguments": data.get("arguments")}
+    form = wire.holed(item, **said, native=data.get("native", {}).get("wire"))
+    forms: list[dict[str, Any]] = [{"item": {"of": adapter, "form": form}}]
     if provider is not None:
-        forms.insert(0, {"native": {"provider": provider, "wire": [item]}, "item": {"of": adapter}})
-    for form in forms:
-        if _gives_back(data | form, exact):
-            return data | form
+        own = {"provider": provider, "wire": [wire.holed(item, **said)]}
+        forms.insert(0, {"native": own, "item": {"of": adapter}})
+    for each in forms:
+        if _gives_back(data | each, content, exact):
+            return data | each
     safe = {name: value for name, value in data.items() if _is_kept({name: value})}
     return safe | {"item": {"of": adapter, "text": exact}}
 
 
-def _gives_back(data: dict[str, Any], exact: str) -> bool:
+def _gives_back(data: dict[str, Any], content: str | None, exact: str) -> bool:
     text = _text_of(data)
-    return text is not None and json.dumps(_form(orjson.loads(text))) == exact
+    if text is None:
+        return False
+    return json.dumps(_form(*_parsed(text, content))) == exact
 
 
 def _is_kept(data: dict[str, Any]) -> bool:
@@ -93,7 +104,7 @@ def _is_kept(data: dict[str, Any]) -> bool:
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse."""
     try:
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
         text.encode()
     except (ValueError, RecursionError):
         return None
@@ -109,12 +120,26 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _form(data: dict[str, Any]) -> Any:
+def _parsed(text: str, content: str | None) -> tuple[dict[str, Any], bool]:
+    """The data of an event, with its text in the holes for it, and whether there are holes for more. No
+    string can contain a hole: its quotes would have backslashes."""
+    if "$backstory" not in text:
+        return orjson.loads(text), False
+    if content is not None:
+        text = text.replace(HOLE, orjson.dumps(content).decode())
+    return orjson.loads(text), OTHER_HOLE in text
+
+
+def _form(data: dict[str, Any], has_holes: bool) -> Any:
     """The item that the data of a carrier holds."""
     item = data["item"]
     if "text" in item:
         return json.loads(item["text"])
-    return item["form"] if "form" in item else data["native"]["wire"][0]
+    form = item["form"] if "form" in item else data["native"]["wire"][0]
+    if not has_holes:
+        return form
+    native = data.get("native", {}).get("wire") if "form" in item else None
+    return wire.filled(form, arguments=data.get("arguments"), native=native)
 
 
 def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
@@ -122,13 +147,14 @@ def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> I
     for event in events:
         if event.kind not in SPOKEN and event.kind != "note":
             continue
-        data = orjson.loads(event.data_json) if event.data_json else {}
+        raw = event.data_json
+        data, has_holes = _parsed(raw, event.content) if raw else ({}, False)
         tag = data.get("item")
         if isinstance(tag, dict) and tag.get("of") == adapter:
             if "part" not in tag:
-                yield Carried(event, _form(data), tag.get("id"))
-        elif event.kind != "note" and (item := translate(event)) is not None:
-            yield Carried(event, item)
+                yield Carried(event, _form(data, has_holes), tag.get("id"))
+        elif event.kind != "note" and (translated := translate(event)) is not None:
+            yield Carried(event, translated)
 
 
 def newest_items(
