@@ -119,6 +119,15 @@ def test_without_write_no_move_is_made(filled, path, body):
     assert filled.agent("main").name == "main"
 
 
+def test_the_guard_refuses_every_post_and_what_is_behind_it_refuses_a_move_as_well(filled):
+    client = Client(filled)
+    assert client("/api/nothing", "POST", body={}).status == 403
+    main = filled.agent("main")
+    client.app = client.app._inner
+    assert client(f"/api/agents/{main.id}/move", "POST", body=MOVE).status == 403
+    assert main.head == 10
+
+
 def test_a_body_beyond_the_limit_is_refused_whatever_its_length_was_said_to_be(filled):
     main = filled.agent("main")
     client = Client(filled, write=True)

@@ -34,6 +34,7 @@ HOSTILE = [
     "[a](JaVaScRiPt:alert(1))",
     "[a](data:text/html,<script>alert(1)</script>)",
     "[a](vbscript:x) <javascript:alert(1)>",
+    "[a](file:///etc/passwd) [b](/api/sessions) [c](ftp://x.example) [d](#key=x)",
     "![a](https://evil.example/x.png)",
     "<svg onload=alert(1)>",
     "<style>*{display:none}</style>",
