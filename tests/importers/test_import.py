@@ -93,6 +93,7 @@ def test_a_session_comes_in_with_its_tree_times_and_details(store, tmp_path):
     assert store.agent("Parser") == store.agent(SESSION[:6]) == agent
     [session] = outcome.sessions
     assert (session.agent, session.new_events, session.branches, session.is_new) == (agent.id, 7, 1, True)
+    assert session.title == "Parser"
     assert store.verify() == []
 
 

@@ -18,6 +18,7 @@ from backstory.importers.formats import FORMATS
 from backstory.importers.formats.claude_lines import claude_entries, claude_kept, claude_parents, claude_units
 from backstory.importers.holding import holdable
 from backstory.importers.linear import Known, LogEvent, events
+from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.transcript import (
     Entry,
     Fault,
@@ -35,11 +36,13 @@ __all__ = [
     "FORMATS",
     "Entry",
     "Fault",
+    "Imported",
     "Known",
     "Label",
     "LogEvent",
     "Move",
     "Origin",
+    "Outcome",
     "Report",
     "Session",
     "Step",

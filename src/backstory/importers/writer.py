@@ -114,7 +114,7 @@ class Writer:
             if told is not None:
                 self._told[thread.session, thread.id] = told
                 if thread.id is None and thread.session == session.id:
-                    done.agent, done.title = told.agent.id, told.agent.about.get("title")
+                    done.agent, done.title = told.agent.id, thread.about.get("title")
             return
 
     def _attempt(
@@ -138,7 +138,7 @@ class Writer:
         line = pen.write(_chained(first, steps), settled=settled)
         if exported is None:
             self._describe(intake, session, thread, agent)
-        intake.commit()
+        pen.commit()
         done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
         done.new_agents += is_new
@@ -163,8 +163,9 @@ class Writer:
         name = _name(held(wanted), taken)
         agent = intake.agent(key, name=name, created_at=_datetime(began), **birth)
         intake.remember(session.tool, _native_id(thread), agent=agent)
-        intake.commit()
-        return self._store.keyed(key), True
+        if birth.get("inherits"):  # what it inherits can be looked up from then on
+            intake.commit()
+        return agent, True
 
     def _exported(self, thread: Thread) -> Agent | None:
         """The agent that a file was exported from, if the store has it as it was then."""
@@ -246,19 +247,22 @@ class _Pen:
         self._batch: list[LogEvent] = []
         self._size = 0
         self._written = agent.snapshot.head
+        self._has_past = agent.snapshot.head > 0
         self._floor = floor or agent.snapshot.created_us
         self.calls: dict[str, int] = {}
         self.exported: Exported | None = None
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
-        """Write what is new, in batches, and return the line that it came to."""
+        """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
+        and waits for the commit."""
         line = Line(self._known())
         for event in line.events(self._looked_up(steps), settled=settled):
             self._batch.append(event)
             self._size += len(event.content or "") + 200
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
-                self._flush()
-        self._flush()
+                self._hand_over()
+                self.commit()
+        self._hand_over()
         places = ((call, line.place(entry)) for call, entry in self._entries.items())
         self.calls = {call: place for call, place in places if place is not None}
         self._done.open_calls += len(self._entries.keys() - self._answered)
@@ -283,7 +287,7 @@ class _Pen:
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
         while chunk := list(islice(steps, CHUNK)):
-            if self._agent.snapshot.head:
+            if self._has_past:
                 by_key = {_key(id): id for step in chunk for id in ids_in(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
@@ -302,7 +306,7 @@ class _Pen:
             elif entry.kind == "tool_result" and isinstance(id, str):
                 self._answered.add(id)
 
-    def _flush(self) -> None:
+    def _hand_over(self) -> None:
         if not self._batch:
             return
         rows = [self._row(event) for event in self._batch]
@@ -310,9 +314,12 @@ class _Pen:
             self._intake.extend(self._agent, rows, expected=self._written)
         except InvalidEvent:
             self._intake.extend(self._agent, [self._sound(row) for row in rows], expected=self._written)
-        self._intake.commit()
         self._written += len(rows)
-        self._done.new_events += len(rows)
+
+    def commit(self) -> None:
+        """Write what was handed over, and count it."""
+        self._intake.commit()
+        self._done.new_events += len(self._batch)
         self._done.branches += sum(event.kind == "jump" for event in self._batch)
         self._done.cuts += sum(event.kind == "clear" for event in self._batch)
         self._batch, self._size = [], 0
