@@ -280,6 +280,9 @@ ARGUMENTS = {
     "search": ["word"],
     "append": ["main", "x"],
     "backup": ["copy.db"],
+    "delete": ["main", "--yes"],
+    "erase": ["main@1", "--why", "x", "--yes"],
+    "expire": ["--before", "2026-01-01", "--yes"],
 }
 CREATE_A_STORE = {"new", "import", "chat", "ask"}  # as docs/cli.md says
 

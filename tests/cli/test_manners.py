@@ -170,7 +170,7 @@ def test_every_command_that_prints_has_json_and_every_one_an_example(story):
     for name in COMMANDS:
         text = story(name, "--help").out
         assert "  Example:\n    $ backstory " in text or "eval" in text, name
-        assert ("--json" in text) == (name not in ("shell-completion", "chat", "web", "mcp")), name
+        assert ("--json" in text) == (name not in ("shell-completion", "chat", "web", "mcp", "seal")), name
 
 
 def test_plain_help_and_version(story):
