@@ -229,6 +229,39 @@ with backstory.open(sys.argv[1]) as store:
 """
 
 
+READING = """
+import os, sys, threading, warnings, backstory
+warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on: forking with threads running
+with backstory.open(sys.argv[1]) as store:
+    agent = store.start("main")
+    agent.extend([("user", "x" * 200)] * 300)
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            agent.events(), store.agents()
+
+    readers = [threading.Thread(target=read) for _ in range(4)]
+    for reader in readers:
+        reader.start()
+    for n in range(int(sys.argv[2])):
+        pid = os.fork()
+        if pid == 0:
+            agent.events(), agent.user("child")
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert agent.head == 300 + int(sys.argv[2])
+"""
+
+
+def test_a_child_never_waits_for_what_a_reading_thread_of_its_parent_held(durable_url):
+    forks = more(60, slow=400)
+    subprocess.run([sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=300)
+
+
 @pytest.mark.parametrize("writers", [0, 2])
 def test_a_store_may_be_used_on_both_sides_of_a_fork(durable_url, writers):
     """Even while other threads of the parent are in the middle of writing."""

@@ -15,7 +15,7 @@ from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ReadOnly, StorageError
-from backstory.storage.fork_lock import ForkableLock
+from backstory.storage.fork_lock import ForkableLock, ForkGate
 from backstory.storage.protocols import (
     ALL,
     AgentRecord,
@@ -70,6 +70,7 @@ class SqliteBackend:
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.url = os.path.abspath(path)  # the program may change its directory
         self._writing = ForkableLock()
+        self._asking = ForkGate()
         self._free: list[apsw.Connection] = []
         self._left_to_parent: list[apsw.Connection] = []
         self._pid = os.getpid()
@@ -322,7 +323,7 @@ class SqliteBackend:
             raise self._is_closed()
         if self._pid != os.getpid():
             self._start_again_after_fork()
-        with self._translated():
+        with self._asking, self._translated():
             try:
                 db = self._free.pop()
             except IndexError:
