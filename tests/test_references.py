@@ -80,3 +80,9 @@ def test_what_is_not_there(store, agent):
 def test_an_empty_store_has_no_latest_agent(store):
     with pytest.raises(backstory.AgentNotFound, match="there is no agent in"):
         store.resolve()
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_position_of_5000_digits_is_not_there(store, agent, sign):
+    with pytest.raises(backstory.PositionNotFound, match="from 0 to"):
+        store.resolve(f"main@{sign}{'9' * 5_000}")

@@ -68,6 +68,8 @@ def latest(store: Agents) -> Agent:
 
 
 def _at(agent: Agent, moment: str) -> Reference:
+    if re.fullmatch(r"-?[0-9]{20,}", moment):  # longer than any position, and perhaps than Python converts
+        raise no_position(agent.name, int(moment[:20]), agent.head)
     if re.fullmatch(r"[0-9]+", moment):
         return Reference(agent, _checked(agent, int(moment)))
     if re.fullmatch(r"-[0-9]+", moment):

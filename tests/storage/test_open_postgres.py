@@ -225,3 +225,52 @@ def test_a_store_outlives_its_connections(new_database):
             wait_until(lambda: not db.execute(f"SELECT pid {here}", name).fetchall())
         agent.user("after")
         assert [event.content for event in agent.events()] == ["before", "after"]
+
+
+def test_a_schema_of_someone_else_is_not_trusted(new_database):
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        stranger, user = f"stranger_{os.getpid()}", f"user_{os.getpid()}"
+        for name in (stranger, user):
+            db.execute(f"CREATE ROLE {name}")
+        db.execute(f"GRANT CREATE ON DATABASE {db.info.dbname} TO {stranger}")
+        try:
+            db.execute(f"SET ROLE {stranger}; CREATE SCHEMA backstory; RESET ROLE")
+            glue = "&" if "?" in url else "?"
+            with pytest.raises(backstory.CannotOpen, match=f"belongs to '{stranger}'"):
+                backstory.open(f"{url}{glue}options=-c%20role%3D{user}")
+        finally:
+            for name in (stranger, user):
+                db.execute(f"DROP OWNED BY {name} CASCADE")
+                db.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("change", ["DELETE FROM backstory.meta", "INSERT INTO backstory.meta VALUES (2)"])
+def test_a_table_of_the_version_with_no_row_or_two_is_said(empty_database, change):
+    url = empty_database()
+    backstory.open(url).close()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(change)
+    with pytest.raises(backstory.CannotOpen, match="rows instead of one"):
+        backstory.open(url)
+
+
+def test_an_append_does_not_wait_for_ever_behind_an_idle_transaction(empty_database, monkeypatch):
+    monkeypatch.setattr(opening_postgres, "LOCK_PATIENCE", 1)
+    url = empty_database()
+    with backstory.open(url) as store, psycopg.connect(url) as idle:
+        agent = store.start("main")
+        idle.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
+        with pytest.raises(backstory.Busy, match="someone has held"):
+            agent.user("waits")
+        idle.rollback()
+        assert agent.user("goes on").seq == 1
+
+
+def test_an_index_that_is_gone_is_found(empty_database):
+    url = empty_database()
+    with backstory.open(url) as store:
+        store.start("main").user("x")
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute("DROP INDEX backstory.event_notes")
+        assert [finding.problem for finding in store.verify()] == ["the index event_notes is missing"]

@@ -243,3 +243,42 @@ def test_many_may_open_a_new_store_at_once(durable_url):
     in_threads(work, 8)
     with backstory.open(durable_url) as store:
         assert len(store.agents()) == 8
+
+
+@pytest.mark.parametrize("ending", ["-wal", "-shm"])
+def test_a_log_that_is_removed_under_an_open_store_is_noticed_before_a_write_is_acknowledged(
+    tmp_path, ending
+):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.user("one")
+        os.remove(f"{path}{ending}")
+        with pytest.raises(backstory.ConnectionLost, match=f"{ending}' was removed or replaced"):
+            agent.user("two")
+    with backstory.open(path) as store:
+        store.start("another").user("works again")
+        assert store.verify() == []
+
+
+def test_a_store_that_others_open_and_close_is_written_without_alarm(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        for n in range(5):
+            with backstory.open(path) as other:
+                other.agent("main").user(f"other {n}")
+            agent.user(f"mine {n}")
+            store.delete(store.start("gone"))  # which empties the log
+        assert agent.head == 10
+
+
+def test_an_index_that_is_gone_is_found(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").user("x")
+    db = apsw.Connection(str(path))
+    db.execute("DROP INDEX notes")
+    db.close()
+    with backstory.open(path) as store:
+        assert [finding.problem for finding in store.verify()] == ["the index notes is missing"]

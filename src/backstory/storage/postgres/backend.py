@@ -30,9 +30,12 @@ from backstory.storage.postgres.server import (
     PATIENCE,
     Clash,
     Connection,
+    check_connection,
     check_if_silent,
     conninfo,
+    is_pooled,
     migrate,
+    split_prepare,
     translation,
 )
 from backstory.storage.postgres.survey import PostgresSurvey
@@ -69,6 +72,13 @@ CENSUS = """
 SIZE = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
     WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
+INDEXES = """
+    SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
+NEEDED_INDEXES = {
+    *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
+    *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
+}
 STRAYS = """
     SELECT count(*), min(e.session::text || ' agent ' || e.agent) FROM backstory.events e
     WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.session = e.session AND a.no = e.agent)"""
@@ -82,7 +92,8 @@ class PostgresBackend:
         self._only_reads = self.read_only = read_only  # by choice; by what the server allows
         try:
             self.url = without_password(url)
-            self._conninfo = conninfo(url, read_only=read_only)
+            place, self._prepares = split_prepare(url)
+            self._conninfo = conninfo(place, read_only=read_only)
         except (psycopg.Error, ValueError):  # whose messages may repeat a password
             raise CannotOpen(
                 "this is not a PostgreSQL address",
@@ -98,13 +109,15 @@ class PostgresBackend:
         with self._translated(CannotOpen):
             # A connection of our own first: the pool would say only that time ran out.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
+                check_connection(db, self.url)
                 migrate(db, self.url, read_only=self._only_reads)
+                self._prepares = self._prepares and not is_pooled(db)
                 self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
             return ConnectionPool(
                 self._conninfo,
                 min_size=1,
                 max_size=MOST_CONNECTIONS,
-                kwargs={"autocommit": True},
+                kwargs={"autocommit": True, **({} if self._prepares else {"prepare_threshold": None})},
                 timeout=PATIENCE,
                 check=check_if_silent,
                 open=True,
@@ -234,7 +247,10 @@ class PostgresBackend:
 
     def damage(self) -> list[str]:
         [(strays, where)] = self._query(STRAYS, {})
-        return [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
+        there = {name for (name,) in self._query(INDEXES, {})}
+        missing = [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
+        stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
+        return stray + missing
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         rows = self._query(CENSUS, within(agent.session, pieces)) if pieces else []

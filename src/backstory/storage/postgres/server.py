@@ -17,6 +17,8 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMA = "backstory"
 OLDEST_SERVER = 14
+LOCK_PATIENCE = 60  # seconds to wait for someone who holds a row and does nothing
+SEARCH_PATH = "pg_catalog, pg_temp"
 PATIENCE = 30.0  # seconds to wait for the server or for a free connection
 
 # MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty but in the test that
@@ -66,6 +68,12 @@ DISTRIBUTE = """
     SELECT create_distributed_table('backstory.agents', 'session');
     SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
 ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
+OWNER = """
+    SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
+        OR r.oid = (SELECT datdba FROM pg_catalog.pg_database
+            WHERE datname = pg_catalog.current_database())
+    FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
+    WHERE n.nspname = 'backstory'"""
 CANNOT_WRITE = """
     SELECT pg_catalog.current_setting('transaction_read_only') = 'on'
         OR NOT pg_catalog.has_table_privilege('backstory.events', 'INSERT')"""
@@ -83,11 +91,47 @@ def conninfo(url: str, *, read_only: bool = False) -> str:
     # from being taken for a built-in one. Whatever the database's defaults are: an append needs to see what
     # the writer before it left.
     ours = "-c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed"
+    ours += f" -c lock_timeout={LOCK_PATIENCE}s"
     ours += " -c default_transaction_read_only=on" if read_only else ""
     options = f"{known.get('options') or ''} {ours}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
     return make_conninfo("", **{**known, "options": options})
+
+
+def split_prepare(url: str) -> tuple[str, bool]:
+    """An address without `prepare=on` or `prepare=off`, and whether statements may be prepared."""
+    place, mark, query = url.partition("?")
+    parts = query.split("&") if mark else []
+    asked = [part for part in parts if part.startswith("prepare=")]
+    if any(part not in ("prepare=on", "prepare=off") for part in asked):
+        raise ValueError("prepare is on or off")
+    rest = "&".join(part for part in parts if part not in asked)
+    return place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
+
+
+def is_pooled(db: Connection) -> bool:
+    """Whether something stands between us and the server: it hands out process numbers of its own. Another
+    client's prepared statements may then answer for ours."""
+    return db.execute("SELECT pg_catalog.pg_backend_pid()").fetchone() != (db.info.backend_pid,)
+
+
+def check_connection(db: Connection, url: str) -> None:
+    """Refuse a connection that is not what was asked for, and a schema that is not the store's owner's: its
+    functions would run with our rights."""
+    [(path,)] = db.execute("SELECT pg_catalog.current_setting('search_path')").fetchall()
+    if [name.strip(' "') for name in path.split(",")] != SEARCH_PATH.split(", "):
+        raise CannotOpen(
+            f"{url!r}: the settings of the connection were dropped on the way (search_path is {path!r})",
+            remedy="connect to the server itself, or have the pooler pass `options` on, or run "
+            f"ALTER ROLE … SET search_path = {SEARCH_PATH}",
+        )
+    for owner, is_trusted in db.execute(OWNER).fetchall():
+        if not is_trusted:
+            raise CannotOpen(
+                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as you",
+                remedy="connect as that user, or use another database",
+            )
 
 
 def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
@@ -129,7 +173,13 @@ def _version(db: Connection, url: str) -> int | None:
     """The store's version; None where there is no store yet."""
     if db.execute("SELECT to_regclass('backstory.meta')").fetchall() == [(None,)]:
         return None
-    [(version,)] = db.execute("SELECT version FROM backstory.meta").fetchall()
+    found = db.execute("SELECT version FROM backstory.meta").fetchall()
+    if len(found) != 1:
+        raise CannotOpen(
+            f"the store at {url!r} is damaged: backstory.meta has {len(found)} rows instead of one",
+            remedy="restore it from a backup",
+        )
+    [(version,)] = found
     if version > len(MIGRATIONS):
         raise NewerVersion(
             f"the store at {url!r} has version {version} of the store format, and this backstory knows "
@@ -165,6 +215,11 @@ def translation(error: Exception, url: str, otherwise: type[StorageError]) -> St
             return Busy(
                 f"{url!r}: no connection within {PATIENCE:.0f} seconds ({said})",
                 remedy="check that the server is up, and try again",
+            )
+        case psycopg.errors.LockNotAvailable():
+            return Busy(
+                f"{url!r}: someone has held what is needed for {LOCK_PATIENCE} seconds ({said})",
+                remedy="try again, or end their transaction",
             )
         case psycopg.errors.UniqueViolation():
             return Clash(f"{url!r}: {said}", remedy=Remedy("{} shows what is wrong", "verify"))

@@ -14,7 +14,7 @@ import apsw
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import Busy, ReadOnly, StorageError
+from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.fork_lock import ForkableLock, ForkGate
 from backstory.storage.protocols import (
     ALL,
@@ -57,6 +57,8 @@ CENSUS = (
     + " GROUP BY e.kind"
 )
 SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
+NEEDED_INDEXES = {"agents_name", "agents_key", "agents_touched", "jumps", "marks", "notes", "event_keys"}
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -78,6 +80,7 @@ class SqliteBackend:
         with self._translated():
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
+        self._beside = {} if self.read_only else {end: identity(self.url + end) for end in ("-wal", "-shm")}
         self._committed = shared_signal(self._file or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
 
@@ -211,6 +214,8 @@ class SqliteBackend:
     def damage(self) -> list[str]:
         found = [text for (text,) in self._query("PRAGMA integrity_check", ()) if text != "ok"]
         [(strays, agent)] = self._query(STRAYS, ())
+        there = {name for (name,) in self._query(INDEXES, ())}
+        found += [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
         if strays:
             found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
         return found
@@ -310,11 +315,23 @@ class SqliteBackend:
             try:
                 yield db
                 db.execute("COMMIT")
+                self._check_files()
                 self._committed.send()
             except BaseException:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+
+    def _check_files(self) -> None:
+        """Notice, before a write is acknowledged, that it went into a log that nobody else can see any more.
+        While a connection is open, SQLite itself neither removes nor replaces these files."""
+        for ending, known in self._beside.items():
+            if known is not None and identity(self.url + ending) != known:
+                raise ConnectionLost(
+                    f"{self.url + ending!r} was removed or replaced while the store was open: what was under "
+                    "way may or may not have been written",
+                    remedy="open the store again, and look",
+                )
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
@@ -333,6 +350,7 @@ class SqliteBackend:
             finally:
                 if self._closed or db.in_transaction:
                     db.close()
+                    self._beside = {}  # the last one that closes takes the log with it
                 else:
                     self._free.append(db)
 
