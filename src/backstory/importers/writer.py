@@ -8,7 +8,6 @@ import, not by one that goes on where another was killed, and not by two at once
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from hashlib import blake2b
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -20,17 +19,15 @@ from backstory.importers.decode import held
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
 from backstory.importers.marker import MARKER, Exported
 from backstory.importers.masks import Mask
+from backstory.importers.names import key_of, unique_name
 from backstory.importers.outcome import Imported
 from backstory.importers.pictures import without_pictures
 from backstory.importers.transcript import Fault, Origin, Session, Step, Thread, Unit
 from backstory.intake import Intake, Source
-from backstory.storage.ids import name_of
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about so many characters: the lock is held for a moment only
-LONGEST_KEY = 300  # characters of an entry's id that are a key as they are
-LONGEST_NAME = 60
 LONGEST_ABOUT = 2_000
 RECENT = 64  # events before the head that are looked at: where the head stands, and unfinished answers
 ATTEMPTS = 20  # against others that import the same
@@ -160,7 +157,7 @@ class Writer:
         wanted = str(thread.about.get("title") or thread.about.get("agent_type") or session.tool)
         parent = birth.get("parent")
         taken = {one.name for one in self._store.agents(session=parent.id)} if parent else set()
-        name = _name(held(wanted), taken)
+        name = unique_name(held(wanted), taken)
         agent = intake.agent(key, name=name, created_at=_datetime(began), **birth)
         intake.remember(session.tool, _native_id(thread), agent=agent)
         if birth.get("inherits"):  # what it inherits can be looked up from then on
@@ -209,9 +206,9 @@ class Writer:
         there = self._there(key)
         if there is not None:
             return there
-        agent = intake.agent(key, name=_name(tool, set()), created_at=_datetime(began))
+        agent = intake.agent(key, name=unique_name(tool, set()), created_at=_datetime(began))
         id = origin.session if origin.thread is None else f"{origin.session}/{origin.thread}"
-        intake.remember(tool, _key(id), agent=agent)
+        intake.remember(tool, key_of(id), agent=agent)
         intake.commit()
         return self._store.keyed(key)
 
@@ -288,7 +285,7 @@ class _Pen:
         """The steps; before each is told, it is known which of its entries the agent has."""
         while chunk := list(islice(steps, CHUNK)):
             if self._has_past:
-                by_key = {_key(id): id for step in chunk for id in ids_in(step)}
+                by_key = {key_of(id): id for step in chunk for id in ids_in(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
             for step in chunk:
@@ -333,7 +330,7 @@ class _Pen:
         if self._changes.mask is not None:
             content = None if content is None else self._changes.mask.text(content)
             data = self._changes.mask.value(data)
-        key = None if event.id is None else _key(event.id)
+        key = None if event.id is None else key_of(event.id)
         return event.kind, content, _once(content, data), key, _datetime(event.time or self._floor)
 
     def _sound(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -372,28 +369,11 @@ def _chained(first: Iterable[Step], rest: Iterator[Step]) -> Iterator[Step]:
 
 
 def _agent_key(tool: str, session: str, thread: str | None) -> str:
-    return _key(f"{tool}:{session}" if thread is None else f"{tool}:{session}/{thread}")
+    return key_of(f"{tool}:{session}" if thread is None else f"{tool}:{session}/{thread}")
 
 
 def _native_id(thread: Thread) -> str:
-    return _key(thread.session if thread.id is None else f"{thread.session}/{thread.id}")
-
-
-def _key(id: str) -> str:
-    """An id as a key: what is too long or cannot be kept is known by its digest."""
-    if id and len(id) <= LONGEST_KEY and id.isprintable():
-        return id
-    return f"digest:{blake2b(id.encode(errors='surrogatepass'), digest_size=16).hexdigest()}"
-
-
-def _name(text: str, taken: set[str]) -> str:
-    """A name for an agent that its session does not have yet."""
-    name = name_of(" ".join(text.split())[:LONGEST_NAME])
-    number = 2
-    unique = name
-    while unique in taken:
-        unique, number = f"{name}-{number}", number + 1
-    return unique
+    return key_of(thread.session if thread.id is None else f"{thread.session}/{thread.id}")
 
 
 def _short(value: Any) -> Any:
