@@ -222,7 +222,7 @@ def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
 
 def test_search_says_how_far_an_index_is_that_is_behind(monkeypatch, tmp_path):
     monkeypatch.setattr("backstory.web.api.INDEX_FOR", -1.0)
-    monkeypatch.setattr("backstory.jobs.search.PAGE", 2)
+    monkeypatch.setattr("backstory.jobs.indexer.PAGE", 2)
     with backstory.open(tmp_path / "history.db") as store:
         fill(store)
         client = Client(store)
