@@ -231,6 +231,19 @@ def test_a_prompt_below_an_older_line_is_a_jump_for_the_model_and_a_line_for_cla
     assert conversation(store.agent(KEY)) == ["From the beginning."]
 
 
+def test_a_rewind_behind_many_lines_that_say_nothing_is_seen(store, run):
+    lines = Transcript()
+    lines.says("One.")
+    lines.answers(text("First answer."))
+    end = lines.last
+    lines.says("A mistake.")
+    for _ in range(30):
+        lines.add("progress", data={"type": "hook"})
+    lines.says("Instead.", parent=end)
+    run(store.append(KEY, lines.lines))
+    assert conversation(store.agent(KEY)) == ["One.", "First answer.", "Instead."]
+
+
 def test_a_rewind_inside_one_batch_is_one_too(store, run):
     lines = Transcript()
     lines.says("One.")

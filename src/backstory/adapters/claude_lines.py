@@ -12,6 +12,7 @@ from backstory.adapters.items import Carried, Draft, carried, note, read_items
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
+WINDOW = 16  # lines that are looked at to see that a line continues the newest one
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
 FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
 
@@ -132,18 +133,21 @@ def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line) -> lis
     recent = [earlier for _, earlier in told]
     before = [*written.newest, *recent]
     spoken = next((earlier for earlier in reversed(before) if written.entries(earlier)), None)
-    units = claude_units([*before, line])
-    current = units.get(str(spoken.get("uuid"))) if spoken else None
-    if current is None or current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
+    last = spoken.get("uuid") if spoken else None
+    if not isinstance(last, str):
+        return []
+    units = claude_units([*before[-WINDOW:], line])
+    current = units.get(last, last)
+    if current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
         return []
     keys = claude_parents([*written.lines(), *recent, line])
-    if any(units.get(key) == current for key in keys):
+    if last in keys or any(units.get(key) == current for key in keys):
         return []
     if not keys:
         return [("clear", None, {"by": ADAPTER})]
     places = [*written.positions(), *told]
     targets = [seq for seq, earlier in places if earlier.get("uuid") in keys]
-    return [("jump", None, {"target_message_id": max(targets), "by": ADAPTER})]
+    return [("jump", None, {"target_message_id": max(targets), "by": ADAPTER})] if targets else []
 
 
 def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:
