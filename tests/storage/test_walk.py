@@ -172,7 +172,7 @@ HOT = {
 def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     store, db = partitioned
     sql, bindings = HOT[name]
-    agent = store.agents()[-1].record
+    agent = store.agents()[-1]._record
     plan = db.execute(
         "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.pk, "born": 0, **bindings}
     ).fetchall()

@@ -27,7 +27,7 @@ def pieces(body: dict[str, Any], format: str) -> list[Any]:
     key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
     found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
     for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
-        content = message.get("parts", message.get("content"))
+        content: Any = message.get("parts", message.get("content"))
         if format in ("openai", "openai-responses"):
             found.append(message)
             continue

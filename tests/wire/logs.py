@@ -7,6 +7,7 @@ then say that it was lost, or that it came twice.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -92,7 +93,9 @@ GARBAGE = st.sampled_from(
 )
 
 # What may stand anywhere in a native form that did not survive.
-GARBAGE_VALUES = st.sampled_from([None, True, 7, 1.5, "", " ", "?", [], {}, [None], [[]]])
+GARBAGE_VALUES: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, 7, 1.5, "", " ", "?", [], {}, [None], [[]]]
+)
 
 OPERATION_LISTS = st.lists(OPERATIONS, max_size=24)
 # A provider's history, cut at any place; with ids of its own, or with those of the others.
@@ -103,7 +106,7 @@ DAMAGE = st.lists(st.tuples(st.integers(0, 30), GARBAGE), max_size=3)
 
 def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
     """Messages with native content, as providers make them: kind, content, provider, its own form."""
-    call = {"id": f"toolu_{n}", "name": "glob", "arguments": {"p": n}}
+    call: dict[str, Any] = {"id": f"toolu_{n}", "name": "glob", "arguments": {"p": n}}
     thinking = {"type": "thinking", "thinking": "hm", "signature": "c2ln"}
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
     link = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
@@ -113,7 +116,7 @@ def native_forms(text: str, n: int) -> list[tuple[str, str, str, Any]]:
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "c2Vjcg=="}
     item = {"type": "function_call", "call_id": call["id"], "name": "glob", "arguments": json.dumps({"p": n})}
     use = {"type": "tool_use", "id": call["id"], "name": "glob", "input": {"p": n}}
-    asked = {"functionCall": {"name": "glob", "args": {"p": n}}, "thoughtSignature": "c2ln"}
+    asked: dict[str, Any] = {"functionCall": {"name": "glob", "args": {"p": n}}, "thoughtSignature": "c2ln"}
     reasoning = {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}
     thought = {"text": "hm", "thought": True}
     words = {"type": "text", "text": text}
@@ -241,7 +244,7 @@ class Writer:
         self.agent.append(kind, content, data)
 
 
-def context_of(operations: list[tuple[Any, ...]], damage: list[tuple[int, str]] = ()) -> list[Event]:
+def context_of(operations: list[tuple[Any, ...]], damage: Sequence[tuple[int, str]] = ()) -> list[Event]:
     """The live events that the operations come to, some of them with data from a worse time."""
     with backstory.open(":memory:") as store:
         writer = Writer(store.start("main"))

@@ -223,7 +223,7 @@ def _text(block: dict[str, Any], path: str) -> Iterator[str]:
 
 
 def _image(block: dict[str, Any], path: str) -> Iterator[str]:
-    source, path = block.get("source"), f"{path}.image.source"
+    source, path = field(block, "source"), f"{path}.image.source"
     match field(source, "type"):
         case "base64":
             if not one_of(source.get("media_type"), IMAGES):

@@ -145,7 +145,7 @@ def _sequence(messages: list[Any], *, pending: bool) -> Iterator[str]:
 
 
 def _answer(message: dict[str, Any], index: int, step: dict[str, int | None]) -> Iterator[str]:
-    id = message.get("tool_call_id")
+    id = field(message, "tool_call_id")
     if id == "":
         return  # of a server without ids; where they are needed, the message itself is refused
     if not one_of(id, step):

@@ -81,7 +81,7 @@ def _item(item: Any, path: str, request: Request) -> Iterator[str]:
 
 
 def _message(item: dict[str, Any], path: str, request: Request) -> Iterator[str]:
-    role, content = item.get("role"), item.get("content")
+    role, content = field(item, "role"), field(item, "content")
     if not one_of(role, PARTS):
         yield f"Invalid value: {role!r}. Supported values are: {', '.join(map(repr, PARTS))}. ({path}.role)"
     elif isinstance(content, list):

@@ -10,6 +10,7 @@ from google.genai import types as google
 import backstory
 from backstory import Invalid
 from backstory.wire import FORMATS, dump, load_answer, to_bytes
+from backstory.wire.answers import answer_batch
 from tests.wire.answers import ANSWERS
 from tests.wire.rules import violations
 
@@ -230,3 +231,9 @@ def test_fields_of_a_delta_that_are_objects_or_lists_go_on_too():
     [(_, _, data)] = load_answer([{"choices": [{"delta": delta}]} for delta in deltas], "openai")
     assert data["native"]["wire"]["reasoning_details"] == ["one", "two", {"index": 0, "text": "z"}]
     assert data["native"]["wire"]["reasoning_extra"] == "all of it"
+
+
+def test_an_answer_of_an_unknown_model_is_recorded_without_one():
+    said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
+    [(_, _, data)] = answer_batch(said, "bedrock", model=None, request=None, at=3)
+    assert data == {"request": {"format": "bedrock", "at": 3}}

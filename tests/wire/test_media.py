@@ -237,6 +237,7 @@ BROKEN = [
     ("anthropic", anthropic({"type": "document", "source": 5})),
     ("gemini", gemini({"inlineData": {"mimeType": "application/pdf"}})),
     ("gemini", gemini({"fileData": {"fileUri": 5}})),
+    ("gemini", gemini({"inlineData": 5})),
     ("bedrock", bedrock("document", "exe", PDF, name="a")),
     ("bedrock", bedrock("video", "mp4", "?")),
 ]

@@ -326,11 +326,11 @@ class TestOddLogs:
 
     ODD = (
         Message("thought", "hm"),
-        Message("user", 5),
+        Message("user", 5),  # type: ignore[arg-type]
         Message("user", None),
         Message("user", "half \ud800 of it"),
-        Message("assistant", "x", [1]),
-        Message("tool_call", None, "text"),
+        Message("assistant", "x", [1]),  # type: ignore[arg-type]
+        Message("tool_call", None, "text"),  # type: ignore[arg-type]
         Message("tool_call", None, {"id": {}, "name": [], "arguments": {"x": float("nan"), "y": object()}}),
         Message("tool_call", None, {"id": "1", "name": "f", "arguments": {1: {2: (3,)}}}),
         Message("tool_result", None, None),
