@@ -18,6 +18,8 @@ SECTIONS = {
         "marks": "List the marks that you can rewind to.",
         "explain": "Say why an event is or is not in the context.",
         "diff": "Compare two agents, or two positions of one.",
+        "notes": "List what programs keep beside the messages.",
+        "settings": "Show the model, tools and parameters in force.",
         "search": "Find words in all sessions, in live and dead events.",
         "web": "Look at everything in a browser.",
         "mcp": "Let an MCP client search and read everything.",
@@ -34,6 +36,8 @@ SECTIONS = {
         "fork": "Start a new agent from a position of another.",
         "spawn": "Start a sub-agent with an empty context.",
         "rename": "Rename an agent.",
+        "describe": "Give a session a title and tags.",
+        "compact": "Replace older messages with a summary.",
     },
     "Maintain": {
         "export": "Write sessions, or one context, to a file.",
@@ -52,6 +56,7 @@ COMMANDS = {name: summary for section in SECTIONS.values() for name, summary in 
 ALIASES = {"tree": "agents"}
 FAMILIES = {  # modules of several commands
     "moves": ("rewind", "clear", "jump", "undo", "redo"),
+    "notes": ("notes", "settings"),
     "removal": ("delete", "erase", "expire"),
 }
 

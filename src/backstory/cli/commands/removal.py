@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from datetime import datetime
 
 import click
 
@@ -10,6 +9,7 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
+from backstory.cli.times import moment
 from backstory.errors import Invalid
 from backstory.jobs.deletion import Removed
 from backstory.present.event_text import gist
@@ -107,13 +107,13 @@ def expire_command(
     removed from the store with all their agents. With --dead, every session stays, and what events from
     before TIME say is erased if they are in nobody's context any more; what a mark, a label or a fork leads
     back to is kept."""
-    moment = _moment(before)
+    when = moment(before)
     with opened(url) as store:
-        planned = store.expire(moment, prefix=prefix, dead=dead)
+        planned = store.expire(when, prefix=prefix, dead=dead)
         if not (dry_run or yes):
             _show(planned, "would go", screen.say)
             _ask("expire")
-        removed = planned if dry_run else store.expire(moment, prefix=prefix, dead=dead, dry_run=False)
+        removed = planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
     if as_json:
         screen.answer_json(removed_json(removed))
     elif dry_run:
@@ -121,13 +121,6 @@ def expire_command(
         screen.say("nothing was changed")
     else:
         _show(removed, "deleted", screen.answer)
-
-
-def _moment(text: str) -> datetime:
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError):
-        raise Invalid(f"{text!r} is not a time", remedy="write 2026-01-31 or 2026-01-31T12:00") from None
 
 
 def _ask(what: str) -> None:

@@ -1,0 +1,56 @@
+"""notes and settings: what is in the log and not said by anybody."""
+
+from typing import Any
+
+import click
+
+from backstory.cli import output as screen
+from backstory.cli.options import command, reference
+from backstory.cli.stores import opened
+from backstory.core.events import to_json
+from backstory.present.measures import stamp
+from backstory.present.safe_text import one_line
+from backstory.present.shapes import event_json
+
+
+@command("notes", example="backstory notes main --name backstory.failure\nbackstory notes main --all")
+@reference(metavar="REF[@POS]")
+@click.option("--name", help="Only notes with this name.")
+@click.option("--all", "everything", is_flag=True, help="Dead ones, too.")
+def notes_command(url: str | None, ref: str, name: str | None, everything: bool, as_json: bool) -> None:
+    """Notes are what programs keep in a log beside the messages; no model is given them. In a pipe: position,
+    name, time, data."""
+    with opened(url) as store:
+        agent, at, _ = store.resolve(ref)
+        found = agent.notes(name, at=at, live=not everything)
+    rows = [event_json(note) for note in found]
+    if as_json:
+        for row in rows:
+            screen.answer_json(row)
+        return
+    for note in found:
+        data = "" if note.data is None else to_json(note.data)
+        screen.plain_row((note.seq, note.content, stamp(note.created_at), data))
+
+
+@command("settings", example="backstory settings main\nbackstory settings main@12 --json")
+@reference(metavar="REF[@POS]")
+def settings_command(url: str | None, ref: str, as_json: bool) -> None:
+    """The model, the tools and the parameters that requests are made with at a position. In a pipe: name,
+    value."""
+    with opened(url) as store:
+        agent, at, _ = store.resolve(ref)
+        settings = agent.conversation(at).settings
+    found: dict[str, Any] = {
+        "model": settings.model,
+        "tools": list(settings.tools),
+        "params": dict(settings.params),
+    }
+    if as_json:
+        screen.answer_json(found)
+        return
+    screen.plain_row(("model", settings.model))
+    for tool in settings.tools:
+        screen.plain_row(("tool", tool["name"], one_line(tool.get("description") or "")))
+    for name, value in settings.params.items():
+        screen.plain_row(("param", name, to_json(value)))
