@@ -3,13 +3,13 @@
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.present.event_text import gist
+from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
+from backstory.present.titles import first_prompt
 from backstory.sessions import Session
 from backstory.store import Store
 
 MOST = 50  # of a page
-FIRST_PROMPT = 12  # events that are looked at for the first prompt
 LONGEST_LINE = 240
 
 
@@ -21,7 +21,7 @@ def session_page(store: Store, after: str | None) -> dict[str, Any]:
 
 def _session(store: Store, session: Session) -> dict[str, Any]:
     root = store.agent(session.id)
-    prompt = _first_prompt(root)
+    prompt = one_line(first_prompt(root))[:LONGEST_LINE]
     latest = max(store.agents(session=session.id), key=lambda agent: (agent.snapshot.updated_us, agent.id))
     bytes_, live = _context_size(root)
     return {
@@ -33,14 +33,6 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
         "latest": latest.id,
         "about": _about(root.about),
     }
-
-
-def _first_prompt(root: Agent) -> str:
-    head = root.snapshot.head
-    for event in root.events(until=min(head, FIRST_PROMPT)):
-        if event.kind == "user":
-            return gist(event)[:LONGEST_LINE]
-    return ""
 
 
 def _context_size(agent: Agent) -> tuple[int, int]:

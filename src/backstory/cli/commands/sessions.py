@@ -15,12 +15,12 @@ from backstory.present.measures import age, count
 from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
+from backstory.present.titles import first_prompt
 from backstory.sessions import Session
 from backstory.store import Store
 
 PAGE = 100  # sessions read at a time
 LIMIT = 100  # sessions shown, unless more are asked for
-FIRST = 12  # events of a session that are looked at for its first prompt
 LONGEST = 60  # characters of a title in a table
 
 
@@ -37,7 +37,7 @@ def sessions_command(url: str | None, since: str | None, tag: str | None, limit:
         wanted = _wanted(store, None if since is None else moment(since), tag)
         found = list(islice(wanted, limit))[::-1]
         ids = short_ids(session.id for session in found)
-        rows = [session_json(session) | {"prompt": _first_prompt(store, session)} for session in found]
+        rows = [session_json(session) | {"prompt": _prompt(store, session)} for session in found]
     for row in rows:
         row["about"] = row["title"] or row["prompt"] or ""
     columns = ("id", "name", "agents", "events", "created_at", "updated_at", "about")
@@ -53,11 +53,9 @@ def _wanted(store: Store, since: datetime | None, tag: str | None) -> Iterator[S
         last = page[-1]
 
 
-def _first_prompt(store: Store, session: Session) -> str | None:
+def _prompt(store: Store, session: Session) -> str | None:
     """What a person said first, on one line."""
-    agent = store.agent(session.id)
-    events = agent.events(until=min(FIRST, agent.snapshot.head))
-    return next((one_line(event.content or "") for event in events if event.kind == "user"), None)
+    return one_line(first_prompt(store.agent(session.id))) or None
 
 
 def _table(sessions: list[Session], rows: list[dict[str, Any]], ids: dict[str, str]) -> Any:
