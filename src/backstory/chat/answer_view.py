@@ -98,12 +98,13 @@ class AnswerView:
 
     def _end(self, event: Event) -> None:
         """Print what is not printed yet of an answer, and how it ended."""
-        if self.said.strip():
-            self.show_rest(event.content or "")
-            self._region.print(*drawing.endings(event.data or {}))
-        else:
-            self._region.print(self._pen.draw(event))
-        self._begin()
+        with self._region.lock:  # a frame in between would print the rest of the answer once more
+            if self.said.strip():
+                self.show_rest(event.content or "")
+                self._region.print(*drawing.endings(event.data or {}))
+            else:
+                self._region.print(self._pen.draw(event))
+            self._begin()
 
     def show_rest(self, text: str) -> None:
         """Print what is not printed yet of an answer that is whole now."""
