@@ -52,6 +52,8 @@ class Remedy(NamedTuple):
 class Error(Exception):
     """Anything that backstory itself reports. `remedy` is None where nothing is known to help."""
 
+    unsaved: str = ""  # what a turn loop could not write, when it was the store that failed
+
     def __init__(self, message: str, *, remedy: Remedy | str | None = None) -> None:
         super().__init__(message)
         self.message = message

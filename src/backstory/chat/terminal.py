@@ -235,7 +235,7 @@ class Terminal:
 
     def _tell_unsaved(self, error: Exception, view: AnswerView) -> None:
         """What the store did not take is at least to be read, a tool's result in part."""
-        unsaved = getattr(error, "unsaved", "")
+        unsaved = error.unsaved if isinstance(error, Error) else ""
         if isinstance(error, StorageError) and view.said.strip():
             view.show_rest(unsaved or view.said)
             self.page.warn("this answer is not recorded: the store could not take it")

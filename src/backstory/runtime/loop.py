@@ -330,6 +330,6 @@ def _unsaved_on_error(text: str) -> Iterator[None]:
     """An error within the block carries, as `unsaved`, the text that could not be written."""
     try:
         yield
-    except Exception as error:
-        error.unsaved = text  # type: ignore[attr-defined]
+    except Error as error:
+        error.unsaved = text
         raise
