@@ -88,8 +88,8 @@ class Machine(RuleBasedStateMachine):
         lineage = self.lineages[agent.id]
         contexts = plain.contexts(lineage)
         led_here = plain.moves(lineage)[len(lineage)]
-        # What an undo wrote is not undone, and before the first event there is nothing to go back to.
-        moves = [e.seq for e in led_here if e.seq > 1 and not (e.data or {}).get("undo")]
+        # What undo and redo wrote is not undone, and before the first event there is nothing to go back to.
+        moves = [e.seq for e in led_here if e.seq > 1 and not {"undo", "redo"} & (e.data or {}).keys()]
         if not moves:
             with pytest.raises(backstory.NotFound, match="nothing to undo"):
                 agent.undo()

@@ -280,6 +280,7 @@ ARGUMENTS = {
     "search": ["word"],
     "append": ["main", "x"],
     "backup": ["copy.db"],
+    "compact": ["main", "what was said"],
     "delete": ["main", "--yes"],
     "erase": ["main@1", "--why", "x", "--yes"],
     "expire": ["--before", "2026-01-01", "--yes"],

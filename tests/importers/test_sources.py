@@ -113,7 +113,7 @@ def test_what_was_shortened_is_json_and_begins_as_it_did(text, longest, size):
     [value] = found.values
     assert value["b"][0] == 1
     if len(json.dumps(text)) - 2 <= longest:
-        assert value["a"] == decode.clean(text)[0]
+        assert decode.held(value["a"]) == decode.clean(text)[0]
     else:
         assert value["a"].endswith("bytes left out)")
 
