@@ -47,7 +47,7 @@ def _quiet_pool() -> None:
     """Ctrl-C in the middle of a statement closes its connection, which is nothing to warn a person about."""
     import logging
 
-    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # the pool's too
 
 
 @contextmanager
