@@ -23,7 +23,8 @@ laws = settings(
 
 
 def pieces(body: dict[str, Any], format: str) -> list[Any]:
-    """What a prompt cache sees, in order: the blocks with their roles."""
+    """What a prompt cache sees, in order: the blocks with their roles, without the breakpoints."""
+    body = without_breakpoints(body)
     key = {"openai-responses": "input", "gemini": "contents"}.get(format, "messages")
     found: list[Any] = [body.get(top) for top in ("system", "instructions", "systemInstruction")]
     for message in [{"role": "user", "content": body[key]}] if isinstance(body[key], str) else body[key]:
@@ -34,6 +35,19 @@ def pieces(body: dict[str, Any], format: str) -> list[Any]:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         found.extend((message["role"], block) for block in blocks)
     return found
+
+
+def without_breakpoints(value: Any) -> Any:
+    """A body without its cache breakpoints: a provider takes four, so the oldest go as more are appended."""
+    if isinstance(value, dict):
+        return {key: without_breakpoints(inner) for key, inner in value.items() if key != "cache_control"}
+    if isinstance(value, list):
+        return [without_breakpoints(inner) for inner in value if not _is_breakpoint(inner)]
+    return value
+
+
+def _is_breakpoint(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"cachePoint"}
 
 
 def without_last_words(found: list[Any], repairs: list[Repair]) -> list[Any]:
