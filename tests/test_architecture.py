@@ -37,7 +37,7 @@ PURE_PARTS = {
     f"importers/{name}"
     for name in (
         *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
-        *("marker", "holding", "outcome"),
+        *("marker", "escapes", "outcome"),
         *("format", "decode", "formats"),
     )
 }

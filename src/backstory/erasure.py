@@ -16,7 +16,7 @@ from backstory.core.labels import LABEL, labels_in
 from backstory.errors import Invalid
 from backstory.storage.log import now
 from backstory.storage.positions import check_position
-from backstory.storage.protocols import AgentRecord, Backend, Piece, Pruning, Reader, StoredRows, Wanted, lost
+from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
 
 EXPIRED = "expired"  # why the contents of dead events are erased
 PAGE = 2_000
@@ -32,8 +32,8 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
     """Erase what the events at some positions of a lineage say, and all copies of them."""
     checked_reason(why)
     wanted = sorted(set(positions))
-    with backend.pruning() as pruning:
-        agents = {record.id: record for record in pruning.held(agent.session)}
+    with backend.removal() as removal:
+        agents = {record.id: record for record in removal.held(agent.session)}
         current = agents.get(agent.id)
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
@@ -41,21 +41,21 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
             if type(position) is not int:
                 raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
             check_position(current, position, current.head, first=1)
-        places = {place for position in wanted for place in _same(pruning, agents, current, position)}
-        return [_blank(pruning, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
+        places = {place for position in wanted for place in _same(removal, agents, current, position)}
+        return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
 
 
 def _same(
-    pruning: Pruning, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
+    removal: Removal, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
 ) -> Iterator[Place]:
     """Where an event stands, where the one stands that it is a copy of, and where all other copies do."""
     owner = _owner(agents, agent, position)
-    original = (_row(pruning, owner, position).event.data or {}).get(COPY)
+    original = (_row(removal, owner, position).event.data or {}).get(COPY)
     if type(original) is int and 0 < original < position:
         owner, position = _owner(agents, owner, original), original
     yield owner.id, position
     for seer in _seers(agents, owner, position):
-        for row in pruning.naming(seer, position, f'"{COPY}":{position}'):
+        for row in removal.naming(seer, position, f'"{COPY}":{position}'):
             if (row.event.data or {}).get(COPY) == position:
                 yield seer.id, row.seq
 
@@ -81,14 +81,14 @@ def _row(rows: StoredRows, owner: AgentRecord, position: int) -> Stored:
     return row
 
 
-def _blank(pruning: Pruning, agents: dict[str, AgentRecord], place: Place, why: str) -> Event:
+def _blank(removal: Removal, agents: dict[str, AgentRecord], place: Place, why: str) -> Event:
     """Erase one event; one that is erased already stays as it is."""
     owner = agents[place[0]]
-    row = _row(pruning, owner, place[1])
+    row = _row(removal, owner, place[1])
     if is_erased(row.data_json):
         return row.event
     content, data = erased_row(row, to_datetime(now()).isoformat(), why)
-    pruning.blank(owner, row.seq, content, data)
+    removal.blank(owner, row.seq, content, data)
     return row._replace(content=content, data_json=data).event
 
 
@@ -109,11 +109,11 @@ def _expire_in(backend: Backend, session: str, before_us: int, *, dry_run: bool)
     if dry_run:
         agents = backend.agents(Wanted(session=session, deleted=True))
         return len(_dead(backend, {agent.id: agent for agent in agents}, before_us))
-    with backend.pruning() as pruning:
-        held = {agent.id: agent for agent in pruning.held(session)}
-        dead = _dead(pruning, held, before_us)
+    with backend.removal() as removal:
+        held = {agent.id: agent for agent in removal.held(session)}
+        dead = _dead(removal, held, before_us)
         for place in dead:
-            _blank(pruning, held, place, EXPIRED)
+            _blank(removal, held, place, EXPIRED)
         return len(dead)
 
 

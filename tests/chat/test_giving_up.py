@@ -49,4 +49,4 @@ def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeyp
     assert terminal._hint == "stopped; /retry asks again"
     assert "Hello" in terminal.page.console.file.getvalue()
     terminal.catch_up()
-    assert "somebody else" not in terminal.page.console.file.getvalue()
+    assert "someone else" not in terminal.page.console.file.getvalue()

@@ -57,7 +57,7 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_written(agent, folder):
     ]:
         with pytest.raises(backstory.Invalid, match=says):
             mentions.say(agent, f"See @{name}", folder)
-    with pytest.raises(backstory.Invalid, match="there is no file gone"):
+    with pytest.raises(backstory.Invalid, match="gone is not a file"):
         mentions.read("x", folder, ["gone"])
     assert agent.head == 1
 

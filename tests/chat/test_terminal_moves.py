@@ -10,7 +10,7 @@ from tests.chat.screen import kinds, page_of, prompts_on
 from tests.runtime.scripted import Say, scripted
 
 GLOB = ("call_1", "glob", '{"pattern": "*.py"}')
-OWN = re.compile(r"; |^restored|comes back here|^/\w|tokens( · ⚑.*)?$|^>$|^somebody else")  # not of the log
+OWN = re.compile(r"; |^restored|comes back here|^/\w|tokens( · ⚑.*)?$|^>$|^someone else")  # not of the log
 
 
 def drawn(event):
@@ -214,7 +214,7 @@ def test_what_another_process_writes_is_drawn_before_the_next_prompt(start, reop
         terminal.answered("Answer 2.")
         text = terminal.ready()
         assert prompts_on(text) == ["one", "from elsewhere", "two"]
-        assert text.index("somebody else wrote to this agent:") < text.index("> from elsewhere")
+        assert text.index("someone else wrote to this agent:") < text.index("> from elsewhere")
         assert [text for role, text in server.said() if role == "user"] == ["one", "from elsewhere", "two"]
 
 

@@ -214,7 +214,7 @@ def test_a_locked_store_is_waited_for_aloud_and_giving_up_sends_nothing(start, a
         lock = sqlite3.connect(address, isolation_level=None)
         lock.execute("BEGIN IMMEDIATE")
         terminal.send("a carefully typed prompt")
-        terminal.wait("waiting for the store: somebody else is writing (Ctrl-C gives up)")
+        terminal.wait("waiting for the store: someone else is writing (Ctrl-C gives up)")
         terminal.type("\x03")
         terminal.wait("given up: nothing was sent, the text is in the editor again")
         assert prompts_on(terminal.ready())[-1] == "a carefully typed prompt"

@@ -119,7 +119,7 @@ class Thread:
         above = self.agent.find(f"{ADAPTER}:{parent}") if parent else None
         if parent and above is None:
             return []  # the thread was deleted and made again meanwhile
-        self.head  # noqa: B018  from here on nobody else may write
+        self.head  # noqa: B018  from here on no one else can write
         values = dict(checkpoint["channel_values"])
         conversation = _conversation(values)
         messages = values.get(conversation, []) if conversation else []

@@ -72,7 +72,7 @@ def _is_file(path: Path) -> bool:
 def _required(file: str, folder: Path) -> Path:
     path = folder / Path(file).expanduser()
     if not _is_file(path):
-        raise Invalid(f"there is no file {file}", remedy="give the path of a file")
+        raise Invalid(f"{file} is not a file", remedy="give the path of a file")
     return path
 
 

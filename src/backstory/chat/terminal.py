@@ -249,11 +249,11 @@ class Terminal:
     # --- what is on the screen ---
 
     def catch_up(self) -> None:
-        """Draw what somebody else wrote to this agent: the model will read it, too."""
+        """Draw what someone else wrote to this agent; the model will read it too."""
         if self.chat.agent != self._shown:  # the screen was not drawn to its end
             self.redraw(f"in {self.chat.agent.name!r}")
         elif self.chat.agent.head != self._seen:
-            self.page.say("somebody else wrote to this agent:")
+            self.page.say("someone else wrote to this agent:")
             if _moved(self.draw_new()):
                 self.redraw("someone else has moved this agent")
 

@@ -1,4 +1,4 @@
-"""A write that somebody else may hold up: the person is told, and Ctrl-C gives it up before it is written."""
+"""A write that someone else may hold up: the person is told, and Ctrl-C gives it up before it is written."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 SOON = 1.0  # seconds until the person is told
-WAITING = "waiting for the store: somebody else is writing (Ctrl-C gives up)"
+WAITING = "waiting for the store: someone else is writing (Ctrl-C gives up)"
 
 
 def aloud(write: Callable[[], T], tell: Callable[[str], None]) -> T:

@@ -1,6 +1,6 @@
 """Two contexts side by side: what they share, and what each has of its own, down to the words.
 
-Pure: it compares events that somebody else has read.
+Pure: it compares events that the caller has read.
 """
 
 import re

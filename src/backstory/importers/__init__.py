@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from backstory.errors import Invalid
+from backstory.importers.escapes import holdable
 from backstory.importers.files import Unreadable
 from backstory.importers.finder import find
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
 from backstory.importers.formats.claude_lines import claude_entries, claude_kept, claude_parents, claude_units
-from backstory.importers.holding import holdable
 from backstory.importers.linear import Known, LogEvent, events
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.transcript import (

@@ -7,10 +7,10 @@ from datetime import datetime
 from pathlib import Path
 
 from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
+from backstory.importers.escapes import holdable
 from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
-from backstory.importers.holding import holdable
 from backstory.importers.masks import Mask
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.raw import keep_raw

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from backstory.jobs.verify import parents_first
 from backstory.storage.log import now
-from backstory.storage.protocols import AgentRecord, Backend, Pruning, Wanted, lost
+from backstory.storage.protocols import AgentRecord, Backend, Removal, Wanted, lost
 
 
 class RemovedAgent(NamedTuple):
@@ -43,9 +43,9 @@ def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run
     if dry_run:
         agents = backend.agents(Wanted(session=agent.session, deleted=True))
         return _removed(agents, doomed(agents))
-    with backend.pruning() as pruning:
-        agents = pruning.held(agent.session)
-        return _remove(pruning, agents, doomed(agents))
+    with backend.removal() as removal:
+        agents = removal.held(agent.session)
+        return _remove(removal, agents, doomed(agents))
 
 
 def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> Removed:
@@ -56,10 +56,10 @@ def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool 
             agents = backend.agents(Wanted(session=session, deleted=True))
             removed.append(_removed(agents, _live(agents)))
             continue
-        with backend.pruning() as pruning:
-            agents = pruning.held(session)
+        with backend.removal() as removal:
+            agents = removal.held(session)
             if _idle(agents, before_us, ""):
-                removed.append(_remove(pruning, agents, _live(agents)))
+                removed.append(_remove(removal, agents, _live(agents)))
     return Removed(
         tuple(agent for one in removed for agent in one.agents), sum(one.events for one in removed)
     )
@@ -140,13 +140,13 @@ def _end(agent: AgentRecord, last: dict[str, int | None]) -> int:
     return agent.fork_seq if kept is None else kept
 
 
-def _remove(pruning: Pruning, agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
+def _remove(removal: Removal, agents: Sequence[AgentRecord], doomed: set[str]) -> Removed:
     at = now()
     last = kept_events(agents, doomed)
     for agent in agents:
         if agent.id in last and _end(agent, last) < agent.head:
-            pruning.cut(agent, _end(agent, last))
+            removal.cut(agent, _end(agent, last))
         if last.get(agent.id) is not None:
-            pruning.bury(agent, at, inherits=_end(agent, last) > agent.fork_seq)
-    pruning.remove([agent for agent in agents if agent.id in last and last[agent.id] is None], at)
+            removal.bury(agent, at, inherits=_end(agent, last) > agent.fork_seq)
+    removal.remove([agent for agent in agents if agent.id in last and last[agent.id] is None], at)
     return _removed(agents, doomed)

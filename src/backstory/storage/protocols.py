@@ -259,7 +259,7 @@ class Intake(Reader, StoredRows, Protocol):
         """Keep what is known of some sources; what is None stays as it was."""
 
 
-class Pruning(Reader, StoredRows, Protocol):
+class Removal(Reader, StoredRows, Protocol):
     """Rows taken away from one session, all in one transaction, while nobody else writes to the session."""
 
     def held(self, session: str) -> list[AgentRecord]:
@@ -330,7 +330,7 @@ class Backend(Rows, Survey, Index, Audit, Intakes, Sources, Protocol):
     url: str
     read_only: bool  # whether whatever writes raises ReadOnly
 
-    def pruning(self) -> AbstractContextManager[Pruning]:
+    def removal(self) -> AbstractContextManager[Removal]:
         """Take rows away: all that the block removes, or nothing. Afterwards no file of the store holds
         what was removed, as far as the database can promise that."""
 

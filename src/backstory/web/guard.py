@@ -1,7 +1,7 @@
 """The guard: it stands before every route, static files and the stream included, and refuses by default.
 
 It compares whole values and never patterns. Host comes first: without it, a check of Origin proves nothing,
-because a name of somebody else's may lead to this machine.
+because someone else's name may lead to this machine.
 """
 
 import hmac

@@ -211,7 +211,7 @@ def _usual_calls(raws: list[Any]) -> _Calls | None:
 
 
 def _other_calls(raws: list[Any], format: Format) -> _Calls:
-    """The calls, one by one, where somebody else wrote down their data, or more."""
+    """The calls, one by one, where someone else wrote down their data, or more."""
     calls = _Calls([], [], [])
     for raw in raws:
         data = orjson.loads(raw)

@@ -39,13 +39,7 @@ def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: b
             _show(planned, "would go", screen.say)
             _ask("delete")
         removed = planned if dry_run else store.delete(agent, below=below)
-    if as_json:
-        screen.answer_json(removed_json(removed))
-    elif dry_run:
-        _show(removed, "would go", screen.answer)
-        screen.say("nothing was changed")
-    else:
-        _show(removed, "deleted", screen.answer)
+    _answer(removed, dry_run=dry_run, as_json=as_json)
 
 
 @command(
@@ -114,6 +108,11 @@ def expire_command(
             _show(planned, "would go", screen.say)
             _ask("expire")
         removed = planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
+    _answer(removed, dry_run=dry_run, as_json=as_json)
+
+
+def _answer(removed: Removed, *, dry_run: bool, as_json: bool) -> None:
+    """Say what went, or what would go."""
     if as_json:
         screen.answer_json(removed_json(removed))
     elif dry_run:

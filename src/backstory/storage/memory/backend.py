@@ -16,7 +16,7 @@ from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.fork_lock import ForkableLock
 from backstory.storage.memory.intake import KeptSources, MemoryIntake, sources_in
-from backstory.storage.memory.pruning import MemoryPruning
+from backstory.storage.memory.removal import MemoryRemoval
 from backstory.storage.memory.rows import OwnRows, behind, is_wanted, lateness, size_of
 from backstory.storage.protocols import (
     ALL,
@@ -324,9 +324,9 @@ class MemoryBackend:
                 raise
 
     @contextmanager
-    def pruning(self) -> Iterator[MemoryPruning]:
+    def removal(self) -> Iterator[MemoryRemoval]:
         with self._as_a_whole():
-            yield MemoryPruning(self, self._agents, self._sources)
+            yield MemoryRemoval(self, self._agents, self._sources)
 
     def indexed(self) -> dict[str, int]:
         return {record.id: record.head for record in self.agents(Wanted(deleted=True))}

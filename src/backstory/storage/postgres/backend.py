@@ -21,7 +21,7 @@ from backstory.storage.address import without_password
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.intake import PostgresIntake
-from backstory.storage.postgres.pruning import PostgresPruning
+from backstory.storage.postgres.removal import PostgresRemoval
 from backstory.storage.postgres.rows import PostgresRows, of, within
 from backstory.storage.postgres.server import (
     CANNOT_WRITE,
@@ -268,9 +268,9 @@ class PostgresBackend:
             yield PostgresIntake(db)
 
     @contextmanager
-    def pruning(self) -> Iterator[PostgresPruning]:
+    def removal(self) -> Iterator[PostgresRemoval]:
         with self._connection() as db, db.transaction():
-            yield PostgresPruning(db)
+            yield PostgresRemoval(db)
 
     def indexed(self) -> dict[str, int]:
         if self._query(postgres_index.EXISTS, {}) == [(False,)]:

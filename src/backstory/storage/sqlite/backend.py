@@ -42,7 +42,7 @@ from backstory.storage.sqlite.file import (
     translation,
 )
 from backstory.storage.sqlite.intake import SqliteIntake
-from backstory.storage.sqlite.pruning import SqlitePruning
+from backstory.storage.sqlite.removal import SqliteRemoval
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
 from backstory.storage.sqlite.survey import SqliteSurvey
 from backstory.storage.sqlite.watch import SqliteWatch
@@ -244,9 +244,9 @@ class SqliteBackend:
             yield SqliteIntake(db)
 
     @contextmanager
-    def pruning(self) -> Iterator[SqlitePruning]:
+    def removal(self) -> Iterator[SqliteRemoval]:
         with self._write() as db:
-            yield SqlitePruning(db)
+            yield SqliteRemoval(db)
         self._empty_log()
 
     def _empty_log(self) -> None:

@@ -50,7 +50,7 @@ LET_GO = f"""
             WHERE o.session = %(session)s::uuid AND o.name <> '{PLACEHOLDER}'))"""
 
 
-class PostgresPruning(PostgresRows):
+class PostgresRemoval(PostgresRows):
     """Takes rows away within a transaction that the backend holds."""
 
     def held(self, session: str) -> list[AgentRecord]:

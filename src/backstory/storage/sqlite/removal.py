@@ -30,7 +30,7 @@ HOLD_NUMBER = f"""
 LET_GO = f"DELETE FROM agents WHERE name = '{PLACEHOLDER}' AND no < (SELECT max(no) FROM agents)"
 
 
-class SqlitePruning(SqliteRows):
+class SqliteRemoval(SqliteRows):
     """Takes rows away within a transaction that the backend holds."""
 
     def held(self, session: str) -> list[AgentRecord]:

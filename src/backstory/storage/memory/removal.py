@@ -10,10 +10,10 @@ from backstory.storage.protocols import AgentRecord, Agents, Reader, StoredRows,
 
 
 class Memory(Agents, Reader, StoredRows, Protocol):
-    """What the backend does for a pruning."""
+    """What the backend does for a removal."""
 
 
-class MemoryPruning:
+class MemoryRemoval:
     """Takes rows away; the backend holds its lock and a copy meanwhile."""
 
     def __init__(self, backend: Memory, agents: dict[str, OwnRows], sources: KeptSources) -> None:
