@@ -24,6 +24,7 @@ NEEDS = {
     "test_claude.py": "claude_agent_sdk",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_langgraph.py": "langgraph",
+    "test_langgraph_contracts.py": "langgraph",
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_strands.py": "strands",
@@ -87,3 +88,13 @@ def sound():
                 agent.conversation().to(format)
 
     return check
+
+
+@pytest.fixture
+def saver(durable_url):
+    """LangGraph's checkpoints on each durable backend."""
+    from backstory.adapters.langgraph import BackstorySaver
+
+    saver = BackstorySaver(durable_url)
+    yield saver
+    saver.close()

@@ -7,20 +7,15 @@ line, which is rewritten in place, before the header.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from backstory.importers.answers import Block, family_of, parts_of
 from backstory.importers.entries import (
     Data,
-    answer_entries,
-    anthropic_message,
     as_text,
     microseconds,
     named,
-    result_data,
-    text_in,
-    usage_of,
 )
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.formats.pi_messages import message_entries, said, texts_of
 from backstory.importers.marker import marker_in
 from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
 
@@ -30,7 +25,6 @@ SILENT = frozenset(
     {"model_change", "thinking_level_change", "custom", "label", "session_info", "title", "credential_pin"}
 )
 SPEAKING = frozenset({"message", "compaction", "branch_summary", "custom_message", "session_init"})
-USAGE = {"input": "input", "output": "output", "cache_read": "cacheRead", "cache_write": "cacheWrite"}
 
 
 def fits(head: Head) -> bool:
@@ -68,11 +62,11 @@ class File:
         type_ = record.get("type")
         if type_ == "session":
             self.header = self.header or record
-            self.about |= _texts(record, {"cwd": "cwd", "model": "modelId"}) | marker_in(record)
+            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | marker_in(record)
             self._order.append(None)
             return
         if type_ == "title":
-            self.about |= _texts(record, {"title": "title"})
+            self.about |= texts_of(record, {"title": "title"})
             return
         id = record.get("id")
         if not isinstance(id, str) or not id:
@@ -103,9 +97,9 @@ class File:
     def _learn(self, record: Data, id: str) -> None:
         match record.get("type"):
             case "session_info":
-                self.about |= _texts(record, {"title": "name"})
+                self.about |= texts_of(record, {"title": "name"})
             case "model_change":
-                self.about |= _texts(record, {"model": "modelId"})
+                self.about |= texts_of(record, {"model": "modelId"})
             case "label" if isinstance(record.get("targetId"), str):
                 found = (record["targetId"], record.get("label"), microseconds(record.get("timestamp")))
                 self.labels.setdefault(id, []).append(found)
@@ -143,11 +137,6 @@ class File:
         if isinstance(index, int) and 0 <= index < len(self._order) and self.header.get("version", 1) == 1:
             return self._order[index]
         return None
-
-
-def _texts(record: Data, names: dict[str, str]) -> Data:
-    found = {ours: record.get(theirs) for ours, theirs in names.items()}
-    return {name: value for name, value in found.items() if isinstance(value, str) and value}
 
 
 class Tree:
@@ -195,7 +184,7 @@ class Tree:
             case "branch_summary":
                 yield Entry(id, "user", as_text(record.get("summary")), {"meta": "branch summary"}, time)
             case "custom_message":
-                yield _said(
+                yield said(
                     id, record.get("content"), {"meta": as_text(record.get("customType")) or "tool"}, time
                 )
             case "session_init":
@@ -220,108 +209,6 @@ class Tree:
                 continue
             for entry in self._entries(kept, old):
                 yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
-
-
-def _said(id: str, content: Any, data: Data, time: int | None) -> Entry:
-    text, native = anthropic_message(_with_images(content))
-    return Entry(id, "user", text, data | (native or {}) or None, time)
-
-
-def _with_images(content: Any) -> Any:
-    """Images as Anthropic has them."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else as_text(content)
-    return [
-        {
-            "type": "image",
-            "source": {"type": "base64", "media_type": b.get("mimeType"), "data": b.get("data")},
-        }
-        if isinstance(b, dict) and b.get("type") == "image"
-        else b
-        for b in content
-    ]
-
-
-def message_entries(id: str, message: Data, time: int | None) -> Iterator[Entry]:
-    """The entries of a message, by its role."""
-    match message.get("role"):
-        case "user":
-            yield _said(id, message.get("content", ""), {}, time)
-        case "assistant":
-            yield from _answer(id, message, time)
-        case "toolResult":
-            yield _result(id, message, time)
-        case "bashExecution":
-            yield _command(id, message, time)
-        case "branchSummary" | "compactionSummary":
-            yield Entry(id, "user", as_text(message.get("summary")), {"meta": "summary"}, time)
-        case role:
-            meta = as_text(message.get("customType")) or as_text(role) or "tool"
-            yield _said(id, message.get("content", ""), {"meta": meta}, time)
-
-
-def _answer(id: str, message: Data, time: int | None) -> list[Entry]:
-    model = message.get("model") if isinstance(message.get("model"), str) else None
-    content = message.get("content")
-    blocks = [_block(b) for b in content if isinstance(b, dict)] if isinstance(content, list) else []
-    if isinstance(content, str):
-        blocks = [Block("text", content)]
-    parts = parts_of(family_of(message.get("api"), message.get("provider")), blocks, model, id)
-    extra: Data = {} if model is None else {"model": model}
-    usage = usage_of(message.get("usage"), USAGE)
-    cost = message["usage"].get("cost") if isinstance(message.get("usage"), dict) else None
-    if isinstance(cost, dict) and isinstance(cost.get("total"), int | float) and cost["total"]:
-        usage["cost"] = cost["total"]
-    extra |= {"usage": usage} if usage else {}
-    extra |= _texts(message, {"stopped": "stopReason", "failure": "errorMessage"}) if _failed(message) else {}
-    entries = answer_entries(parts, id, [time] * max(1, len(blocks)), extra)
-    response = message.get("responseId")
-    return [_named_answer(entry, response) for entry in entries]
-
-
-def _failed(message: Data) -> bool:
-    return message.get("stopReason") in ("error", "aborted")
-
-
-def _named_answer(entry: Entry, response: Any) -> Entry:
-    data = dict(entry.data or {})
-    if isinstance(response, str) and response:
-        data["answer"] = response
-    return entry._replace(data=data)
-
-
-def _block(block: Data) -> Block:
-    match block.get("type"):
-        case "text":
-            return Block("text", as_text(block.get("text")), seal=block.get("textSignature"))
-        case "thinking":
-            text, seal = as_text(block.get("thinking")), block.get("thinkingSignature")
-            return Block("thinking", text, seal=seal, hidden=block.get("redacted") is True)
-        case "toolCall":
-            seal = block.get("thoughtSignature")
-            given = block.get("arguments")
-            return Block("call", id=block.get("id"), name=block.get("name"), arguments=given, seal=seal)
-        case _:
-            return Block("text", text_in(block))
-
-
-def _result(id: str, message: Data, time: int | None) -> Entry:
-    data = result_data(message.get("toolCallId"), id, error=message.get("isError") is True)
-    content = message.get("content")
-    blocks = _with_images(content)
-    text, native = anthropic_message(blocks)
-    if native is not None and isinstance(blocks, list):
-        block = {"type": "tool_result", "tool_use_id": data["id"], "content": blocks}
-        native = {"native": {"provider": "anthropic", "wire": [block]}}
-    return Entry(id, "tool_result", text, data | (native or {}), time)
-
-
-def _command(id: str, message: Data, time: int | None) -> Entry:
-    """A command that a person ran. One that was kept from the model is a note."""
-    text = f"`{as_text(message.get('command'))}`\n{as_text(message.get('output'))}"
-    if message.get("excludeFromContext") is True:
-        return Entry(id, "note", "pi.command", {"text": text}, time)
-    return Entry(id, "user", text, {"meta": "command"}, time)
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:

@@ -1,0 +1,304 @@
+"""The checkpoints of LangGraph: the contracts beyond its kit."""
+
+import asyncio
+import copy
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.graph import START, MessagesState, StateGraph
+
+import backstory
+from backstory.adapters.langgraph import BackstorySaver
+
+ROOT = Path(__file__).parents[2]
+THREAD = {"configurable": {"thread_id": "t", "checkpoint_ns": ""}}
+
+
+def asked(text, n):
+    return {"messages": [HumanMessage(text, id=f"h{n}")]}
+
+
+def put(saver, id, parent=None, *, messages=(), thread="t", **values):
+    checkpoint = empty_checkpoint() | {"id": id}
+    checkpoint["channel_values"] = values | ({"messages": list(messages)} if messages else {})
+    checkpoint["channel_versions"] = dict.fromkeys(checkpoint["channel_values"], 1)
+    named = {"thread_id": thread, "checkpoint_ns": ""} | ({"checkpoint_id": parent} if parent else {})
+    return saver.put({"configurable": named}, checkpoint, {"source": "loop", "step": 1}, {})
+
+
+def values(saver, id=None, thread="t"):
+    named = {"thread_id": thread} | ({"checkpoint_id": id} if id else {})
+    found = saver.get_tuple({"configurable": named})
+    return found and found.checkpoint["channel_values"]
+
+
+def test_writes_may_come_before_their_checkpoint(saver):
+    put(saver, "1")
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "2"}}
+    saver.put_writes(at, [("a", 1)], "task")
+    put(saver, "2", "1")
+    assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
+
+
+def test_of_ordinary_writes_the_first_stays_and_of_special_ones_the_last(saver):
+    put(saver, "1")
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
+    for value in ("first", "second"):
+        saver.put_writes(at, [("a", value)], "task")
+        saver.put_writes(at, [("__error__", value)], "task")
+    assert saver.get_tuple(THREAD).pending_writes == [("task", "__error__", "second"), ("task", "a", "first")]
+
+
+def test_writes_are_in_the_order_of_path_task_and_number(saver):
+    put(saver, "1")
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
+    saver.put_writes(at, [("b", 1), ("c", 2)], "z", "path 1")
+    saver.put_writes(at, [("a", 3)], "a", "path 2")
+    saver.put_writes(at, [("a", 4)], "b", "path 1")
+    assert [write[2] for write in saver.get_tuple(THREAD).pending_writes] == [4, 1, 2, 3]
+
+
+def test_going_on_from_an_older_checkpoint_leaves_both_branches_readable(saver):
+    one, two, three = (HumanMessage(text, id=text) for text in ("one", "two", "three"))
+    put(saver, "1", messages=[one])
+    put(saver, "2", "1", messages=[one, two])
+    put(saver, "3", "1", messages=[one, three])
+    assert values(saver, "2")["messages"] == [one, two]
+    assert values(saver)["messages"] == [one, three]
+    assert [message.content for message in saver.agent("t").conversation()] == ["one", "three"]
+
+
+def test_a_message_that_is_changed_in_place_is_seen(saver):
+    message = HumanMessage("before", id="m")
+    put(saver, "1", messages=[message])
+    message.content = "after"
+    put(saver, "2", "1", messages=[message])
+    assert values(saver)["messages"][0].content == "after"
+    assert values(saver, "1")["messages"][0].content == "before"
+
+
+def test_a_conversation_is_written_once(saver):
+    messages = [HumanMessage(f"message {n}", id=str(n)) for n in range(40)]
+    for n in range(1, 41):
+        put(saver, f"{n:03}", f"{n - 1:03}" if n > 1 else None, messages=messages[:n])
+    assert len([event for event in saver.agent("t").events() if event.kind == "user"]) == 40
+
+
+def test_thread_ids_may_be_numbers_and_without_a_namespace_it_is_the_empty_one(saver):
+    put(saver, "1", thread=42, x=1)
+    assert values(saver, thread="42") == {"x": 1}
+    assert saver.get_tuple({"configurable": {"thread_id": 42}}).config["configurable"]["checkpoint_ns"] == ""
+
+
+def test_all_threads_are_listed_without_a_config(saver):
+    for thread in ("a", "b/c", "d"):
+        put(saver, "1", thread=thread)
+    found = {each.config["configurable"]["thread_id"] for each in saver.list(None)}
+    assert found == {"a", "b/c", "d"}
+
+
+def test_after_a_deletion_nothing_late_brings_a_checkpoint_back(saver):
+    put(saver, "1")
+    saver.delete_thread("t")
+    put(saver, "2", "1")
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
+    saver.put_writes(at, [("a", 1)], "task")
+    assert saver.get_tuple(THREAD) is None
+    put(saver, "3")
+    put(saver, "4", "1")
+    assert [each.checkpoint["id"] for each in saver.list(THREAD)] == ["3"]
+
+
+def test_a_copy_survives_the_deletion_of_its_source_and_is_one_row_for_each_namespace(saver):
+    put(saver, "1", messages=[HumanMessage("one", id="1")], x=1)
+    below = {"configurable": {"thread_id": "t", "checkpoint_ns": "sub:1"}}
+    saver.put(below, empty_checkpoint(), {"source": "loop"}, {})
+    saver.copy_thread("t", "u")
+    assert len(saver._history.store.agents()) == 4
+    saver.delete_thread("t")
+    assert values(saver, thread="u")["x"] == 1
+    assert [message.content for message in values(saver, thread="u")["messages"]] == ["one"]
+    assert values(saver) is None
+
+
+def test_a_copied_saver_works_on_the_same_store(saver):
+    put(copy.copy(saver), "1", x=1)
+    assert values(saver) == {"x": 1}
+
+
+class Cipher:
+    """Enough to see what is encrypted."""
+
+    def encrypt(self, plaintext):
+        return "xor", bytes(byte ^ 0xFF for byte in plaintext)
+
+    def decrypt(self, ciphername, ciphertext):
+        return bytes(byte ^ 0xFF for byte in ciphertext)
+
+
+def test_with_an_encrypting_serializer_no_text_is_in_the_clear(durable_url, run):
+    saver = BackstorySaver(durable_url, serde=EncryptedSerializer(Cipher()))
+    put(saver, "1", messages=[HumanMessage("the treasure", id="1")], place="the treasure")
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
+    saver.put_writes(at, [("a", "the treasure")], "task")
+    assert values(saver)["messages"][0].content == values(saver)["place"] == "the treasure"
+    assert all("treasure" not in f"{e.content}{e.data_json}" for e in saver.agent("t").events())
+    saver.close()
+
+
+def test_pruning_keeps_what_the_kept_checkpoint_refers_to(saver):
+    big = "x" * 1_000
+    put(saver, "1", big=big, messages=[HumanMessage("one", id="1")])
+    put(saver, "2", "1", big=big, messages=[HumanMessage("one", id="1")])
+    assert sum("xxxx" in (event.data_json or "") for event in saver.agent("t").events()) == 1
+    saver.prune(["t"])
+    assert values(saver)["big"] == big
+    assert values(saver, "1") is None
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+def test_values_of_any_type_come_back(saver):
+    given = {
+        "b": b"\x00\xff",
+        "n": None,
+        "s": {1, 2},
+        "p": Point(1),
+        "f": 1.0,
+        "i": 1,
+        "o": True,
+    }
+    put(saver, "1", **given)
+    found = values(saver)
+    assert found == given
+    assert {key: type(value) for key, value in found.items()} == {k: type(v) for k, v in given.items()}
+
+
+def test_messages_of_every_kind_are_messages_for_everything_else(saver, sound):
+    thought = {"type": "thinking", "thinking": "hm", "signature": "c2VhbA=="}
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    messages = [
+        SystemMessage("Be brief.", id="0"),
+        HumanMessage([{"type": "text", "text": "look"}, image], id="1"),
+        AIMessage("I will.", tool_calls=[{"name": "f", "args": {"a": 1}, "id": "c"}], id="2"),
+        ToolMessage("failed", tool_call_id="c", status="error", id="3"),
+        AIMessage(
+            [thought, {"type": "text", "text": "Done."}],
+            response_metadata={"model_name": "claude-x"},
+            id="4",
+        ),
+        RemoveMessage(id="5"),
+    ]
+    put(saver, "1", messages=messages)
+    assert values(saver)["messages"] == messages
+    kinds = [(message.kind, message.content) for message in saver.agent("t").conversation()]
+    assert kinds == [
+        ("system", "Be brief."),
+        ("user", "look"),
+        ("assistant", "I will."),
+        ("tool_call", None),
+        ("tool_result", "failed"),
+        ("assistant", "Done."),
+    ]
+    body = saver.agent("t").conversation().to("anthropic", model="claude-x")
+    last = [message for message in body["messages"] if message["role"] == "assistant"][-1]
+    assert last["content"][0] == thought
+    sound(saver._history.store)
+
+
+def test_what_others_wrote_is_in_the_newest_state_and_what_was_rewound_is_not(saver):
+    def answer(state):
+        return {
+            "messages": [AIMessage(f"{len(state['messages'])} messages", id=f"a{len(state['messages'])}")]
+        }
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(START, "answer")
+    running = builder.compile(checkpointer=saver)
+    running.invoke(asked("hello", 1), THREAD)
+    agent = saver.agent("t")
+    agent.mark("here")
+    agent.user("from the chat")
+    call = agent.tool_call("add", {"a": 1}, id="c1")
+    agent.tool_result(call, "2")
+    running.invoke(asked("and now?", 2), THREAD)
+    assert running.get_state(THREAD).values["messages"][-1].content == "6 messages"
+    assert len([event for event in agent.events() if event.content == "from the chat"]) == 1
+    agent.rewind("here")
+    assert len(running.get_state(THREAD).values["messages"]) == 2
+    running.invoke(asked("again", 3), THREAD)
+    assert running.get_state(THREAD).values["messages"][-1].content == "3 messages"
+
+
+def test_a_fork_goes_on_from_a_position(saver):
+    put(saver, "1", messages=[HumanMessage("one", id="1")])
+    at = saver.agent("t").head
+    put(saver, "2", "1", messages=[HumanMessage("one", id="1"), HumanMessage("two", id="2")])
+    saver.fork("t", "u", at=at)
+    assert [message.content for message in values(saver, thread="u")["messages"]] == ["one"]
+
+
+def test_two_processes_on_one_thread_lose_nothing(durable_url, two_writers, sound):
+    two_writers("langgraph", durable_url)
+    with backstory.open(durable_url) as store:
+        saver = BackstorySaver(store)
+        shared = {"thread_id": "shared"}
+        found = [each.checkpoint["channel_values"]["n"] for each in saver.list({"configurable": shared})]
+        assert sorted(found) == sorted(f"{name} {n}" for name in ("one", "two") for n in range(50))
+        one = saver.get_tuple({"configurable": shared | {"checkpoint_id": "one-007"}})
+        assert one.pending_writes == [("task", "w", 7)]
+        sound(store)
+
+
+def test_a_long_conversation_takes_a_small_part_of_the_space_of_langgraphs_own_saver(tmp_path):
+    def size(saver, path):
+        fake = GenericFakeChatModel(messages=iter(AIMessage("y" * 400) for _ in range(60)))
+        builder = StateGraph(MessagesState)
+        builder.add_node("answer", lambda state: {"messages": [fake.invoke(state["messages"])]})
+        builder.add_edge(START, "answer")
+        running = builder.compile(checkpointer=saver)
+        for n in range(60):
+            running.invoke({"messages": [HumanMessage(f"{n} " + "x" * 400)]}, THREAD)
+        return sum(os.path.getsize(file) for file in tmp_path.glob(f"{path}*"))
+
+    ours = BackstorySaver(tmp_path / "ours.db")
+    mine = size(ours, "ours")
+    with SqliteSaver.from_conn_string(str(tmp_path / "theirs.db")) as theirs:
+        assert mine < size(theirs, "theirs") / 5
+    ours.close()
+
+
+def test_cancelling_a_put_sees_it_through(saver, run):
+    async def cancelled():
+        checkpoint = empty_checkpoint() | {"id": "1"}
+        task = asyncio.ensure_future(saver.aput(THREAD, checkpoint, {"source": "loop"}, {}))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await saver.aget_tuple(THREAD)
+
+    assert run(cancelled()).checkpoint["id"] == "1"
+
+
+def test_versions_are_whole_numbers_and_text_versions_go_on(saver):
+    assert saver.get_next_version(None, None) == 1
+    assert saver.get_next_version(3, None) == 4
+    assert saver.get_next_version("00000000000000000000000000000002.0.5", None).startswith("0" * 31 + "3.")
