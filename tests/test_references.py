@@ -70,7 +70,7 @@ def test_a_moment(store, agent):
 def test_what_is_not_there(store, agent):
     with pytest.raises(backstory.AgentNotFound, match="did you mean 'main'"):
         store.resolve("mian")
-    with pytest.raises(backstory.MarkNotFound, match=r"no mark 'y' .* the labels on it: 'x'"):
+    with pytest.raises(backstory.MarkNotFound, match=r"no mark 'y' .* the stack has 'x'"):
         store.resolve("main@y")
     for ref in ("main@4", "main@-4", "main@99999999999999999999"):
         with pytest.raises(backstory.PositionNotFound, match="from 0 to 3"):

@@ -137,7 +137,7 @@ class Conflict(Error):
         """The conflict of an append that expected another head."""
         return cls(
             f"agent {agent!r} is at position {head}, not at the expected {expected}",
-            remedy="read what is new, decide again, and append behind the new head",
+            remedy="read the new events, decide again, and append after the new head",
             head=head,
         )
 

@@ -107,10 +107,10 @@ def _no_mark(agent: Agent, label: str, named: Iterable[str]) -> MarkNotFound:
     labels = [*named, *(mark.label for mark in agent.marks() if mark.label)]
     near = get_close_matches(label, labels)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-    known = ", ".join(map(repr, labels[-8:])) or "none"
+    known = ", ".join(map(repr, labels[-8:])) or "no labels"
     return MarkNotFound(
         f"there is no mark {label!r} on the mark stack of agent {agent.name!r}{hint}",
-        remedy=f"the labels on it: {known}",
+        remedy=f"the stack has {known}",
     )
 
 

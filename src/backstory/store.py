@@ -116,7 +116,7 @@ class Store:
         if not found:
             raise AgentNotFound(
                 f"there is no agent {ref!r} in {self.url!r}{near_names(self._backend, ref)}",
-                remedy=Remedy("{} lists all of them", "agents"),
+                remedy=Remedy("{} lists the agents", "agents"),
             )
         if len(found) > 1:
             fitting = [f"{record.session}/{record.name}" for record in found]

@@ -33,7 +33,7 @@ def test_commands_are_completed_and_lists_shown(start):
             ("/export out.md", "written to out.md"),
             ("/nonsense", "there is no command /nonsense"),
             ("/rewind nowhere", "no mark 'nowhere'"),
-            ("/switch nobody", "/agents lists all"),
+            ("/switch nobody", "/agents lists the agents"),
         ]:
             terminal.send(command)
             terminal.wait(shown)

@@ -112,7 +112,7 @@ def test_a_closed_stream_is_no_failure(story, line, code):
 
 
 def test_errors_speak_of_commands(story):
-    assert "`backstory agents` lists all" in story("log", "nobody", code=1).err
+    assert "`backstory agents` lists the agents" in story("log", "nobody", code=1).err
     assert re.search("`backstory mark [-0-9a-f]{36}` sets one", story("rewind", "reviewer", code=1).err)
     assert "of the batch" not in story("append", "main", "x", "--data", "[1]", code=2).err
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.option("--format", type=click.Choice(FORMATS), help="The request body for a provider, as JSON.")
 @click.option("--tokens", is_flag=True, help="Only the number of tokens.")
 @click.option("--model", metavar="NAME", help="The model that will read it, for --format and --tokens.")
-@click.option("--control", is_flag=True, help="Marks, notes, rewinds and jumps, too, which no model sees.")
+@click.option("--control", is_flag=True, help="Include marks, notes, rewinds and jumps, which no model sees.")
 @click.option("--pager/--no-pager", default=True, help="Use the pager on a terminal (default).")
 def context_command(
     url: str | None,

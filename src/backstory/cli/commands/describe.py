@@ -12,9 +12,9 @@ from backstory.cli.stores import opened
     example='backstory describe main --title "Cleaning up" --tag work\nbackstory describe main --no-title',
 )
 @reference()
-@click.option("--title", help="Its title.")
+@click.option("--title", help="The title.")
 @click.option("--no-title", is_flag=True, help="Remove the title.")
-@click.option("--tag", "tags", multiple=True, help="Its tags; those that it had before are replaced.")
+@click.option("--tag", "tags", multiple=True, help="A tag (may be repeated); replaces the tags that it had.")
 @click.option("--no-tags", is_flag=True, help="Remove all tags.")
 def describe_command(
     url: str | None,

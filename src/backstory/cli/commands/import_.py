@@ -36,13 +36,17 @@ LOOK = 1.0  # seconds between two looks at what is watched
     "backstory import --watch\nssh host backstory export | backstory import -",
 )
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, allow_dash=True), metavar="[PATH]...")
-@click.option("--from", "format", metavar="TOOL", help="Say whose transcripts they are.")
+@click.option(
+    "--from", "format", metavar="TOOL", help="The tool that wrote the transcripts, if it is not recognised."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before importing what is on this machine.")
-@click.option("--watch", is_flag=True, help="Stay, and import what grows until Ctrl-C.")
-@click.option("--since", metavar="TIME", help="Only sessions that go on at or after a time, as 2026-08.")
+@click.option("--watch", is_flag=True, help="Keep running, and import what is added, until Ctrl-C.")
+@click.option(
+    "--since", metavar="TIME", help="Only sessions with events at or after a time, such as 2026-08."
+)
 @click.option("--project", metavar="DIR", help="Only sessions of a folder and those below it.")
 @click.option("--dry-run", is_flag=True, help="Say what would be new, and write nothing.")
-@click.option("--mask", is_flag=True, help="Replace well-known forms of secrets by a digest.")
+@click.option("--mask", is_flag=True, help="Replace what looks like a secret with a digest.")
 @click.option("--no-images", is_flag=True, help="Leave out images.")
 @click.option("--raw", is_flag=True, help="Also keep every record of the source as it is, beside the log.")
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything is damaged.")

@@ -89,7 +89,7 @@ def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
     "expire",
     example="backstory expire --before 2026-01-01\nbackstory expire --before 2026-01-01 --dead --yes",
 )
-@click.option("--before", required=True, metavar="TIME", help="Nobody wrote to them since then.")
+@click.option("--before", required=True, metavar="TIME", help="Only sessions without a write since then.")
 @click.option("--prefix", default="", metavar="TEXT", help="Only sessions whose key begins like this.")
 @click.option("--dead", is_flag=True, help="Erase what dead events say, instead of deleting sessions.")
 @dry_run

@@ -26,7 +26,10 @@ SECRET = "BACKSTORY_PROXY_SECRET"
 @click.option("--public-url", metavar="URL", help="The address under which a proxy serves the page.")
 @click.option("--behind-proxy", is_flag=True, help=f"Trust the proxy that sends the secret in ${SECRET}.")
 @click.option(
-    "--user-header", metavar="NAME", default="x-forwarded-user", help="Where the proxy says who it is."
+    "--user-header",
+    metavar="NAME",
+    default="x-forwarded-user",
+    help="The header in which the proxy names the user.",
 )
 @click.option("--writers", metavar="NAMES", help="Who may write behind a proxy, with commas between them.")
 def web_command(
