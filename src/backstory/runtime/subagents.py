@@ -15,6 +15,8 @@ from backstory.errors import Error, NameTaken
 from backstory.runtime.loop import Allow, EventWritten, Loop, Stopped
 from backstory.runtime.tools import Tool, ToolError
 
+__all__ = ["Subagents"]
+
 NAME = "task"
 SECONDS = 1_800.0
 SYSTEM = (

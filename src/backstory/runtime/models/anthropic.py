@@ -19,6 +19,8 @@ from backstory.wire.conversation import Conversation
 from backstory.wire.formats.anthropic import counts
 from backstory.wire.streams import continue_block, finished_block
 
+__all__ = ["AnthropicModel"]
+
 MOST_TOKENS = 8192  # of one answer; the service insists on a number
 CUT = "max_tokens"
 REFUSED = "refusal"

@@ -23,6 +23,8 @@ from backstory.runtime.models.openai import described
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
+__all__ = ["EmbeddedModel"]
+
 NAME = "smollm2-135m"
 MOST_TOKENS = 256  # of one answer: a tiny model does not always find its end
 OFFERED = frozenset({"glob"})  # with more tools than one it understands none

@@ -16,6 +16,8 @@ from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
+__all__ = ["OpenAIModel"]
+
 
 class OpenAIModel:
     """A model behind an OpenAI-compatible endpoint."""
