@@ -189,7 +189,7 @@ class Agent(Identity):
         tokens = int(self.conversation(context.at).tokens())
         batch = compaction(context.messages, summary, keep=keep, head=context.at, tokens=tokens)
         (kind, content, data), *rest = batch
-        checked = drafts([(kind, content, author(by) or data), *rest])
+        checked = drafts([(kind, content, (data or {}) | author(by)), *rest])
         with self._log.backend.exclusive(self._record) as rows:
             self._check_unchanged(rows, context)
             return rows.append(self._record, with_bases(checked), context.at, now())

@@ -224,11 +224,10 @@ class Store:
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """All marks of a session (its id, its name, or any agent of it), dead or alive, each with the agent
-        that owns it."""
-        id = self.agent(session).session
-        owners = {record.id: Agent(self._log, record) for record in self._backend.agents(Wanted(session=id))}
-        marks = self._backend.session_marks(id)
-        return [(owners[owner], mark) for owner, mark in marks if owner in owners]
+        that owns it: where that was deleted, with an agent that inherits it."""
+        from backstory.jobs.marks import session_marks
+
+        return session_marks(self._log, self.agent(session).session)
 
     def follow(
         self, after: Mapping[str, int] | None = None, *, timeout: float | None = None

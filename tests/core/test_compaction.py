@@ -49,7 +49,7 @@ def written(text, keep):
             "clear user assistant2 tool_call3 tool_call4 tool_result5 tool_result6 assistant7",
         ),
         ("u1 t1 u2 r1 a2", 2, "clear user tool_call2 user3 tool_result4 assistant5"),
-        ("nm-1 u1 a1 nm-2 u2", 1, "clear note user user5"),
+        ("nm-1 u1 a1 nm-2 u2", 1, "clear note4 user user5"),
     ],
 )
 def test_what_is_written(text, keep, wanted):
@@ -69,9 +69,23 @@ def test_a_copy_of_a_copy_names_the_original_and_keeps_its_data():
     assert copy == ("assistant", "yes", {"copy_of": 4, "native": {"format": "openai"}})
 
 
-def test_the_settings_in_force_are_said_once():
+def test_the_settings_in_force_are_copied_and_those_they_replaced_are_not():
     found = compaction(log("nm-1 u1 nm-2 a1"), "In short.", keep=0, head=4, tokens=0)
-    assert [data for kind, _, data in found if kind == "note"] == [{"model": "m-2"}]
+    assert [data for kind, _, data in found if kind == "note"] == [{"model": "m-2", "copy_of": 3}]
+
+
+def test_a_setting_that_cannot_be_used_replaces_none():
+    broken = Event.of(3, "note", "backstory.settings", {"model": 7, "params": {"top_p": 0.5}})
+    found = compaction([*log("nm-1 u1"), broken], "In short.", keep=0, head=3, tokens=0)
+    assert [data["copy_of"] for kind, _, data in found if kind == "note"] == [1, 3]
+
+
+@pytest.mark.parametrize("text", ["u1 a1", "s nm-1 u1 a1"])
+def test_the_clear_says_where_the_summary_is(text):
+    head = len(log(text))
+    found = compaction(log(text), "In short.", keep=1, head=head, tokens=0)
+    [place] = [at for at, (_, content, _) in enumerate(found, head + 1) if content == "In short."]
+    assert found[0] == ("clear", None, {"summary": place})
 
 
 @pytest.mark.parametrize("text", ["", "s", "nm-1 s"])

@@ -159,6 +159,20 @@ def test_shown_leaves_out_clears_inert_events_and_unknown_kinds():
     [
         (Event.of(2, "user", "x"), False, None, "live", "event 2 (user) is in the context"),
         (Event.of(2, "user", "x"), False, Event.of(5, "clear"), "cleared", "left behind by the clear at 5"),
+        (
+            Event.of(2, "user", "x"),
+            False,
+            Event.of(5, "clear", None, {"summary": 7}),
+            "compacted",
+            "compacted by 5; the summary is at 7",
+        ),
+        (
+            Event.of(2, "user", "x"),
+            False,
+            Event.of(5, "clear", None, {"summary": "7"}),
+            "cleared",
+            "clear at 5",
+        ),
         (Event.of(2, "user", "x"), False, Event.of(5, "rewind"), "rewound", "left behind by the rewind at 5"),
         (Event.of(2, "mark"), False, Event.of(5, "jump"), "jumped", "left behind by the jump at 5"),
         (Event.of(2, "rewind"), True, None, "live", "is in the context"),

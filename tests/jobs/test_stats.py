@@ -53,3 +53,21 @@ def test_tokens_are_counted_on_request_and_as_the_conversation_counts_them(store
         "empty": store.agent("empty").conversation().tokens(),
     }
     assert found.tokens == sum(by_name.values())
+
+
+def test_events_that_a_deleted_agent_left_to_its_forks_are_counted(store):
+    agent = store.start("main")
+    agent.extend([("user", "x" * 10), ("user", "y" * 10), ("user", "z" * 10)])
+    agent.fork("one", at=2)
+    rewound = agent.fork("two", at=2)
+    rewound.jump(1)
+    agent.fork("three", at=1).clear()
+    store.delete(agent)
+    found = store.stats()
+    assert (found.events, found.live, found.dead) == (4, 3, 1)
+    assert (found.bytes, found.kinds) == (
+        20 + len('{"target_message_id":1}'),
+        {"user": 2, "jump": 1, "clear": 1},
+    )
+    store.delete("one")
+    assert (store.stats().events, store.stats().live) == (4, 2)

@@ -118,9 +118,22 @@ def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):
     ]
     assert agent.conversation().settings == before.settings
     assert written[3].data["compacted"]["events"] == 5
+    assert agent.explain(3)[1:3] == ("compacted", written[0].seq)
+    assert f"the summary is at {written[3].seq}" in agent.explain(3).reason
     agent.undo()
     assert agent.conversation() == before
     assert store.verify() == []
+
+
+def test_erased_settings_are_erased_in_a_compaction_too(agent):
+    agent.settings(params={"metadata": {"user": "secret"}})
+    agent.settings(model="m-1")
+    agent.user("hi")
+    agent.compact("In short.", by="me")
+    agent.erase([1], why="asked")
+    settings = agent.conversation().settings
+    assert (settings.model, dict(settings.params)) == ("m-1", {})
+    assert not any("secret" in (event.data_json or "") for event in agent.events())
 
 
 def test_settings_follow_the_context(agent):

@@ -65,6 +65,18 @@ def test_the_marks_of_a_session_are_those_of_all_its_agents_dead_or_alive(store,
         store.marks("missing")
 
 
+def test_a_mark_that_a_deleted_agent_left_to_a_fork_is_listed_with_the_fork(store, agent):
+    agent.mark("left to two")
+    agent.mark("left to one")
+    first, second = agent.fork("first", at=1), agent.fork("second")
+    grandchild = second.fork("grandchild")
+    agent.mark("gone")
+    store.delete(agent)
+    store.delete(second)
+    found = [(holder, mark.seq, mark.label) for holder, mark in store.marks("first")]
+    assert found == [(first, 1, "left to two"), (grandchild, 2, "left to one")]
+
+
 # --- all agents at once ---
 
 

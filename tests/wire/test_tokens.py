@@ -13,10 +13,10 @@ from backstory.core.messages import Message
 from backstory.core.settings import Settings
 from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
-from backstory.wire.tokens import Tokens, count_tokens
+from backstory.wire.tokens import Tokens, count_tokens, vocabulary
 from backstory.wire.tokens.families import by_area, patches, tiles
 from backstory.wire.tokens.sizes import Size
-from backstory.wire.tokens.vocabulary import counter
+from backstory.wire.tokens.vocabulary import counter, kept
 from tests.wire.files import png, wav
 
 HELLO = [("user", "hello world", None)]
@@ -300,3 +300,14 @@ class TestReasoning:
         wire = {"role": "assistant", "content": "hi", "reasoning_content": "one two three"}
         found = count_tokens([*HELLO, native("openai", wire, "assistant", "hi")], "qwen3")
         assert found.by("what")["reasoning"] == 3
+
+
+def test_a_text_that_was_counted_is_not_counted_again(monkeypatch):
+    counted = []
+    count = kept(lambda text: counted.append(text) or len(text))
+    long = ["a" * 100, "b" * 100, "\ud800" * 100]
+    assert [count(text) for text in [*long, *long]] == [100] * 6
+    assert counted == long
+    monkeypatch.setattr(vocabulary, "MOST_KEPT", 3)
+    assert (count("c" * 90), count(long[0])) == (90, 100)  # so many are kept, then it begins anew
+    assert counted == [*long, "c" * 90, long[0]]

@@ -12,7 +12,8 @@ from backstory.core.erasure import stand_in
 from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN
 from backstory.core.messages import tool_call, tool_result
-from backstory.core.settings import SETTINGS, settings_of
+from backstory.core.replay import SUMMARY
+from backstory.core.settings import SETTINGS, usable
 from backstory.errors import Invalid, NotFound
 
 COPY = "copy_of"  # the key of `data` that names the position a copy was made from
@@ -37,10 +38,10 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
     if not gone:
         raise NotFound(f"there is nothing to compact: the context has only the {len(kept)} messages to keep")
     compacted = {"from": gone[0].seq, "to": head, "events": len(gone), "tokens": tokens}
+    again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
     return [
-        ("clear", None, None),
-        *(_copied(event) for event in context if event.kind == "system"),
-        *_settings_again(context),
+        ("clear", None, {SUMMARY: head + 1 + len(again) + 1}),
+        *map(_copied, again),
         ("user", summary, {COMPACTED: compacted}),
         *map(_copied, kept),
     ]
@@ -91,10 +92,14 @@ def _copied(event: Event) -> Written:
     return event.kind, event.content, {**data, COPY: data.get(COPY, event.seq)}
 
 
-def _settings_again(context: Sequence[Event]) -> list[Written]:
-    settings = settings_of(
-        event.data for event in context if event.kind == "note" and event.content == SETTINGS
-    )
-    data = settings._replace(tools=list(settings.tools))._asdict() if any(settings) else {}  # type: ignore[arg-type]
-    said = {name: value for name, value in data.items() if value}
-    return [("note", SETTINGS, said)] if said else []
+def _settings_in_force(context: Sequence[Event]) -> list[Event]:
+    """The settings notes that still say something: a field of an older one is replaced by a newer one's."""
+    found: list[Event] = []
+    said: set[str] = set()
+    for event in reversed(context):
+        if event.kind == "note" and event.content == SETTINGS:
+            fields = usable(event.data)
+            if not fields <= said:
+                found.append(event)
+                said |= fields
+    return found[::-1]

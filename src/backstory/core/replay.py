@@ -224,7 +224,7 @@ class Explanation(NamedTuple):
     """Why an event is, or is not, in the context."""
 
     seq: int
-    status: str  # live, cleared, rewound, jumped, inert, or clear for a clear event itself
+    status: str  # live, cleared, compacted, rewound, jumped, inert, or clear for a clear event itself
     by: int | None  # the event that took it out of the context
     reason: str  # the same as a sentence
 
@@ -234,6 +234,7 @@ class Explanation(NamedTuple):
         return self.status == "live"
 
 
+SUMMARY = "summary"  # the key of a clear's data that names the summary, if it is a compaction's
 _LEFT_BY = {"clear": "cleared", "rewind": "rewound", "jump": "jumped"}
 
 
@@ -248,6 +249,10 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
         return Explanation(event.seq, "inert", None, inert)
     if left_by is None:
         return Explanation(event.seq, "live", None, f"{here} is in the context")
+    summary = (left_by.data or {}).get(SUMMARY) if left_by.kind == "clear" else None
+    if type(summary) is int:
+        reason = f"{here} was compacted by {left_by.seq}; the summary is at {summary}"
+        return Explanation(event.seq, "compacted", left_by.seq, reason)
     reason = f"{here} was left behind by the {left_by.kind} at {left_by.seq}"
     return Explanation(event.seq, _LEFT_BY[left_by.kind], left_by.seq, reason)
 

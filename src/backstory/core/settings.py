@@ -45,11 +45,24 @@ def settings_of(notes: Iterable[Mapping[str, Any] | None]) -> Settings:
     return found
 
 
-def _replaced(settings: Settings, name: str, value: Any) -> Settings:
+def usable(data: Mapping[str, Any] | None) -> set[str]:
+    """The fields that the data of a settings note set."""
+    given = data or {}
+    return {name for name in FIELDS if name in given and _is_usable(name, given[name])}
+
+
+def _is_usable(name: str, value: Any) -> bool:
     try:
-        checked = _CHECKS[name](value)
+        _CHECKS[name](value)
     except Invalid:
+        return False
+    return True
+
+
+def _replaced(settings: Settings, name: str, value: Any) -> Settings:
+    if not _is_usable(name, value):
         return settings
+    checked = _CHECKS[name](value)
     fields: dict[str, Any] = {name: tuple(checked) if name == "tools" else checked}
     return settings._replace(**fields)
 

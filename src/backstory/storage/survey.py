@@ -27,8 +27,8 @@ class Survey(Protocol):
     """Whole stores and sessions, in one statement each."""
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        """The marks that the agents of a session own, dead or alive, each with its owner's id: agent by agent
-        in the order of birth, and in order."""
+        """The marks that the agents of a session own, dead or alive, deleted agents included, each with its
+        owner's id: agent by agent in the order of birth, and in order."""
 
     def heads(self) -> list[tuple[str, int]]:
         """The id and the head of every agent, in the order of birth, as of one moment."""
@@ -37,4 +37,4 @@ class Survey(Protocol):
         """Of every agent, or of those whose key begins so, the newest note of a name that it owns."""
 
     def censuses(self) -> list[AgentCensus]:
-        """What every agent owns, by kind."""
+        """What every agent owns, by kind; what is left of deleted ones, too."""

@@ -223,11 +223,7 @@ class MemoryBackend:
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         with self._lock:
-            owners = (
-                (id, agent.events)
-                for id, agent in self._agents.items()
-                if agent.new.session == session and agent.deleted_us is None
-            )
+            owners = ((id, own.events) for id, own in self._agents.items() if own.new.session == session)
             return [(id, event) for id, events in owners for event in events if event.kind == "mark"]
 
     def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
@@ -239,7 +235,8 @@ class MemoryBackend:
         return found
 
     def censuses(self) -> list[AgentCensus]:
-        own = ((one, Piece(one.pk, one.fork_seq + 1, one.head)) for one in self.agents())
+        everyone = self.agents(Wanted(deleted=True))
+        own = ((one, Piece(one.pk, one.fork_seq + 1, one.head)) for one in everyone)
         return [AgentCensus(one.id, *found) for one, piece in own for found in self.census(one, [piece])]
 
     def heads(self) -> list[tuple[str, int]]:

@@ -1,32 +1,21 @@
 """Taking rows into the store in memory as they were elsewhere, and where its agents came from."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from backstory.core.events import Stored
-from backstory.storage.memory.rows import OwnRows
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
-
-if TYPE_CHECKING:
-    from backstory.storage.memory.backend import MemoryBackend
+from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
+from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 
 KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 
 
-class MemoryIntake:
+class MemoryIntake(HeldRows):
     """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
 
-    def __init__(self, backend: "MemoryBackend", agents: Mapping[str, OwnRows], sources: KeptSources) -> None:
-        self._backend = backend
+    def __init__(self, backend: Memory, agents: Mapping[str, OwnRows], sources: KeptSources) -> None:
+        super().__init__(backend)
         self._agents = agents
         self._sources = sources
-        self.head, self.walk, self.lineage = backend.head, backend.walk, backend.lineage
-        self.position_at, self.read, self.stored = backend.position_at, backend.read, backend.stored
-        self.marks, self.notes, self.last_note = backend.marks, backend.notes, backend.last_note
-        self.keyed, self.places = backend.keyed, backend.places
-
-    def held(self, session: str) -> list[AgentRecord]:
-        return self._backend.agents(Wanted(session=session, deleted=True))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self._backend.add_agent(new, created_us)

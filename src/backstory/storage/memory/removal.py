@@ -1,32 +1,20 @@
 """Taking rows away from a store in memory. What goes is decided before, in `backstory.jobs.deletion`."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from backstory.core.events import Stored
 from backstory.storage.memory.intake import KeptSources
-from backstory.storage.memory.rows import OwnRows
-from backstory.storage.protocols import AgentRecord, Agents, Reader, StoredRows, Wanted, tombstone_name
+from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
+from backstory.storage.protocols import AgentRecord, tombstone_name
 
 
-class Memory(Agents, Reader, StoredRows, Protocol):
-    """What the backend does for a removal."""
-
-
-class MemoryRemoval:
+class MemoryRemoval(HeldRows):
     """Takes rows away; the backend holds its lock and a copy meanwhile."""
 
     def __init__(self, backend: Memory, agents: dict[str, OwnRows], sources: KeptSources) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._agents = agents
         self._sources = sources
-        self.head, self.walk, self.lineage = backend.head, backend.walk, backend.lineage
-        self.position_at, self.read, self.stored = backend.position_at, backend.read, backend.stored
-        self.marks, self.notes, self.last_note = backend.marks, backend.notes, backend.last_note
-        self.keyed, self.places = backend.keyed, backend.places
-
-    def held(self, session: str) -> list[AgentRecord]:
-        return self._backend.agents(Wanted(session=session, deleted=True))
 
     def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:
         rows = self._backend.stored(agent, after, agent.head)

@@ -1,9 +1,34 @@
 """The rows of a store in memory: one agent with the events it owns, and which agents a listing has."""
 
 import copy
+from typing import Protocol
 
 from backstory.core.events import Event, parse_object
-from backstory.storage.protocols import AgentRecord, NewAgent, Wanted
+from backstory.storage.protocols import AgentRecord, Agents, NewAgent, Reader, StoredRows, Wanted
+
+
+class Memory(Agents, Reader, StoredRows, Protocol):
+    """What the backend does for those who change many rows at once."""
+
+    def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
+        """Write an agent without events."""
+
+    def announce(self) -> None:
+        """Tell who watches that something was written."""
+
+
+class HeldRows:
+    """The backend's own reads, while it holds its lock for somebody who changes many rows at once."""
+
+    def __init__(self, backend: Memory) -> None:
+        self._backend = backend
+        self.head, self.walk, self.lineage = backend.head, backend.walk, backend.lineage
+        self.position_at, self.read, self.stored = backend.position_at, backend.read, backend.stored
+        self.marks, self.notes, self.last_note = backend.marks, backend.notes, backend.last_note
+        self.keyed, self.places = backend.keyed, backend.places
+
+    def held(self, session: str) -> list[AgentRecord]:
+        return self._backend.agents(Wanted(session=session, deleted=True))
 
 
 class OwnRows:

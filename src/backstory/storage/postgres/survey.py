@@ -12,7 +12,7 @@ E_COLUMNS = ", ".join(f"e.{column}" for column in COLUMNS.split(", "))
 SESSION_MARKS = f"""
     SELECT a.id::text, {E_COLUMNS}
     FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
-    WHERE e.session = %(session)s::uuid AND e.kind = 'mark' AND a.deleted IS NULL
+    WHERE e.session = %(session)s::uuid AND e.kind = 'mark'
     ORDER BY e.agent, e.seq"""
 HEADS = "SELECT id::text, head FROM backstory.agents WHERE deleted IS NULL ORDER BY created_at, id"
 NEWEST_NOTES = f"""
@@ -31,7 +31,7 @@ CENSUSES = """
         SELECT session, agent, kind, count(*), count(base),
             sum(coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0))::bigint
         FROM backstory.events GROUP BY session, agent, kind) c (session, agent, kind, events, based, bytes)
-    JOIN backstory.agents a ON a.session = c.session AND a.no = c.agent AND a.deleted IS NULL"""
+    JOIN backstory.agents a ON a.session = c.session AND a.no = c.agent"""
 
 
 class PostgresSurvey:

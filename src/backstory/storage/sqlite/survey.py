@@ -12,8 +12,7 @@ OWN = "BETWEEN a.no << 32 AND (a.no << 32) + 4294967295"
 
 SESSION_MARKS = f"""
     SELECT a.id, {COLUMNS} FROM agents a CROSS JOIN events e INDEXED BY marks
-    WHERE a.session = (SELECT no FROM agents WHERE id = ?) AND a.deleted IS NULL AND e.kind = 'mark'
-        AND e.id {OWN}
+    WHERE a.session = (SELECT no FROM agents WHERE id = ?) AND e.kind = 'mark' AND e.id {OWN}
     ORDER BY a.no, e.id"""
 HEADS = f"SELECT a.id, {HEAD} FROM agents a WHERE a.deleted IS NULL ORDER BY a.no"
 NEWEST_NOTES = f"""
@@ -28,8 +27,7 @@ NEWEST_NOTES = f"""
 CENSUSES = """
     SELECT a.id, e.kind, count(*), count(e.base),
         sum(coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0))
-    FROM events e CROSS JOIN agents a ON a.no = e.agent
-    WHERE a.deleted IS NULL GROUP BY e.agent, e.kind"""
+    FROM events e CROSS JOIN agents a ON a.no = e.agent GROUP BY e.agent, e.kind"""
 
 
 class SqliteSurvey:
