@@ -18,7 +18,7 @@ FLOORS = [
     {"core"},
     {"wire"},
     {"storage"},
-    {"attachments", "erasure", "follower", "identity", "moves", "sessions"},
+    {"attachments", "comparison", "erasure", "follower", "identity", "moves", "sessions"},
     {"agent"},
     {"intake", "jobs", "references"},
     {"importers"},

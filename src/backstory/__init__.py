@@ -44,6 +44,7 @@ from backstory.errors import (
 if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent
+    from backstory.core.diff import Change, Comparison
     from backstory.core.messages import Message
     from backstory.core.outline import OutlineRow
     from backstory.follower import Follower
@@ -71,6 +72,8 @@ __all__ = [
     "AsyncLoop",
     "Busy",
     "CannotOpen",
+    "Change",
+    "Comparison",
     "Conflict",
     "ConnectionLost",
     "Context",
@@ -116,6 +119,8 @@ __all__ = [
 _WHERE = {
     "Agent": "agent",
     "AsyncLoop": "runtime.async_loop",
+    "Change": "core.diff",
+    "Comparison": "core.diff",
     "Conversation": "wire.conversation",
     "Message": "core.messages",
     "Finding": "jobs.verify",

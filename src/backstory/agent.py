@@ -32,6 +32,7 @@ from backstory.storage.log import At, now, with_bases
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
+    from backstory.core.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
 
@@ -329,6 +330,26 @@ class Agent(Identity):
         """The events behind `after` (default: the head), as they are committed by anyone: an iterator that
         ends when it or the store is closed, or when nothing came for `timeout` seconds."""
         return follow_agent(self._log, self._record, self._log.position(self._record, after), timeout)
+
+    def diff(
+        self,
+        other: "Agent | None" = None,
+        *,
+        at: At = None,
+        other_at: At = None,
+        after: "Change | None" = None,
+        limit: int | None = None,
+    ) -> "Comparison":
+        """How this context, or that of `at`, differs from another agent's, or from this one's at `other_at`.
+        What both share by their fork is not read. A page: `limit` changes behind `after`, the last one of the
+        page before."""
+        from backstory.comparison import Side, diff
+
+        right = self if other is None else other
+        if right._log is not self._log:
+            raise Invalid("the agents are of two stores", remedy="compare agents of one store")
+        sides = (Side(self._record, at), Side(right._record, other_at))
+        return diff(self._log, *sides, after=after, limit=limit)
 
     def position(self, at: At = None) -> int:
         """The position that a mark's label or a moment stands for; the head, if none is given."""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from datetime import datetime
 from functools import partial, update_wrapper, wraps
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
 
 from backstory import store as sync
 from backstory.agent import Agent
@@ -21,6 +21,9 @@ from backstory.jobs.deletion import Removed
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 from backstory.threads import in_thread
+
+if TYPE_CHECKING:
+    from backstory.core.diff import Comparison
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -154,6 +157,12 @@ class AsyncAgent:
     live_ranges = lift(Agent.live_ranges)
     position = lift(Agent.position)
     outline = lift(Agent.outline)
+
+    @shown_as(Agent.diff)
+    async def diff(self, other: "AsyncAgent | None" = None, **options: Any) -> "Comparison":
+        """How this context differs from another agent's: see `Agent.diff`."""
+        right = other.sync if other else None
+        return await in_thread(partial(self.sync.diff, right, **options))
 
     @shown_as(Agent.follow)
     def follow(

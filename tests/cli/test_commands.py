@@ -192,6 +192,17 @@ def test_diff_of_branches_and_of_moments(story):
     assert found["common"] == 4
     assert [change["op"] for change in found["changes"]] == ["changed"]
     assert ["-", "app"] in found["changes"][0]["words"]
+    assert (found["only_left"], found["only_right"], found["more"]) == (1, 1, False)
+    assert found["changes"][0]["why"] is None
+
+
+def test_diff_in_part_and_what_took_a_message_away(story):
+    story("clear", "main")
+    ran = story("diff", "main@4", "main", "--limit", "1")
+    assert ran.lines[0] == "0 messages in common; 4 only in main@4, 0 only in main"
+    assert ran.lines[1].startswith("- 1 system (cleared by ")
+    assert len([line for line in ran.lines if line.startswith("- ")]) == 1
+    assert "a larger --limit shows them" in ran.err
 
 
 def test_search(story):

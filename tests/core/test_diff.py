@@ -1,10 +1,12 @@
 """Two contexts side by side."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Event
-from backstory.core.diff import MOST_MESSAGES, MOST_WORDS, compare
+from backstory.core.diff import MOST_MESSAGES, MOST_WORDS, Change, compare
+from backstory.errors import Invalid
 
 
 def events(*texts):
@@ -47,7 +49,7 @@ def test_another_kind_is_another_message():
 
 
 def test_positions_and_times_do_not_matter():
-    assert compare([Event.of(1, "user", "x")], [Event.of(9, "user", "x")]) == (1, [])
+    assert compare([Event.of(1, "user", "x")], [Event.of(9, "user", "x")]) == (1, [], 0, 0, False)
 
 
 def test_data_matters():
@@ -78,3 +80,33 @@ def test_the_words_give_both_sides_back(left, right):
         if change.op == "changed":
             assert "".join(text for op, text in change.words if op != "+") == change.left.content
             assert "".join(text for op, text in change.words if op != "-") == change.right.content
+
+
+def test_where_a_message_was_copied_from_does_not_matter():
+    copy = Event.of(9, "user", "x", {"copy_of": 1})
+    assert compare([Event.of(1, "user", "x")], [copy]).changes == []
+    named = Event.of(9, "user", "x", {"copy_of": 1, "name": "Ann"})
+    assert [change.op for change in compare([Event.of(1, "user", "x")], [named]).changes] == ["changed"]
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "one two three", "one two four"]), max_size=8),
+    st.lists(st.sampled_from(["a", "b", "one two three", "one two four"]), max_size=8),
+    st.integers(1, 3),
+)
+def test_the_pages_of_a_comparison_are_the_whole(left, right, limit):
+    whole = compare(events(*left), events(*right))
+    changes, more = [], True
+    while more:
+        after = changes[-1] if changes else None
+        page = compare(events(*left), events(*right), after=after, limit=limit)
+        assert page._replace(changes=[], more=False) == whole._replace(changes=[])
+        changes, more = changes + page.changes, page.more
+    assert changes == whole.changes
+    assert whole.common + whole.only_left == len(left)
+    assert whole.common + whole.only_right == len(right)
+
+
+def test_a_page_behind_a_change_that_is_not_there_is_refused():
+    with pytest.raises(Invalid, match="no such difference"):
+        compare(events("a"), events("b"), after=Change(Event.of(7, "user", "a"), None))

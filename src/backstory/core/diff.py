@@ -6,9 +6,12 @@ Pure: it compares events that the caller has read.
 import re
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
-from backstory.core.events import Event
+from backstory.core.events import Event, parse_object, to_json
+from backstory.core.replay import Explanation
+from backstory.errors import Invalid
 
 MOST_MESSAGES = 2_000  # beyond, messages are only compared from both ends
 MOST_WORDS = 4_000  # beyond, texts are compared line by line
@@ -31,6 +34,7 @@ class Change(NamedTuple):
     left: Event | None
     right: Event | None
     words: tuple[Edit, ...] = ()
+    why: Explanation | None = None  # what took it out of the context that lacks it, where that is known
 
     @property
     def op(self) -> str:
@@ -45,21 +49,48 @@ class Comparison(NamedTuple):
 
     common: int  # messages that both have
     changes: list[Change]
+    only_left: int = 0  # messages that only the left has, changed ones included, on all pages together
+    only_right: int = 0
+    more: bool = False  # whether other changes follow
 
 
-def compare(left: Sequence[Event], right: Sequence[Event]) -> Comparison:
-    """Compare messages by what they say; when they were said does not matter."""
+Pair = tuple[Event | None, Event | None]
+
+
+def compare(
+    left: Sequence[Event], right: Sequence[Event], *, after: Change | None = None, limit: int | None = None
+) -> Comparison:
+    """Compare messages by what they say; when they were said does not matter. `limit` changes at most,
+    behind the last one of the page before: only these are compared word by word."""
     start = _same_from_start(left, right)
     end = _same_from_start(left[start:][::-1], right[start:][::-1])
     mine, theirs = left[start : len(left) - end], right[start : len(right) - end]
-    changes: list[Change] = []
-    common = start + end
-    for op, a, b, c, d in _opcodes(mine, theirs):
-        if op == "equal":
-            common += b - a
-        else:
-            changes += _paired(mine[a:b], theirs[c:d])
-    return Comparison(common, changes)
+    blocks = [block for block in _opcodes(mine, theirs) if block[0] != "equal"]
+    pairs = [pair for _, a, b, c, d in blocks for pair in zip_longest(mine[a:b], theirs[c:d])]
+    only_left = sum(one is not None for one, _ in pairs)
+    changes = _changes(pairs if after is None else _behind(pairs, after), after)
+    page = list(islice(changes, limit))
+    more = next(changes, None) is not None
+    return Comparison(len(left) - only_left, page, only_left, len(right) - (len(left) - only_left), more)
+
+
+def _behind(pairs: Sequence[Pair], after: Change) -> Sequence[Pair]:
+    """The pairs from the one on that a change came from."""
+    side = 0 if after.left else 1
+    last = (after.left, after.right)[side]
+    for place, pair in enumerate(pairs):
+        event = pair[side]
+        if event is not None and last is not None and event.seq == last.seq:
+            return pairs[place:]
+    raise Invalid("the contexts have no such difference", remedy="name positions, or begin again")
+
+
+def _changes(pairs: Sequence[Pair], after: Change | None) -> Iterator[Change]:
+    for place, (left, right) in enumerate(pairs):
+        found = _paired(left, right)
+        if place == 0 and after is not None:
+            found = found[2 if after.left is None else 1 :]
+        yield from found
 
 
 def _opcodes(mine: Sequence[Event], theirs: Sequence[Event]) -> list[tuple[str, int, int, int, int]]:
@@ -70,7 +101,15 @@ def _opcodes(mine: Sequence[Event], theirs: Sequence[Event]) -> list[tuple[str, 
 
 
 def _key(event: Event) -> tuple[str, str | None, str | None]:
-    return event.kind, event.content, event.data_json
+    return event.kind, event.content, _said(event)
+
+
+def _said(event: Event) -> str | None:
+    """The data, but for where a compaction copied the message from."""
+    if "copy_of" not in (event.data_json or ""):
+        return event.data_json
+    data = {key: value for key, value in (parse_object(event.data_json) or {}).items() if key != "copy_of"}
+    return to_json(data) if data else None
 
 
 def _same_from_start(left: Sequence[Event], right: Sequence[Event]) -> int:
@@ -82,24 +121,18 @@ def _same_from_start(left: Sequence[Event], right: Sequence[Event]) -> int:
     return same
 
 
-def _paired(mine: Sequence[Event], theirs: Sequence[Event]) -> Iterator[Change]:
+def _paired(left: Event | None, right: Event | None) -> list[Change]:
     """Messages at the same place that are alike are one that changed."""
-    for index in range(max(len(mine), len(theirs))):
-        left = mine[index] if index < len(mine) else None
-        right = theirs[index] if index < len(theirs) else None
-        if left and right:
-            edits = _edits(_text(left), _text(right))
-            if left.kind == right.kind and _likeness(edits) >= ALIKE:
-                yield Change(left, right, tuple(edits))
-                continue
-        if left:
-            yield Change(left, None)
-        if right:
-            yield Change(None, right)
+    if left and right and left.kind == right.kind:
+        edits = _edits(_text(left), _text(right))
+        if _likeness(edits) >= ALIKE:
+            return [Change(left, right, tuple(edits))]
+    removed = [Change(left, None)] if left else []
+    return removed + ([Change(None, right)] if right else [])
 
 
 def _text(event: Event) -> str:
-    return "\n".join(text for text in (event.content, event.data_json) if text)
+    return "\n".join(text for text in (event.content, _said(event)) if text)
 
 
 def _edits(left: str, right: str) -> list[Edit]:

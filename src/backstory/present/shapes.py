@@ -70,7 +70,7 @@ def session_json(session: "Session") -> dict[str, Any]:
 
 def comparison_json(found: "Comparison") -> dict[str, Any]:
     """How two contexts differ."""
-    return {"common": found.common, "changes": [_change_json(change) for change in found.changes]}
+    return found._asdict() | {"changes": [_change_json(change) for change in found.changes]}
 
 
 def _change_json(change: "Change") -> dict[str, Any]:
@@ -79,6 +79,7 @@ def _change_json(change: "Change") -> dict[str, Any]:
         "left": change.left and event_json(change.left),
         "right": change.right and event_json(change.right),
         "words": [list(edit) for edit in change.words],
+        "why": change.why and {"status": change.why.status, "by": change.why.by},
     }
 
 

@@ -130,7 +130,7 @@ class Log:
     def context(self, agent: AgentRecord, at: At = None) -> Context:
         """What is live at a position, label or moment."""
         position, walk = self._walked(agent, at)
-        events = self._read(agent, walk.pieces)
+        events = self.read(agent, walk.pieces)
         moves = {piece.low for piece in walk.pieces if piece.base is not None}
         messages = shown(events, moves)
         if len(messages) != len(events):
@@ -185,7 +185,7 @@ class Log:
         pieces, size = list(walk.pieces), n + TAIL_SLACK
         while pieces and len(found) < n:
             taken, pieces = last_positions(pieces, size)
-            spoken = [event for event in self._read(agent, taken) if event.kind in SPOKEN]
+            spoken = [event for event in self.read(agent, taken) if event.kind in SPOKEN]
             found, size = spoken + found, size * 4
         return found[len(found) - n :] if len(found) > n else found
 
@@ -215,7 +215,7 @@ class Log:
             if type(position) is not int:
                 raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
             check_position(agent, position, pieces[-1].high, first=1)
-        return self._read(agent, [piece for seq in wanted for piece in clipped(pieces, seq, seq)])
+        return self.read(agent, [piece for seq in wanted for piece in clipped(pieces, seq, seq)])
 
     def digest(self, agent: AgentRecord, at: At) -> bytes:
         """The digest at a position of the lineage."""
@@ -232,7 +232,7 @@ class Log:
         low, high = self.position(agent, after), self.position(agent, until)
         for position in (low, high):
             check_position(agent, position or 0, head)
-        return self._read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
+        return self.read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
 
     def outline(self, agent: AgentRecord, after: At) -> list[OutlineRow]:
         """The lineage behind a position, without the texts: the lineage, and one read."""
@@ -316,7 +316,8 @@ class Log:
                 return at
         raise Invalid(f"{at!r} is not a position", remedy="pass a whole number, a label or an aware datetime")
 
-    def _read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
+        """The events in some pieces of a lineage, all of them."""
         return self._complete(agent, pieces, self.backend.read(agent, pieces))
 
     def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.diff import Comparison, compare
+from backstory.core.diff import Comparison
 from backstory.core.events import Event
-from backstory.core.kinds import KINDS, SPOKEN
+from backstory.core.kinds import KINDS
 from backstory.errors import AgentNotFound, Invalid, NotFound
 from backstory.present.event_text import gist
 from backstory.present.names import short_ref
@@ -260,11 +260,7 @@ def _place(asked: Asked, side: str) -> Reference:
 
 @lru_cache(maxsize=4)
 def _compared(left: Reference, right: Reference) -> Comparison:
-    return compare(_spoken(left), _spoken(right))
-
-
-def _spoken(ref: Reference) -> list[Event]:
-    return [event for event in ref.agent.context(ref.at).messages if event.kind in SPOKEN]
+    return left.agent.diff(right.agent, at=left.at, other_at=right.at)
 
 
 def _parted(left: Agent, right: Agent) -> int:

@@ -2,12 +2,13 @@
 
 from typing import TYPE_CHECKING
 
+import click
+
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.diff import Change, Comparison, compare
+from backstory.core.diff import Change, Comparison
 from backstory.core.events import Event
-from backstory.core.kinds import KINDS
 from backstory.present.event_text import body
 from backstory.present.measures import count
 from backstory.present.safe_text import visible
@@ -25,40 +26,37 @@ _COLOURS = {"-": "red", "+": "green", "~": "blue", "=": ""}
 @command("diff", example="backstory diff main idea\nbackstory diff main@7 main")
 @reference("left", required=True, metavar="REF[@POS]")
 @reference("right", metavar="REF[@POS]")
-def diff_command(url: str | None, left: str, right: str, as_json: bool) -> None:
+@click.option("-n", "--limit", type=click.IntRange(1), metavar="N", help="Show at most N changes.")
+def diff_command(url: str | None, left: str, right: str, limit: int | None, as_json: bool) -> None:
     """Counts the messages that both contexts share, then shows those that only one of them has, and word
-    by word what changed within a message. Without a second REF, the first is compared with the head of
-    the same agent."""
+    by word what changed within a message. Where the other context once had a message, it says what took it
+    out. Without a second REF, the first is compared with the head of the same agent."""
     with opened(url) as store:
         one = store.resolve(left)
         other = Reference(one.agent, None) if right == "@" else store.resolve(right)
-        found = compare(_spoken(one), _spoken(other))
+        found = one.agent.diff(other.agent, at=one.at, other_at=other.at, limit=limit)
     if as_json:
         screen.answer_json(comparison_json(found))
     else:
         _print(found, left, right if right != "@" else one.agent.name)
 
 
-def _spoken(ref: Reference) -> list[Event]:
-    return [event for event in ref.agent.context(ref.at).messages if KINDS[event.kind].speaks]
-
-
 def _print(found: Comparison, left: str, right: str) -> None:
-    mine = sum(1 for change in found.changes if change.left)
-    theirs = sum(1 for change in found.changes if change.right)
-    screen.answer(
-        f"{count(found.common, 'message')} in common; {mine} only in {left}, {theirs} only in {right}"
-    )
+    own = f"{found.only_left} only in {left}, {found.only_right} only in {right}"
+    screen.answer(f"{count(found.common, 'message')} in common; {own}")
     for change in found.changes:
         if screen.in_colour():
             screen.draw(_drawn(change))
         else:
             screen.answer(_plain(change))
+    if found.more:
+        screen.say("there are more changes: a larger --limit shows them")
 
 
 def _heading(change: Change) -> str:
     where = "→".join(str(event.seq) for event in (change.left, change.right) if event)
-    return f"{_SIGNS[change.op]} {where} {_event(change).kind}"
+    why = f" ({change.why.status} by {change.why.by})" if change.why else ""
+    return f"{_SIGNS[change.op]} {where} {_event(change).kind}{why}"
 
 
 def _event(change: Change) -> Event:
