@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 import apsw
@@ -129,6 +130,29 @@ def test_an_import_with_old_times_is_followed_too(store, agent, new_url):
         store.import_from("".join(lines).splitlines())
         owner, event = next(follower)
     assert (owner.name, event.content) == ("elsewhere", "old")
+
+
+def test_what_is_written_now_is_found_without_looking_at_all_agents(store, agent, monkeypatch):
+    monkeypatch.setattr("backstory.follower.REST", math.inf)  # all are looked at once, and never again
+    with store.follow(timeout=PATIENCE) as follower:
+        agent.user("a")
+        assert next(follower)[1].content == "a"
+        fork = agent.fork("empty fork")
+        agent.user("b")
+        fork.user("c")
+        store.start("new").user("d")
+        assert [event.content for _, event in take(follower, 3)] == ["b", "c", "d"]
+
+
+def test_what_came_in_with_old_times_is_found_before_the_follower_ends(store, monkeypatch):
+    monkeypatch.setattr("backstory.follower.REST", math.inf)
+    follower = store.follow(timeout=0.2)
+    store.start("main").user("a")
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    with store.intake() as intake:
+        old = intake.agent("old", created_at=long_ago)
+        intake.extend(old, [backstory.Event.of(0, "user", "b", created_at=long_ago)])
+    assert sorted(event.content for _, event in follower) == ["a", "b"]
 
 
 def test_threads_that_write_are_followed_without_gap_or_double(store, agent):

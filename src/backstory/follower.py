@@ -8,11 +8,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Generic, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from backstory.core.events import Event
 from backstory.errors import Busy, ConnectionLost, Invalid, StorageError
-from backstory.storage.log import Log
+from backstory.storage.log import Log, now
 from backstory.storage.positions import check_position, clipped
 from backstory.storage.protocols import AgentRecord, Piece, Wanted, Watch
 
@@ -20,17 +20,27 @@ T = TypeVar("T")
 PAGE = 1_000  # events read at a time
 RETRY = 0.5  # seconds until a server that went away is asked again
 REST = 4  # times as long as it took to look at all agents, until it is done again
+MARGIN = 10_000_000  # microseconds that clocks may differ, or a transaction may take, without a delay
+
+
+class Trail(Protocol[T]):
+    """What was committed behind a place that moves on."""
+
+    due: float | None  # when it wants to be read again even if nothing happens, in monotonic time
+
+    def read(self, *, last: bool = False) -> list[T]:
+        """What is new; the `last` time, nothing is put off."""
 
 
 class Follower(Iterator[T], Generic[T]):
     """Yields what is committed, in order, until it is closed, its store is closed, or nothing came for
     `timeout` seconds. Any thread may close it."""
 
-    def __init__(self, read: Callable[[], list[T]], watch: Watch, timeout: float | None) -> None:
+    def __init__(self, trail: Trail[T], watch: Watch, timeout: float | None) -> None:
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             watch.close()
             raise Invalid(f"timeout={timeout!r} is not a number of seconds", remedy="pass 0 or more")
-        self._read, self._watch, self._timeout = read, watch, timeout
+        self._trail, self._watch, self._timeout = trail, watch, timeout
         self._found: deque[T] = deque()
         self._turn = threading.Lock()
 
@@ -80,7 +90,7 @@ class Follower(Iterator[T], Generic[T]):
         """Whether time ran out; what came in the last moment is not lost."""
         if time.monotonic() < deadline:
             return False
-        self._found.extend(self._read_patiently())
+        self._found.extend(self._read_patiently(last=True))
         return not self._found
 
     def _look(self, deadline: float | None) -> None:
@@ -88,16 +98,17 @@ class Follower(Iterator[T], Generic[T]):
         self._found.extend(self._read_patiently())
         if self._found:
             return
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ends = [end for end in (deadline, self._trail.due) if end is not None]
+        left = max(0.0, min(ends) - time.monotonic()) if ends else None
         try:
             self._watch.wait(left)
         except StorageError:
             self._rest(left)
 
-    def _read_patiently(self) -> list[T]:
+    def _read_patiently(self, *, last: bool = False) -> list[T]:
         """What is new; nothing, while the server is away or once the store is closed."""
         try:
-            return self._read()
+            return self._trail.read(last=last)
         except (ConnectionLost, Busy):
             self._rest(None)
             return []
@@ -116,10 +127,12 @@ class Follower(Iterator[T], Generic[T]):
 class AgentTrail:
     """What an agent's log has behind a position that moves on."""
 
+    due: float | None = None
+
     def __init__(self, log: Log, agent: AgentRecord, after: int) -> None:
         self._log, self._agent, self._after = log, agent, after
 
-    def read(self) -> list[Event]:
+    def read(self, *, last: bool = False) -> list[Event]:
         """The next events, at most a page of them."""
         pieces = clipped(self._log.backend.lineage(self._agent), self._after + 1, self._after + PAGE)
         events = self._log.backend.read(self._agent, pieces) if pieces else []
@@ -129,43 +142,61 @@ class AgentTrail:
 
 class StoreTrail(Generic[T]):
     """What all agents of a store have behind positions that move on. `handle` makes what is shown of an
-    agent."""
+    agent. Agents that were written to a moment ago are found by their time, whatever the number of agents.
+    What came in with older times, as an import does, is found when all are looked at, less often."""
+
+    due: float | None = None
 
     def __init__(self, log: Log, after: Mapping[str, int] | None, handle: Callable[[AgentRecord], T]) -> None:
         self._backend = log.backend
         self._handle = handle
+        self._looked_us = now()  # when all agents were looked at
         self._known = dict(self._backend.heads()) if after is None else dict(after)
         self._rest_until = 0.0
 
-    def read(self) -> list[tuple[T, Event]]:
+    def read(self, *, last: bool = False) -> list[tuple[T, Event]]:
         """The next events of all agents, by time; each agent's in its own order."""
-        time.sleep(max(0.0, self._rest_until - time.monotonic()))
-        began = time.monotonic()
-        heads = self._backend.heads()
+        self.due = None
+        if self._rest_until and (found := self._read_latest()):
+            return found
+        if not last and time.monotonic() < self._rest_until:
+            self.due = self._rest_until
+            return []
+        return self._read_all()
+
+    def _read_latest(self) -> list[tuple[T, Event]]:
+        """What agents have that were written to since all were looked at."""
+        latest = self._backend.agents(Wanted(since_us=self._looked_us - MARGIN))
+        self._forget_remade({record.id: record.head for record in latest})
+        return self._read_moved({record.id: record for record in latest})
+
+    def _read_all(self) -> list[tuple[T, Event]]:
+        began, self._looked_us = time.monotonic(), now()
+        heads = dict(self._backend.heads())
         self._rest_until = time.monotonic() + REST * (time.monotonic() - began)
-        self._forget_deleted(dict(heads))
-        moved = {id: head for id, head in heads if self._known.get(id, 0) < head}
+        self._forget_remade({id: heads.get(id, 0) for id in self._known})
+        ids = [id for id, head in heads.items() if self._known.get(id, 0) < head]
+        records = (record for id in ids for record in self._backend.agents(Wanted(prefix=id)))
+        return self._read_moved({record.id: record for record in records})
+
+    def _forget_remade(self, heads: Mapping[str, int]) -> None:
+        """Begin again with an agent that was deleted and made again under its key: no head goes back."""
+        for id, head in heads.items():
+            if self._known.get(id, 0) > head:
+                del self._known[id]
+
+    def _read_moved(self, records: Mapping[str, AgentRecord]) -> list[tuple[T, Event]]:
+        """The next events of these agents, at most a page of each."""
         found: list[tuple[T, Event]] = []
-        for id in moved:
-            moved[id], events = self._of_agent(id, moved[id])
-            found += events
+        moved: dict[str, int] = {}
+        for id, record in records.items():
+            after = max(self._known.get(id, 0), record.fork_seq)
+            top = min(record.head, after + PAGE)
+            events = self._backend.read(record, [Piece(record.pk, after + 1, top)]) if after < top else []
+            found += [(self._handle(record), event) for event in events]
+            moved[id] = top
         self._known |= moved  # only now: a read that failed is repeated as a whole
         return sorted(found, key=lambda pair: pair[1].created_us)
-
-    def _forget_deleted(self, heads: Mapping[str, int]) -> None:
-        """Begin again with an agent that was deleted and made again under its key: no head goes back."""
-        for id in [id for id, known in self._known.items() if known > heads.get(id, 0)]:
-            del self._known[id]
-
-    def _of_agent(self, id: str, head: int) -> tuple[int, list[tuple[T, Event]]]:
-        """An agent's next events, and up to where they go."""
-        for record in self._backend.agents(Wanted(prefix=id)):
-            after = max(self._known.get(id, 0), record.fork_seq)
-            top = min(head, after + PAGE)
-            events = self._backend.read(record, [Piece(record.pk, after + 1, top)])
-            agent = self._handle(record)
-            return top, [(agent, event) for event in events]
-        return head, []  # it was deleted meanwhile
 
 
 def follow_agent(log: Log, agent: AgentRecord, after: int | None, timeout: float | None) -> Follower[Event]:
@@ -177,7 +208,7 @@ def follow_agent(log: Log, agent: AgentRecord, after: int | None, timeout: float
     except BaseException:
         watch.close()
         raise
-    return Follower(AgentTrail(log, agent, head if after is None else after).read, watch, timeout)
+    return Follower(AgentTrail(log, agent, head if after is None else after), watch, timeout)
 
 
 def follow_store(
@@ -193,4 +224,4 @@ def follow_store(
     except BaseException:
         watch.close()
         raise
-    return Follower(trail.read, watch, timeout)
+    return Follower(trail, watch, timeout)
