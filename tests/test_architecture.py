@@ -37,7 +37,7 @@ PURE_PARTS = {
     f"importers/{name}"
     for name in (
         *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
-        *("marker", "escapes", "outcome"),
+        *("marker", "escapes", "outcome", "tail"),
         *("format", "decode", "formats"),
     )
 }

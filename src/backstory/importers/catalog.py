@@ -14,6 +14,7 @@ from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.finder import files, recognised, source_at
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
+from backstory.importers.tail import Bookmark, Reach, Tail
 from backstory.importers.transcript import Fault, Report
 
 TOOL = "file"  # under which the cursors of files are kept
@@ -34,6 +35,7 @@ class Candidate:
     changed: bool
     quiet: bool  # nobody wrote to it lately
     source: FileSource | None = field(default=None, repr=False)
+    mark: Cursor | None = None  # where it can be read on: it grew, and is the same up to there
 
     @property
     def key(self) -> str:
@@ -45,11 +47,31 @@ class Candidate:
         """Its bytes."""
         return int(self.state["size"])
 
-    def cursor(self, *, settled: bool) -> Cursor:
+    @property
+    def moment(self) -> int:
+        """When it was last written to, in microseconds."""
+        return int(self.state["time"]) // 1000
+
+    @property
+    def left(self) -> int:
+        """The bytes of it that are to be read."""
+        return self.size - (self.mark["offset"] if self.mark else 0)
+
+    def cursor(self, *, settled: bool, bookmark: Bookmark | None = None) -> Cursor:
         """What is to be remembered of it, now that it was read."""
         name = self.format.name if self.format else None
         known = {**self.state, "format": name, "ties": sorted(self.ties)}
+        mark = None if bookmark is None or self.source is None else _mark(self.source, bookmark)
+        known |= {} if mark is None else {"mark": mark}
         return known if settled else known | {"settled": False}
+
+    def tail(self) -> Tail:
+        """What is known where it is read on; its source begins there."""
+        assert self.mark is not None
+        assert self.source is not None
+        mark = self.mark
+        self.source.start_at(Reach(mark["offset"], mark["before"]))
+        return Tail(mark["session"], mark["thread"], mark["lines"], mark["state"])
 
     def opened(self, report: Report) -> FileSource | None:
         """Its source; None if it cannot be read."""
@@ -97,11 +119,15 @@ def _candidate(
     before = remembered(os.path.abspath(path))
     if before is not None and all(before.get(name) == value for name, value in state.items()):
         known = next((one for one in FORMATS if one.name == before.get("format")), None)
-        if format is None or known is format:
+        if (format is None or known is format) and before.get("settled") is not False:
             ties = frozenset(before.get("ties") or ())
-            return Candidate(path, shown, state, known, ties, before.get("settled") is False, quiet=True)
+            return Candidate(path, shown, state, known, ties, changed=False, quiet=True)
     fitting, source = recognised(path, shown, report, format, named=named)
     ties = frozenset()
+    mark = (before or {}).get("mark")
+    if before is not None and source is not None and _goes_on(fitting, source, before, mark):
+        ties = frozenset(before.get("ties") or ())
+        return Candidate(path, shown, state, fitting, ties, True, quiet=True, source=source, mark=mark)
     if fitting is not None and source is not None:
         try:
             ties = frozenset(fitting.ties(source))
@@ -109,6 +135,24 @@ def _candidate(
             report.unread.append(Fault(shown, None, str(error)))
             fitting = None
     return Candidate(path, shown, state, fitting, ties, changed=source is not None, quiet=True, source=source)
+
+
+def _goes_on(format: Format | None, source: FileSource, before: Cursor, mark: Cursor | None) -> bool:
+    """Whether a file is what it was up to where it was read."""
+    if mark is None or format is None or format.name != before.get("format"):
+        return False
+    return bool(source.digest(mark["offset"], mark["end"]) == mark["digest"])
+
+
+def _mark(source: FileSource, bookmark: Bookmark) -> Cursor | None:
+    """What is remembered of a bookmark; None if nothing could be read on from there."""
+    offset = source.offset_of(bookmark.place)
+    end, lines = bookmark.reach
+    digest = None if offset is None or offset >= end else source.digest(offset, end)
+    if digest is None:
+        return None
+    known = {"offset": offset, "before": bookmark.lines, "end": end, "lines": lines, "digest": digest}
+    return known | {"session": bookmark.session, "thread": bookmark.thread, "state": bookmark.state}
 
 
 def _state(path: Path, report: Report) -> Cursor | None:
@@ -131,12 +175,12 @@ def _state(path: Path, report: Report) -> Cursor | None:
 
 
 def to_read(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    """By format: what changed, and what is tied to it."""
+    """By format: what changed, and what is tied to it, but for what is read on where a bookmark stands."""
     chosen: dict[str, list[Candidate]] = {}
     for format in FORMATS:
         own = [one for one in candidates if one.format is format]
-        wanted = [one for one in own if one.changed]
-        rest = [one for one in own if not one.changed]
+        wanted = [one for one in own if one.changed and one.mark is None]
+        rest = [one for one in own if not one.changed or one.mark is not None]
         tied = {tie for one in wanted for tie in one.ties}
         while more := [one for one in rest if one.ties & tied or (wanted and not one.ties)]:
             wanted += more

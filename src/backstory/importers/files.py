@@ -4,6 +4,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
@@ -14,6 +15,7 @@ from backstory.errors import Error
 from backstory.importers.arrays import elements
 from backstory.importers.decode import decode, keys_of, shortened
 from backstory.importers.format import Head, SourceLine
+from backstory.importers.tail import Reach
 from backstory.importers.transcript import Fault, Report
 
 HEAD = 64 * 1024
@@ -21,6 +23,7 @@ KEPT = 1024 * 1024  # bytes of a file whose records are kept between two passes
 LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
+AROUND = 4096  # bytes before a bookmark, and at the beginning, that must still be as they were
 FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 BLOWN_UP = 200  # times larger than it was compressed: nobody's transcript
@@ -49,6 +52,8 @@ class FileSource:
         self.path = shown
         self._plain: Path | None = None  # what a compressed file holds
         self._reader: IO[bytes] | None = None
+        self._start = Reach(0, 0)
+        self.reach = Reach(0, 0)  # how far its whole lines were read
 
     @property
     def stem(self) -> str:
@@ -103,8 +108,9 @@ class FileSource:
     def lines(self, report: Report) -> Iterator[SourceLine]:
         """All records. A broken line is skipped, a last one without its end is waited for."""
         with self._open() as file:
-            keep = os.fstat(file.fileno()).st_size <= KEPT
-            offset = number = 0
+            offset, number = self.reach = self._start
+            keep = os.fstat(file.fileno()).st_size - offset <= KEPT and not offset
+            file.seek(offset)
             while line := file.readline(LONGEST):
                 number += 1
                 length = len(line)
@@ -115,6 +121,8 @@ class FileSource:
                 else:
                     yield SourceLine(number, 0, value, value if keep else _packed(offset, length, 0))
                     offset += length
+                    if line.endswith(b"\n"):
+                        self.reach = Reach(offset, number)
                     continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
                 if cut:
@@ -128,6 +136,8 @@ class FileSource:
                     is_last = not line.endswith(b"\n")
                     (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))
                 offset += length
+                if line.endswith(b"\n"):
+                    self.reach = Reach(offset, number)
 
     def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
         """A line that is too long to be held, without the greater part of its longest texts."""
@@ -147,6 +157,30 @@ class FileSource:
             Fault(self.path, number, f"a line of {size:,} bytes: its longest texts were shortened")
         )
         return line, size
+
+    def start_at(self, start: Reach) -> None:
+        """Let `lines` begin behind so many bytes and lines."""
+        self._start = start
+
+    def offset_of(self, place: Any) -> int | None:
+        """Where the line of a record begins; None if that cannot be said: it was kept, is one of several in
+        its line, or its file is compressed."""
+        if type(place) is not int or place & _PART or self._plain is not None:
+            return None
+        return place >> _PART_BITS + _LENGTH_BITS
+
+    def digest(self, offset: int, end: int) -> str | None:
+        """Of the beginning and of what stands around a bookmark, up to the last line that was read: whether
+        that is still so. None: it is shorter now."""
+        found = blake2b(digest_size=16)
+        with self._path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < end:
+                return None
+            found.update(file.read(AROUND))
+            file.seek(max(offset - AROUND, 0))
+            while (left := end - file.tell()) > 0 and (chunk := file.read(min(left, CHUNK))):
+                found.update(chunk)
+        return found.hexdigest()
 
     def fetch(self, place: Any) -> Any:
         """A record again: read at its place, if it was not kept."""

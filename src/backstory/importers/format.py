@@ -7,6 +7,7 @@ a source are read elsewhere (`files.py`), once for all formats.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from backstory.importers.tail import Reach, Tail
 from backstory.importers.transcript import Report, Session
 
 
@@ -42,6 +43,10 @@ class Source(Protocol):
 
     def lines(self, report: Report) -> Iterator[SourceLine]:
         """All records of JSON lines; what cannot be read goes into the report."""
+
+    @property
+    def reach(self) -> Reach:
+        """How far its lines were read."""
 
     def fetch(self, place: Any) -> Any:
         """A record again."""
@@ -99,3 +104,5 @@ class Format(NamedTuple):
     beside: tuple[str, ...] = ()  # how the names of files end that only say more about others
     # What ties a source to others that have to be read with it: ids of sessions, of first records.
     ties: Callable[[Source], Iterable[str]] = lambda source: (source.path,)
+    # The session of a file of lines from a bookmark on; raises ReadWhole. None: it is always read whole.
+    resume: Callable[[Source, Tail], Session] | None = None

@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
 from backstory.importers.masks import Mask
 from backstory.importers.outcome import Imported, Outcome
+from backstory.importers.pen import Changes
 from backstory.importers.raw import keep_raw
+from backstory.importers.tail import Bookmark, Reach, ReadWhole
 from backstory.importers.transcript import Fault, Session
-from backstory.importers.writer import Changes, Target, Writer
+from backstory.importers.writer import Target, Writer
 
 JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 SETTLE = 30.0  # seconds without a change after which an answer counts as whole
@@ -60,14 +63,21 @@ class Run:
             since=self._since,
         )
         self.outcome.files.update(one.format.name for one in self.candidates if one.format is not None)
-        self._chosen = to_read(self.candidates)
-        self.total = sum(one.size for chosen in self._chosen.values() for one in chosen)
+        if dry or raw:  # what would be new counts from the beginning, and so do the records that are kept
+            for one in self.candidates:
+                one.mark = None
+        self.total = sum(one.left for one in self.candidates if one.changed)
 
     def sessions(self, progress: Progress | None = None) -> Iterator[Imported]:
         """Import, and give each session when it is in."""
+        for session in self._tails():
+            self.outcome.sessions.append(session)
+            yield session
+        read = to_read(self.candidates)
+        self.total = sum(one.size for chosen in read.values() for one in chosen)
         done = 0
         for format in FORMATS:
-            chosen = self._chosen.get(format.name, [])
+            chosen = read.get(format.name, [])
             sizes = {one.shown: one.size for one in chosen}
             for session in self._format(format, chosen):
                 done += sizes.pop(session.source, 0)
@@ -79,9 +89,33 @@ class Run:
             if progress is not None and chosen:
                 progress(done, self.total)
         if not self._dry:
-            self._remember([one for one in self.candidates if one.format is None and one.changed], set())
+            self._remember([one for one in self.candidates if one.format is None and one.changed], set(), {})
         if self._mask is not None:
             self.outcome.masked.update(self._mask.found)
+
+    def _tails(self) -> Iterator[Imported]:
+        """What is read on where it was left. What cannot be told so loses its bookmark, and is read whole."""
+        whole = {tie for chosen in to_read(self.candidates).values() for one in chosen for tie in one.ties}
+        for one in self.candidates:
+            if one.mark is None or one.format is None or one.format.resume is None or whole & one.ties:
+                one.mark = None
+            else:
+                yield from self._tail(one, one.format)
+
+    def _tail(self, one: Candidate, format: Format) -> Iterator[Imported]:
+        assert one.source is not None
+        assert format.resume is not None
+        try:
+            session = holdable(format.resume(one.source, one.tail()))
+            if self._is_wanted(session):
+                done = self._imported(Writer(self._store, self._changes), session, not one.quiet, one.moment)
+                self._finish(
+                    format, [(one, one.source)], {one.shown} if done.unfinished else set(), [session]
+                )
+                yield done
+        except (ReadWhole, OSError, Unreadable):
+            one.source.start_at(Reach(0, 0))
+            one.mark = None
 
     def _format(self, format: Format, chosen: list[Candidate]) -> Iterator[Imported]:
         report = self.outcome.report
@@ -90,6 +124,7 @@ class Run:
         busy = {tie for one in chosen if not one.quiet for tie in one.ties}
         unsettled: set[str] = set()  # the paths of sources of which more has to come
         waiting: list[Session] = []
+        told: list[Session] = []
         by_path = {one.shown: one for one, _ in opened}
 
         def write(session: Session) -> Iterator[Imported]:
@@ -97,10 +132,13 @@ class Run:
                 return
             one = by_path.get(session.source)
             settled = bool(busy & one.ties) if one is not None else bool(busy)
-            moment = one.state["time"] // 1000 if one is not None else 0
-            done = self._imported(writer, session, settled, moment)
+            if any(thread.read is not None for thread in session.threads):
+                self._rename(writer, session)
+                return
+            done = self._imported(writer, session, settled, one.moment if one is not None else 0)
             if done.unfinished:
                 unsettled.add(session.source)
+            told.append(session)
             yield done
 
         try:
@@ -117,11 +155,31 @@ class Run:
         except (OSError, Unreadable) as error:
             report.unread.append(Fault(format.name, None, str(error)))
             return
-        if self._raw and not self._dry:
+        self._finish(format, opened, unsettled, told)
+
+    def _rename(self, writer: Writer, session: Session) -> None:
+        """Take over what a source says of a session that is not in it, if the store has the session."""
+        if not self._dry:
+            with suppress(ReadWhole):
+                writer.write(session, settled=False, moment=0)
+
+    def _finish(
+        self,
+        format: Format,
+        opened: list[tuple[Candidate, FileSource]],
+        unsettled: set[str],
+        told: list[Session],
+    ) -> None:
+        """Keep what is kept of sources beside their sessions: their records, and how far they were read."""
+        if self._dry:
+            return
+        if self._raw:
             for one, source in opened:
                 self._keep_raw(format.name, one, source)
-        if not self._dry and self._project is None and self._since is None:
-            self._remember([one for one, _ in opened], unsettled)
+        if self._project is None and self._since is None:
+            threads = (thread for session in told for thread in session.threads)
+            marks = {mark.path: mark for thread in threads if (mark := thread.bookmark()) is not None}
+            self._remember([one for one, _ in opened], unsettled, marks)
 
     def _keep_raw(self, tool: str, one: Candidate, source: FileSource) -> None:
         """Keep a file's records beside the session that it belongs to."""
@@ -158,10 +216,13 @@ class Run:
         times = (e.time for t in session.threads for unit in t.units() for e in unit.entries if e.time)
         return any(one >= moment for one in times)
 
-    def _remember(self, read: Iterable[Candidate], unsettled: set[str]) -> None:
+    def _remember(
+        self, read: Iterable[Candidate], unsettled: set[str], marks: Mapping[str, Bookmark]
+    ) -> None:
         """Keep how the files were when they were read."""
         for one in read:
-            self._intake.remember(TOOL, one.key, cursor=one.cursor(settled=one.shown not in unsettled))
+            cursor = one.cursor(settled=one.shown not in unsettled, bookmark=marks.get(one.shown))
+            self._intake.remember(TOOL, one.key, cursor=cursor)
         self._intake.commit()
 
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from backstory.importers.tail import Bookmark
+
 
 class Entry(NamedTuple):
     """An event without a position."""
@@ -68,6 +70,9 @@ class Thread:
     steps: Callable[[], Iterator[Step]] = field(repr=False)
     origin: Origin | None = None
     about: dict[str, Any] = field(default_factory=dict)  # title, cwd, model, version, …
+    # Where its file can be read on when it has grown; asked when all steps were told.
+    bookmark: Callable[[], Bookmark | None] = field(default=lambda: None, repr=False)
+    read: int | None = None  # a tail: so many lines of its file were told before. None: it is the whole
 
     def units(self) -> Iterator[Unit]:
         """The units alone, in the order of the source."""

@@ -7,32 +7,22 @@ import, not by one that goes on where another was killed, and not by two at once
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from backstory.agent import Agent
-from backstory.core.events import EPOCH, draft, to_datetime
-from backstory.core.holes import holed
-from backstory.errors import AgentNotFound, Conflict, InvalidEvent, NameTaken, NotFound
+from backstory.errors import AgentNotFound, Conflict, NameTaken, NotFound
 from backstory.importers.decode import held
-from backstory.importers.linear import Known, Line, LogEvent, ids_in
 from backstory.importers.marker import MARKER, Exported
-from backstory.importers.masks import Mask
 from backstory.importers.names import key_of, unique_name
 from backstory.importers.outcome import Imported
-from backstory.importers.pictures import without_pictures
-from backstory.importers.transcript import Fault, Origin, Session, Step, Thread, Unit
+from backstory.importers.pen import CHUNK, Changes, Pen, moment_of
+from backstory.importers.tail import ReadWhole
+from backstory.importers.transcript import Origin, Session, Step, Thread, Unit
 from backstory.intake import Intake, Source
 
-CHUNK = 500  # steps whose entries are looked up at once
-BATCH = 2_000  # events in one transaction, and
-BATCH_SIZE = 4_000_000  # about so many characters: the lock is held for a moment only
 LONGEST_ABOUT = 2_000
-RECENT = 64  # events before the head that are looked at: where the head stands, and unfinished answers
 ATTEMPTS = 20  # against others that import the same
-
-DAMAGED = "backstory.damaged"  # a note in place of an event that no store can hold
 
 Place = tuple[str, str | None]  # a session and its thread
 
@@ -54,13 +44,6 @@ class Target(Protocol):
 
     def agent(self, ref: str) -> Agent:
         """The agent with an id."""
-
-
-class Changes(NamedTuple):
-    """What is done to events before they are written."""
-
-    mask: Mask | None = None
-    images: bool = True
 
 
 @dataclass
@@ -129,7 +112,7 @@ class Writer:
         exported = (
             thread.about.get(MARKER) if agent.key != _agent_key(session.tool, *_place(thread)) else None
         )
-        pen = _Pen(intake, agent, self._changes, done, min(began, moment) if is_new else 0)
+        pen = Pen(intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read)
         if exported is not None:
             pen.exported = Exported(agent.context(exported["at"]).messages, exported["lines"])
         line = pen.write(_chained(first, steps), settled=settled)
@@ -151,6 +134,8 @@ class Writer:
         there = self._exported(thread) or self._there(key)
         if there is not None:
             return there, False
+        if thread.read is not None:
+            raise ReadWhole
         birth = self._place(intake, session.tool, thread.origin, began)
         if birth is None:
             return None
@@ -158,7 +143,7 @@ class Writer:
         parent = birth.get("parent")
         taken = {one.name for one in self._store.agents(session=parent.id)} if parent else set()
         name = unique_name(held(wanted), taken)
-        agent = intake.agent(key, name=name, created_at=_datetime(began), **birth)
+        agent = intake.agent(key, name=name, created_at=moment_of(began), **birth)
         intake.remember(session.tool, _native_id(thread), agent=agent)
         if birth.get("inherits"):  # what it inherits can be looked up from then on
             intake.commit()
@@ -206,7 +191,7 @@ class Writer:
         there = self._there(key)
         if there is not None:
             return there
-        agent = intake.agent(key, name=unique_name(tool, set()), created_at=_datetime(began))
+        agent = intake.agent(key, name=unique_name(tool, set()), created_at=moment_of(began))
         id = origin.session if origin.thread is None else f"{origin.session}/{origin.thread}"
         intake.remember(tool, key_of(id), agent=agent)
         intake.commit()
@@ -228,129 +213,6 @@ class Writer:
         if new:
             intake.describe(agent, **new)
             intake.remember(session.tool, id, agent=agent, cursor={"about": before | said})
-
-
-class _Pen:
-    """Writes the steps of one thread behind what its agent has."""
-
-    def __init__(self, intake: Intake, agent: Agent, changes: Changes, done: Imported, floor: int) -> None:
-        self._intake = intake
-        self._agent = agent
-        self._changes = changes
-        self._done = done
-        self._places: dict[str, int] = {}
-        self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
-        self._answered: set[str] = set()
-        self._batch: list[LogEvent] = []
-        self._size = 0
-        self._written = agent.snapshot.head
-        self._has_past = agent.snapshot.head > 0
-        self._floor = floor or agent.snapshot.created_us
-        self.calls: dict[str, int] = {}
-        self.exported: Exported | None = None
-
-    def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
-        """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
-        and waits for the commit."""
-        line = Line(self._known())
-        for event in line.events(self._looked_up(steps), settled=settled):
-            self._batch.append(event)
-            self._size += len(event.content or "") + 200
-            if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
-                self._hand_over()
-                self.commit()
-        self._hand_over()
-        places = ((call, line.place(entry)) for call, entry in self._entries.items())
-        self.calls = {call: place for call, place in places if place is not None}
-        self._done.open_calls += len(self._entries.keys() - self._answered)
-        return line
-
-    def _known(self) -> Known:
-        """What the agent has: where its head stands, and the newest answers, which may have grown."""
-        record = self._agent.snapshot
-        if not record.head:
-            return Known(self._places)
-        recent = self._agent.events(after=max(record.head - RECENT, 0))
-        stands_at = record.head
-        for event in reversed(recent):
-            if event.seq == stands_at and event.kind == "jump":
-                stands_at = (event.data or {}).get("target_message_id", 0)
-            elif event.seq == stands_at and event.kind == "note":
-                stands_at -= 1
-        spoken = (event for event in recent if event.kind == "assistant" and event.key)
-        begun = {event.key or "": event.content or "" for event in spoken}
-        return Known(self._places, record.head, stands_at, record.updated_us, begun)
-
-    def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """The steps; before each is told, it is known which of its entries the agent has."""
-        while chunk := list(islice(steps, CHUNK)):
-            if self._has_past:
-                by_key = {key_of(id): id for step in chunk for id in ids_in(step)}
-                found = self._intake.places(self._agent, by_key)
-                self._places.update((by_key[key], place) for key, place in found.items())
-            for step in chunk:
-                if isinstance(step, Unit):
-                    self._take_calls(step)
-                    if self.exported is not None:
-                        self._places.update(self.exported.places(step))
-                yield step
-
-    def _take_calls(self, unit: Unit) -> None:
-        for entry in unit.entries:
-            id = (entry.data or {}).get("id") if entry.copy_of is None else None
-            if entry.kind == "tool_call" and isinstance(id, str):
-                self._entries.setdefault(id, entry.id)
-            elif entry.kind == "tool_result" and isinstance(id, str):
-                self._answered.add(id)
-
-    def _hand_over(self) -> None:
-        if not self._batch:
-            return
-        rows = [self._row(event) for event in self._batch]
-        try:
-            self._intake.extend(self._agent, rows, expected=self._written)
-        except InvalidEvent:
-            self._intake.extend(self._agent, [self._sound(row) for row in rows], expected=self._written)
-        self._written += len(rows)
-
-    def commit(self) -> None:
-        """Write what was handed over, and count it."""
-        self._intake.commit()
-        self._done.new_events += len(self._batch)
-        self._done.branches += sum(event.kind == "jump" for event in self._batch)
-        self._done.cuts += sum(event.kind == "clear" for event in self._batch)
-        self._batch, self._size = [], 0
-
-    def _row(self, event: LogEvent) -> tuple[Any, ...]:
-        data, content = event.data, event.content
-        if event.source_time is not None:
-            data = (data or {}) | {"source": {"time": event.source_time}}
-        if not self._changes.images and data is not None:
-            data = without_pictures(data)
-        if self._changes.mask is not None:
-            content = None if content is None else self._changes.mask.text(content)
-            data = self._changes.mask.value(data)
-        key = None if event.id is None else key_of(event.id)
-        return event.kind, content, _once(content, data), key, _datetime(event.time or self._floor)
-
-    def _sound(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A row that can be stored: where it cannot, a note that says so has its place."""
-        kind, content, data, key, time = row
-        try:
-            draft(kind, content, data, key)
-        except InvalidEvent as error:
-            self._done.report.damaged.append(Fault(self._done.source, None, error.message))
-            return "note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key, time
-        return row
-
-
-def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The data of an event, its native form without what the event says anyway."""
-    native = data.get("native") if data else None
-    if data is None or not isinstance(native, dict) or "wire" not in native:
-        return data
-    wire = holed(native["wire"], content=content, arguments=data.get("arguments"))
-    return data | {"native": native | {"wire": wire}}
 
 
 def _place(thread: Thread) -> Place:
@@ -378,10 +240,3 @@ def _native_id(thread: Thread) -> str:
 
 def _short(value: Any) -> Any:
     return held(value)[:LONGEST_ABOUT].strip() if isinstance(value, str) else value
-
-
-def _datetime(microseconds: int) -> datetime:
-    try:
-        return to_datetime(max(microseconds, 0))
-    except OverflowError:
-        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else EPOCH

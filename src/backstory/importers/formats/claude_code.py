@@ -5,19 +5,18 @@ that beside the session as `agent-*.jsonl`, before that as `isSidechain` lines i
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from backstory.importers.entries import text_in
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_file import NAME, File
 from backstory.importers.formats.claude_records import Record
-from backstory.importers.formats.claude_tree import Index, Tree
-from backstory.importers.marker import marker_in
+from backstory.importers.formats.claude_tail import bookmark, resume
+from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.transcript import Origin, Report, Session, Thread
 
-NAME = "claude-code"
-AGENT_TOOLS = frozenset({"Task", "Agent"})
-ABOUT = {"cwd": "cwd", "version": "version", "branch": "gitBranch"}
 Agent = tuple[Source, str]  # a sub-agent's file, and its id
 
 
@@ -37,107 +36,6 @@ def _is_record(record: Any) -> bool:
         and record.get("type") in records.BOOKKEEPING
         and ("messageId" in record or "leafUuid" in record)
     )
-
-
-class File:
-    """One file, read once: the tree of its thread, the side chains in it, and what else it knows."""
-
-    def __init__(self, source: Source, report: Report, agent: str | None = None) -> None:
-        self.source = source
-        self.agent = agent  # the sub-agent that the whole file belongs to
-        self.main = Index()
-        self.side = Index()
-        self.about: dict[str, Any] = {}
-        self.links: dict[str, str] = {}  # an agent's id -> the call that spawned it
-        self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
-        self.forked_from: str | None = None
-        self._leaf: tuple[int, str, bool] | None = None
-        self._report = report
-        self._knows_all = False
-        for number, _, value, place in source.lines(report):
-            if type(value) is dict:
-                self._take(value, number, place)
-        self.main.resolve()
-        self.side.resolve(lost_are_roots=True)
-        report.mended.update(self.main.mended + self.side.mended)
-
-    def _take(self, record: Record, line: int, place: Any) -> None:
-        kind = records.kind_of(record)
-        if kind is None:
-            self._note(record, line)
-            return
-        if kind == records.PASSED and record.get("type") not in records.CONTRACTED:
-            self._count(record)
-        if self.agent is None and record.get("isSidechain") is True:
-            self.side.add(record, kind, line, place)
-        else:
-            self.main.add(record, kind, line, place)
-            if not self._knows_all or "forkedFrom" in record:
-                self._learn(record)
-        self._link(record, kind)
-
-    def _learn(self, record: Record) -> None:
-        for name, key in ABOUT.items():
-            value = record.get(key)
-            if isinstance(value, str) and value:
-                self.about.setdefault(name, value)
-        self._knows_all = self.about.keys() >= ABOUT.keys()
-        fork = record.get("forkedFrom")
-        if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
-            self.forked_from = fork["sessionId"]
-
-    def _link(self, record: Record, kind: str) -> None:
-        """How sub-agents are found: by progress, by the result's bookkeeping, by their prompt."""
-        if kind == records.PASSED:
-            data = record.get("data")
-            if isinstance(data, dict) and data.get("type") == "agent_progress":
-                agent, call = data.get("agentId"), record.get("parentToolUseID")
-                if isinstance(agent, str) and isinstance(call, str):
-                    self.links[agent] = call
-        elif kind == records.RESULTS:
-            result = record.get("toolUseResult")
-            agent = result.get("agentId") if isinstance(result, dict) else None
-            if isinstance(agent, str):
-                call = next((id for id in records.result_ids(record) if isinstance(id, str)), None)
-                if call is not None:
-                    self.links.setdefault(agent, call)
-        elif kind == records.ANSWER:
-            for block in records.blocks_of(record):
-                if isinstance(block, dict) and block.get("name") in AGENT_TOOLS:
-                    given, call = block.get("input"), block.get("id")
-                    prompt = given.get("prompt") if isinstance(given, dict) else None
-                    if isinstance(prompt, str) and isinstance(call, str):
-                        self.prompts.setdefault(prompt.strip(), []).append(call)
-
-    def _note(self, record: Record, line: int) -> None:
-        match record.get("type"):
-            case "custom-title":
-                self._title(record.get("customTitle"), "custom")
-                self.about |= marker_in(record)
-            case "ai-title":
-                self._title(record.get("aiTitle"), "ai")
-            case "last-prompt" if isinstance(record.get("leafUuid"), str):
-                self._leaf = (line, record["leafUuid"], record.get("explicit") is True)
-            case type_ if type_ not in records.BOOKKEEPING:
-                self._count(record)
-
-    def _title(self, title: Any, by: str) -> None:
-        if isinstance(title, str) and title and (by == "custom" or self.about.get("titled_by") != "custom"):
-            self.about |= {"title": title, "titled_by": by}
-
-    def _count(self, record: Record) -> None:
-        version = record.get("version") or self.about.get("version")
-        type_ = record.get("type")
-        self._report.unknown[f"{type_} ({NAME} {version})" if version else f"{type_} ({NAME})"] += 1
-
-    def leaf(self) -> str | None:
-        """The record that the tool named as the live one, if nothing was said since."""
-        last = max((row.line for row in self.main.rows), default=0)
-        return self._leaf[1] if self._leaf is not None and self._leaf[0] > last else None
-
-    def tree(self) -> Tree:
-        """The tree of the file's own thread."""
-        return Tree(self.main, self.source.fetch, leaf=self.leaf())
 
 
 def _agent(head: Sequence[Any]) -> str | None:
@@ -240,18 +138,14 @@ def _session(
     others = [File(source, report, agent) for source, agent in agents]
     if file is not None and file.main.rows:
         tree = file.tree()
-        threads.append(Thread(id, None, tree.steps, _fork(file, tree, parent), _about(file, tree)))
+        origin, mark = _fork(file, tree, parent), partial(bookmark, file, tree, id, None)
+        threads.append(Thread(id, None, tree.steps, origin, file.described(tree), mark))
     files = ([file] if file is not None else []) + others
     threads.extend(_agent_thread(id, other, files, report) for other in others if other.main.rows)
     if file is not None and file.side.rows:
         threads.extend(_side_threads(id, file))
     if threads:
         yield Session(NAME, id, threads, path, report)
-
-
-def _about(file: File, tree: Tree) -> dict[str, Any]:
-    about = {key: value for key, value in file.about.items() if key != "titled_by"}
-    return about if tree.rows else {}
 
 
 def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
@@ -276,11 +170,13 @@ def _agent_thread(session: str, file: File, files: list[File], report: Report) -
         call = _called(file, [other for other in files if other is not file])
     spawner = next((f.agent for f in files if call is not None and call in f.main.calls), None)
     tree = file.tree()
-    about = _about(file, tree)
+    about = file.described(tree)
     for name, key in (("title", "description"), ("agent_type", "agentType")):
         if isinstance(meta.get(key), str):
             about.setdefault(name, meta[key])
-    return Thread(session, file.agent, tree.steps, Origin(session, spawner, call, spawned=True), about)
+    origin = Origin(session, spawner, call, spawned=True)
+    mark = partial(bookmark, file, tree, session, file.agent)
+    return Thread(session, file.agent, tree.steps, origin, about, mark)
 
 
 def _called(file: File, others: list[File]) -> str | None:
@@ -320,4 +216,5 @@ FORMAT = Format(
     places=(Place("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),),
     beside=(".meta.json",),
     ties=ties,
+    resume=resume,
 )

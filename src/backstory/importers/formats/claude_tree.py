@@ -64,6 +64,8 @@ class Index:
         self._leads: dict[str, int | tuple[str, int | None]] = {}
         self._here: int | None = None  # what the last record stands for
         self.roots: list[str] = []
+        self._strayed = False
+        self.strays: set[int] = set()  # the lines of rows whose way up leads out of the file
 
     def __contains__(self, key: str) -> bool:
         return key in self._leads
@@ -164,6 +166,7 @@ class Index:
             parent, before = lead
             way.append(key)
             if parent in way or parent not in self._leads:
+                self._strayed = True
                 found = before if before is not None else self._root(key)
                 break
             key = parent
@@ -179,7 +182,10 @@ class Index:
         """Say of each row what stands above it, and to which unit it belongs. `lost_are_roots`: a row whose
         parent is not here begins a thread of its own."""
         for number, row in enumerate(self.rows):
+            self._strayed = False
             row.above = self._above(number, row, lost_are_roots)
+            if self._strayed or row.above < 0:
+                self.strays.add(row.line)
             if row.kind == records.RESULTS:
                 call = next((self.calls[id] for id in row.results if _known(id, self.calls)), None)
                 row.unit = row.key if call is None else self.rows[call].unit
@@ -190,6 +196,7 @@ class Index:
             lead = self.lead(logical) if logical in self._leads else None
             # Some stand behind the boundary and hang on it: following them would make a circle.
             if lead is None or lead < 0 or lead >= number:
+                self._strayed = logical is not None and lead is None
                 lead = row.before
             return self._root(row.key) if lead is None else lead
         if row.parent is None:
@@ -197,6 +204,7 @@ class Index:
         lead = self._parent(row)
         if lead is not None:
             return lead
+        self._strayed = True
         if not lost_are_roots and row.before is not None:
             self.mended["lost parent"] += 1
             return row.before

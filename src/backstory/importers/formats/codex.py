@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.importers.chain import reported
 from backstory.importers.entries import Data
-from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.format import Format, Head, Place, Source, SourceLine
 from backstory.importers.formats.codex_reader import (
     BARE,
     NAME,
@@ -21,6 +21,8 @@ from backstory.importers.formats.codex_reader import (
     about_of,
     is_bare_start,
 )
+from backstory.importers.marker import MARKER
+from backstory.importers.tail import Bookmark, Tail
 from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread
 
 
@@ -44,11 +46,13 @@ def _is_name(record: dict[str, Any]) -> bool:
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """The threads in the files, parents before what was forked or spawned from them."""
     names: dict[str, tuple[str, str]] = {}
+    paths: list[str] = []  # where the names stand
     threads: dict[str, _File] = {}
     for source in sources:
         head = [record for record in source.peek() if isinstance(record, dict)]
         if head and _is_name(head[0]):
             _read_names(source, names)
+            paths.append(source.path)
             continue
         file = _File(source, head)
         other = threads.get(file.id)
@@ -57,6 +61,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     family = _Family(threads, {id: name for id, (_, name) in names.items()})
     for id in threads:
         yield from family.tell(id)
+    for id in names.keys() - threads.keys():  # the name may have changed since its thread was read
+        named = Thread(id, None, lambda: iter(()), None, {"title": names[id][1]}, read=0)
+        yield Session(NAME, id, [named], paths[0], Report())
 
 
 def ties(source: Source) -> Iterator[str]:
@@ -142,14 +149,17 @@ class _Family:
         about = about_of(file.meta) | named
         parent = self._parent(file)
         origin = self._origin(file, parent)
+        marks: list[Bookmark] = []
 
         def read(met: Report) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
             yield from reader.read(file.source.lines(met))
+            marks[:] = _bookmarks(file.source, reader)
             about.update(named)
             met.unknown.update(reader.unknown)
 
-        thread = Thread(file.id, None, reported(file.report, read), origin, about)
+        steps = reported(file.report, read)
+        thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None))
         return Session(NAME, file.id, [thread], file.source.path, file.report)
 
     def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:
@@ -199,6 +209,51 @@ class _Family:
         return None
 
 
+def _bookmarks(source: Source, reader: Reader) -> list[Bookmark]:
+    """Where a file that was read to its end can be read on: at one place or none."""
+    point = reader.point()
+    if point is None or MARKER in reader.about:
+        return []
+    return [Bookmark(source.path, point.place, point.lines, source.reach, reader.thread, None, point.state)]
+
+
+def resume(source: Source, tail: Tail) -> Session:
+    """The thread of a rollout from a bookmark on."""
+    report = Report()
+    about: dict[str, Any] = {}
+    marks: list[Bookmark] = []
+
+    def read(met: Report) -> Iterator[Step]:
+        about.update(tail.state["about"])
+        reader = Reader.resumed(tail, about)
+        yield from reader.read(_newly_named(source.lines(met), tail.read, about))
+        marks[:] = _bookmarks(source, reader)
+        met.unknown.update(reader.unknown)
+
+    thread = Thread(
+        tail.session,
+        None,
+        reported(report, read),
+        None,
+        about,
+        lambda: next(iter(marks), None),
+        tail.read,
+    )
+    return Session(NAME, tail.session, [thread], source.path, report)
+
+
+def _newly_named(lines: Iterable[SourceLine], read: int, about: dict[str, Any]) -> Iterator[SourceLine]:
+    """The lines; the thread's name in those that were read before is forgotten: the index may know better."""
+    is_new = False
+    for line in lines:
+        if line.number > read and not is_new:
+            is_new = True
+            about.pop("title", None)
+        yield line
+    if not is_new:
+        about.pop("title", None)
+
+
 def _is_instructions(history: list[Past]) -> bool:
     return bool(history) and history[0].unit.endswith(":instructions")
 
@@ -208,6 +263,7 @@ FORMAT = Format(
     fits=fits,
     sessions=sessions,
     ties=ties,
+    resume=resume,
     places=(
         Place("CODEX_HOME", "sessions", "~/.codex/sessions"),
         Place("CODEX_HOME", "archived_sessions", "~/.codex/archived_sessions"),

@@ -1,6 +1,6 @@
 """Codex's rollouts, record by record: the history that the model sees, and the steps that made it. Pure."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -8,6 +8,7 @@ from backstory.importers.entries import Data, microseconds, text_in, usage_of
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
 from backstory.importers.marker import marker_in
+from backstory.importers.tail import ROWS, ReadWhole, Tail
 from backstory.importers.transcript import Entry, Move, Step, Unit
 
 NAME = "codex"
@@ -52,6 +53,14 @@ class Parent(NamedTuple):
     trail: list[Copied]
 
 
+class Point(NamedTuple):
+    """A line before which nothing is held back, and what is known there."""
+
+    place: Any
+    lines: int  # that stand before it
+    state: dict[str, Any]
+
+
 class Reader:
     """The steps of one rollout, record by record."""
 
@@ -76,6 +85,31 @@ class Reader:
         self._last_id = ""  # of the last silent item
         self._last_time: int | None = None
         self._last_line = 0
+        self._is_tail = False
+        self._points: deque[Point] = deque(maxlen=2)
+
+    @classmethod
+    def resumed(cls, tail: Tail, about: dict[str, Any]) -> "Reader":
+        """One that goes on at a bookmark."""
+        reader = cls(tail.session, about)
+        at, state = tail.state["at"], tail.state
+        reader.history = [] if at is None else [Past(at, at, items.Kind(), b"", None, None)]
+        reader._model, reader._top = state["model"], state["top"]
+        reader._first_meta, reader._is_tail = False, True
+        return reader
+
+    def point(self) -> Point | None:
+        """Where the file can be read on: the older of two points, so that something stands behind it."""
+        return self._points[0] if self._points else None
+
+    def _mark(self, line: SourceLine) -> None:
+        """Remember a moment at which nothing is held back."""
+        if self._silent or self._held or self.inherits or line.part:
+            return
+        if not self._points or line.number - self._points[-1].lines > ROWS:
+            about = {key: value for key, value in self.about.items() if key != "title"}
+            state = {"at": self._at(), "model": self._model, "top": self._top, "about": about}
+            self._points.append(Point(line.place, line.number - 1, state))
 
     def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
         """All steps. `until`: only the records below that ordinal."""
@@ -86,6 +120,7 @@ class Reader:
             ordinal = record.get("ordinal")
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
+            self._mark(line)
             yield from self._record(record, self._id(ordinal, line), line.number)
         if self._silent:
             yield from self._unit(self._silent.pop(), self._last_id, self._last_time, self._last_line)
@@ -205,6 +240,7 @@ class Reader:
         """Drop the last turns: only real prompts count, and the tool's notices just above the cut go too."""
         if not isinstance(turns, int) or isinstance(turns, bool) or turns <= 0:
             return
+        self._forget()
         _, inherited = self._known({"type": "rollback", "name": str(turns)}, "")
         prompts = [number for number, place in enumerate(self.history) if place.kind.prompt]
         if not prompts:
@@ -220,6 +256,7 @@ class Reader:
     def _compaction(self, payload: Data, id: str, time: int | None, line: int) -> Iterator[Step]:
         """A clear, then each item of the new history: a copy where it has an equal, else the summary."""
         yield from self._flush()
+        self._forget()
         id, inherited = self._known({"type": "compacted", "content": payload.get("message")}, id)
         old, self.history = self.history, []
         given = payload.get("replacement_history")
@@ -249,6 +286,12 @@ class Reader:
                 entry = entry._replace(data=(entry.data or {}) | {"compaction": True})
             yield Unit(unit, self._at(), (entry,), line, inherited)
             self._remember(unit, unit if equal is None else equal.entry, items.kind_of(item), item)
+
+    def _forget(self) -> None:
+        """What comes now refers to all that was said: no tail begins before it, and none can tell it."""
+        if self._is_tail:
+            raise ReadWhole
+        self._points.clear()
 
     def _kept(self, old: list[Past], payload: Data) -> list[items.Item]:
         """What stays if nothing says so: what is above the first prompt, the newest prompts, the summary."""

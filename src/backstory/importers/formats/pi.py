@@ -5,6 +5,7 @@ line, which is rewritten in place, before the header.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from backstory.importers.entries import (
@@ -16,7 +17,8 @@ from backstory.importers.entries import (
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats.pi_messages import message_entries, said, texts_of
-from backstory.importers.marker import marker_in
+from backstory.importers.marker import MARKER, marker_in
+from backstory.importers.tail import Bookmark, ReadWhole, Tail, cut
 from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "pi"
@@ -42,20 +44,24 @@ def _is_header(record: dict[str, Any]) -> bool:
 class File:
     """A session's file, indexed."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, tail: Tail | None = None) -> None:
         self.source = source
         self.report = Report()
-        self.header: Data = {}
-        self.about: Data = {}
+        self.header: Data = tail.state["header"] if tail else {}
+        self.about: Data = dict(tail.state["about"]) if tail else {}
         self.places: dict[str, tuple[Any, int]] = {}  # a speaking entry -> where it is, its line
         self.parents: dict[str, str | None] = {}  # every entry's
         self.labels: dict[str, list[tuple[str, Any, int | None]]] = {}  # behind which entry which label comes
         self.last: str | None = None
-        self._order: list[str | None] = []  # the ids by index, the header among them
+        # The ids by index, the header among them; those before a bookmark are not known.
+        self.order: list[str | None] = [None] * tail.state["order"] if tail else []
+        self._read = tail.read if tail else 0  # lines that were told before
+        self.is_tail = tail is not None
         self._hanging: dict[str, str] = {}  # entries whose parent was not known yet -> what stands above them
         for line in source.lines(self.report):
             if isinstance(line.value, dict):
                 self._take(line.value, line.place, line.number)
+        self.reach = source.reach
         self.id = named(self.header.get("id"), source.stem)
 
     def _take(self, record: Data, place: Any, line: int) -> None:
@@ -63,7 +69,7 @@ class File:
         if type_ == "session":
             self.header = self.header or record
             self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | marker_in(record)
-            self._order.append(None)
+            self.order.append(None)
             return
         if type_ == "title":
             self.about |= texts_of(record, {"title": "title"})
@@ -71,12 +77,14 @@ class File:
         id = record.get("id")
         if not isinstance(id, str) or not id:
             id, parent = (
-                f"{str(self.header.get('id') or self.source.stem)[-12:]}:{len(self._order)}",
+                f"{str(self.header.get('id') or self.source.stem)[-12:]}:{len(self.order)}",
                 self.last,
             )
         else:
             parent = record.get("parentId") if isinstance(record.get("parentId"), str) else None
-        self._order.append(id)
+        if self.is_tail and not self.parents:
+            parent = None  # what the first entry of a tail continues is not in it
+        self.order.append(id)
         if id in self.parents:
             self.report.mended["line written again"] += 1
         if (
@@ -86,6 +94,8 @@ class File:
             and id not in self.parents
         ):
             self._hanging[id] = self.last
+        if self.is_tail and line > self._read and not self._is_told(record, parent):
+            raise ReadWhole
         self.parents.setdefault(id, parent)
         if type_ in SPEAKING:
             self.places[id] = (place, line)
@@ -93,6 +103,11 @@ class File:
             self.report.unknown[f"{type_} ({NAME} {self.header.get('version', 1)})"] += 1
         self._learn(record, id)
         self.last = id
+
+    def _is_told(self, record: Data, parent: str | None) -> bool:
+        """Whether what a new entry of a tail refers to is in the tail."""
+        target = record.get("targetId", parent)
+        return parent in self.parents and isinstance(target, str) and target in self.parents
 
     def _learn(self, record: Data, id: str) -> None:
         match record.get("type"):
@@ -134,8 +149,8 @@ class File:
         id, index = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
         if isinstance(id, str):
             return id
-        if isinstance(index, int) and 0 <= index < len(self._order) and self.header.get("version", 1) == 1:
-            return self._order[index]
+        if isinstance(index, int) and 0 <= index < len(self.order) and self.header.get("version", 1) == 1:
+            return self.order[index]
         return None
 
 
@@ -200,6 +215,8 @@ class Tree:
         way = self.file.way_to(self.file.parents.get(id))
         first = self.file.first_kept(record)
         if first not in way:
+            if self.file.is_tail:
+                raise ReadWhole
             return
         for kept in way[way.index(first) :]:
             if kept not in self.file.places:
@@ -209,6 +226,36 @@ class Tree:
                 continue
             for entry in self._entries(kept, old):
                 yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
+
+
+def bookmark(file: File, tree: Tree) -> Bookmark | None:
+    """The last entry behind which the file refers to nothing before it, but for what that entry continues."""
+    ids = list(file.parents)
+    numbers = {id: number for number, id in enumerate(ids)}
+    if tree.leaf is None or MARKER in file.about or len(ids) != len([id for id in file.order if id]):
+        return None
+    above = [numbers.get(file.parents[id] or "", -1) for id in ids]
+    least = [min(number, one) for number, one in enumerate(above)]
+    most = [max(number, one) for number, one in enumerate(above)]
+    leaf = numbers[tree.leaf]
+    fitting = [id in file.places and number <= leaf for number, id in enumerate(ids)]
+    number = cut(least, most, fitting, is_tail=file.is_tail)
+    if number is None:
+        return None
+    place, line = file.places[ids[number]]
+    order = file.order.index(ids[number])
+    state = {"header": file.header, "about": file.about, "order": order}
+    return Bookmark(file.source.path, place, line - 1, file.reach, file.id, None, state)
+
+
+def resume(source: Source, tail: Tail) -> Session:
+    """The session of a file from a bookmark on."""
+    file = File(source, tail)
+    file.mend()
+    tree = Tree(file)
+    mark = partial(bookmark, file, tree)
+    thread = Thread(file.id, None, tree.steps, None, dict(file.about), mark, tail.read)
+    return Session(NAME, file.id, [thread], file.source.path, file.report)
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
@@ -269,7 +316,7 @@ def _session(file: File, files: dict[str, File]) -> Session:
     origin = None
     if above is not None and above != file.id:
         origin = Origin(above, at=_fork_at(tree) if copied else None)
-    thread = Thread(file.id, None, tree.steps, origin, dict(file.about))
+    thread = Thread(file.id, None, tree.steps, origin, dict(file.about), partial(bookmark, file, tree))
     return Session(NAME, file.id, [thread] if file.places else [], file.source.path, file.report)
 
 
@@ -288,6 +335,7 @@ FORMAT = Format(
     fits=fits,
     sessions=sessions,
     ties=ties,
+    resume=resume,
     places=(
         Place("PI_CODING_AGENT_DIR", "sessions", "~/.pi/agent/sessions"),
         Place(None, "sessions", "~/.omp/agent/sessions"),

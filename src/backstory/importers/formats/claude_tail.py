@@ -1,0 +1,74 @@
+"""Claude Code's files that grew: where they can be read on, and what the lines behind that say. Pure."""
+
+from functools import partial
+
+from backstory.importers.format import Source
+from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_file import NAME, File
+from backstory.importers.formats.claude_tree import Index, Row, Tree
+from backstory.importers.marker import MARKER
+from backstory.importers.tail import Bookmark, ReadWhole, Tail, cut
+from backstory.importers.transcript import Report, Session, Thread
+
+FIRST = frozenset({records.PROMPT, records.QUEUED, records.ANSWER})
+
+
+def bookmark(file: File, tree: Tree, session: str, thread: str | None) -> Bookmark | None:
+    """The last row behind which the file refers to nothing before it, but for what that row continues."""
+    if file.side.rows or MARKER in file.about:
+        return None
+    number = _cut(tree, is_tail=file.is_tail)
+    if number is None:
+        return None
+    row = tree.index.rows[number]
+    state = {"about": file.about, "agent": file.agent}
+    return Bookmark(file.source.path, row.place, row.line - 1, file.reach, session, thread, state)
+
+
+def _cut(tree: Tree, *, is_tail: bool) -> int | None:
+    rows = tree.index.rows
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, row in enumerate(rows):
+        first.setdefault(row.unit, number)
+        last[row.unit] = number
+    if tree.leaf not in first:
+        return None
+    leaf = first[tree.leaf]  # it must be in the tail
+    least = [min(first[row.unit], row.above or 0, *_kept(tree.index, row)) for row in rows]
+    most = [max(last[row.unit], row.above or 0) for row in rows]
+    fitting = [row.kind in FIRST and first[row.unit] == number <= leaf for number, row in enumerate(rows)]
+    return cut(least, most, fitting, is_tail=is_tail)
+
+
+def _kept(index: Index, row: Row) -> list[int]:
+    """The rows that a compaction kept."""
+    keys = index.kept[row.key][1] if row.key in index.kept else ()
+    return [lead for key in keys if key in index and (lead := index.lead(key)) is not None]
+
+
+def resume(source: Source, tail: Tail) -> Session:
+    """The thread of a file from a bookmark on."""
+    report = Report()
+    file = File(source, report, tail.state["agent"], state=tail.state)
+    index, leaf = file.main, file.leaf()
+    new = [row for row in index.rows if row.line > tail.read]
+    strays = any(line > tail.read for line in index.strays)
+    if strays or file.side.rows or (leaf is not None and leaf not in index):
+        raise ReadWhole
+    if not all(_is_told(row, index) for row in new):
+        raise ReadWhole
+    tree = file.tree()
+    mark = partial(bookmark, file, tree, tail.session, tail.thread)
+    thread = Thread(tail.session, tail.thread, tree.steps, None, file.described(tree), mark, tail.read)
+    return Session(NAME, tail.session, [thread], source.path, report)
+
+
+def _is_told(row: Row, index: Index) -> bool:
+    """Whether all that a row needs is in the tail: the calls of its results, what a compaction keeps."""
+    if row.kind == records.RESULTS:
+        return all(call in index.calls for call in row.results if isinstance(call, str))
+    if row.key in index.kept:
+        keys = index.kept[row.key][1]
+        return bool(keys) and all(key in index for key in keys)
+    return True

@@ -1,0 +1,216 @@
+"""The steps of one thread into its agent, in batches behind what that has.
+
+Of a thread that is the tail of a file, every step must be told by what is in the tail: otherwise `ReadWhole`.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, NamedTuple
+
+from backstory.agent import Agent
+from backstory.core.events import EPOCH, draft, to_datetime
+from backstory.core.holes import holed
+from backstory.errors import InvalidEvent
+from backstory.importers.linear import Known, Line, LogEvent, ids_in
+from backstory.importers.marker import Exported
+from backstory.importers.masks import Mask
+from backstory.importers.names import key_of
+from backstory.importers.outcome import Imported
+from backstory.importers.pictures import without_pictures
+from backstory.importers.tail import ReadWhole
+from backstory.importers.transcript import Fault, Label, Move, Step, Unit
+from backstory.intake import Intake
+
+CHUNK = 500  # steps whose entries are looked up at once
+BATCH = 2_000  # events in one transaction, and
+BATCH_SIZE = 4_000_000  # about so many characters: the lock is held for a moment only
+RECENT = 64  # events before the head that are looked at: where the head stands, and unfinished answers
+BLOCKS = 32  # of an answer, that are looked for if it seems to be new
+
+DAMAGED = "backstory.damaged"  # a note in place of an event that no store can hold
+
+
+class Changes(NamedTuple):
+    """What is done to events before they are written."""
+
+    mask: Mask | None = None
+    images: bool = True
+
+
+class Pen:
+    """Writes the steps of one thread behind what its agent has."""
+
+    def __init__(
+        self,
+        intake: Intake,
+        agent: Agent,
+        changes: Changes,
+        done: Imported,
+        floor: int,
+        read: int | None = None,
+    ) -> None:
+        self._intake = intake
+        self._agent = agent
+        self._changes = changes
+        self._done = done
+        self._places: dict[str, int] = {}
+        self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
+        self._answered: set[str] = set()
+        self._batch: list[LogEvent] = []
+        self._size = 0
+        self._written = agent.snapshot.head
+        self._has_past = agent.snapshot.head > 0
+        self._floor = floor or agent.snapshot.created_us
+        self._tail = None if read is None else _TailCheck(read, self._places)
+        self.calls: dict[str, int] = {}
+        self.exported: Exported | None = None
+
+    def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
+        """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
+        and waits for the commit."""
+        line = Line(self._known())
+        for event in line.events(self._looked_up(steps), settled=settled):
+            self._batch.append(event)
+            self._size += len(event.content or "") + 200
+            if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
+                self._hand_over()
+                self.commit()
+        self._hand_over()
+        places = ((call, line.place(entry)) for call, entry in self._entries.items())
+        self.calls = {call: place for call, place in places if place is not None}
+        self._done.open_calls += len(self._entries.keys() - self._answered)
+        return line
+
+    def _known(self) -> Known:
+        """What the agent has: where its head stands, and the newest answers, which may have grown."""
+        record = self._agent.snapshot
+        if not record.head:
+            return Known(self._places)
+        recent = self._agent.events(after=max(record.head - RECENT, 0))
+        stands_at = record.head
+        for event in reversed(recent):
+            if event.seq == stands_at and event.kind == "jump":
+                stands_at = (event.data or {}).get("target_message_id", 0)
+            elif event.seq == stands_at and event.kind == "note":
+                stands_at -= 1
+        spoken = (event for event in recent if event.kind == "assistant" and event.key)
+        begun = {event.key or "": event.content or "" for event in spoken}
+        return Known(self._places, record.head, stands_at, record.updated_us, begun)
+
+    def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """The steps; before each is told, it is known which of its entries the agent has."""
+        while chunk := list(islice(steps, CHUNK)):
+            if self._has_past:
+                asked = ids_in if self._tail is None else self._tail.ids_in
+                by_key = {key_of(id): id for step in chunk for id in asked(step)}
+                found = self._intake.places(self._agent, by_key)
+                self._places.update((by_key[key], place) for key, place in found.items())
+            for step in chunk:
+                if self._tail is not None:
+                    self._tail.check(step)
+                if isinstance(step, Unit):
+                    self._take_calls(step)
+                    if self.exported is not None:
+                        self._places.update(self.exported.places(step))
+                yield step
+
+    def _take_calls(self, unit: Unit) -> None:
+        for entry in unit.entries:
+            id = (entry.data or {}).get("id") if entry.copy_of is None else None
+            if entry.kind == "tool_call" and isinstance(id, str):
+                self._entries.setdefault(id, entry.id)
+            elif entry.kind == "tool_result" and isinstance(id, str):
+                self._answered.add(id)
+
+    def _hand_over(self) -> None:
+        if not self._batch:
+            return
+        rows = [self._row(event) for event in self._batch]
+        try:
+            self._intake.extend(self._agent, rows, expected=self._written)
+        except InvalidEvent:
+            self._intake.extend(self._agent, [self._sound(row) for row in rows], expected=self._written)
+        self._written += len(rows)
+
+    def commit(self) -> None:
+        """Write what was handed over, and count it."""
+        self._intake.commit()
+        self._done.new_events += len(self._batch)
+        self._done.branches += sum(event.kind == "jump" for event in self._batch)
+        self._done.cuts += sum(event.kind == "clear" for event in self._batch)
+        self._batch, self._size = [], 0
+
+    def _row(self, event: LogEvent) -> tuple[Any, ...]:
+        data, content = event.data, event.content
+        if event.source_time is not None:
+            data = (data or {}) | {"source": {"time": event.source_time}}
+        if not self._changes.images and data is not None:
+            data = without_pictures(data)
+        if self._changes.mask is not None:
+            content = None if content is None else self._changes.mask.text(content)
+            data = self._changes.mask.value(data)
+        key = None if event.id is None else key_of(event.id)
+        return event.kind, content, _once(content, data), key, moment_of(event.time or self._floor)
+
+    def _sound(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row that can be stored: where it cannot, a note that says so has its place."""
+        kind, content, data, key, time = row
+        try:
+            draft(kind, content, data, key)
+        except InvalidEvent as error:
+            self._done.report.damaged.append(Fault(self._done.source, None, error.message))
+            return "note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key, time
+        return row
+
+
+class _TailCheck:
+    """Whether the steps of a tail say the same as they would if the file were read from its beginning."""
+
+    def __init__(self, read: int, places: Mapping[str, int]) -> None:
+        self._read = read  # lines that were told before
+        self._places = places
+        self._seen: set[str | None] = set()
+
+    def ids_in(self, step: Step) -> Iterator[str]:
+        """The ids in a step, and of a new unit those that it could have begun with before the bookmark."""
+        yield from ids_in(step)
+        if isinstance(step, Unit):
+            yield from self._own(step)
+
+    def _own(self, unit: Unit) -> Iterator[str]:
+        yield from (entry.id for entry in unit.entries)
+        if unit.line > self._read:
+            yield unit.id
+            yield from (f"{unit.id}:{block}" for block in range(BLOCKS))
+
+    def check(self, step: Step) -> None:
+        """Raise ReadWhole if a step leads to what is not in the tail, or the store has it already."""
+        match step:
+            case Unit():
+                known = any(id in self._places for id in self._own(step))
+                if (step.line > self._read) if known else (step.after not in self._seen):
+                    raise ReadWhole
+                self._seen.add(step.id)
+            case Move() if step.to not in self._seen:
+                raise ReadWhole
+            case Label() if step.at not in self._seen:
+                if not any(id in self._places for id in ids_in(step)):
+                    raise ReadWhole
+
+
+def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The data of an event, its native form without what the event says anyway."""
+    native = data.get("native") if data else None
+    if data is None or not isinstance(native, dict) or "wire" not in native:
+        return data
+    wire = holed(native["wire"], content=content, arguments=data.get("arguments"))
+    return data | {"native": native | {"wire": wire}}
+
+
+def moment_of(microseconds: int) -> datetime:
+    """A time that every store can hold."""
+    try:
+        return to_datetime(max(microseconds, 0))
+    except OverflowError:
+        return datetime.max.replace(tzinfo=UTC) if microseconds > 0 else EPOCH
