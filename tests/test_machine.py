@@ -1,10 +1,12 @@
 """Every operation, in any order, over several agents, on every backend, against the plain law.
 
-The model is nothing but the lists of events that each agent should see. After each step one
-agent is compared with it, at its head and as of earlier positions and times.
+The model is nothing but the lists of events that each agent should see. After each step one agent is compared
+with it, at its head and as of earlier positions and times, and so is what a follower of the store saw. Damage
+that is done to the tables behind the store's back is found, whatever it is.
 """
 
 import tempfile
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 import backstory
-from tests import plain
+from tests import damage, plain
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 LABELS = st.sampled_from(["x", "y", "z"])
@@ -35,11 +37,14 @@ class Machine(RuleBasedStateMachine):
         self.lineages = {}
         self.touched = self.store.start("root")
         self.lineages[self.touched.id] = []
+        self.follower = self.store.follow(timeout=0)
+        self.followed = {}
         return self.touched
 
     def teardown(self):
         if hasattr(self, "store"):
             assert self.store.verify() == []
+            self.follower.close()
             self.store.close()
 
     def wrote(self, agent, *events):
@@ -203,6 +208,7 @@ class Machine(RuleBasedStateMachine):
         with pytest.raises(backstory.AgentNotFound):
             agent.user("to nobody")
         del self.lineages[agent.id]
+        self.followed.pop(agent.id, None)
         assert {one.id for one in self.store.agents()} == self.lineages.keys()
         for id, lineage in self.lineages.items():
             assert self.store.agent(id).events() == lineage
@@ -245,23 +251,71 @@ class Machine(RuleBasedStateMachine):
         assert agent.marks() == [event for event in context if event.kind == "mark"]
         assert agent.events() == lineage
 
+    @invariant()
+    def a_follower_saw_everything_once_and_in_order(self):
+        if not hasattr(self, "store"):
+            return
+        for agent, event in self.follower:
+            self.followed.setdefault(agent.id, []).append(event.seq)
+        for agent in self.store.agents():
+            own = range(agent.fork_seq + 1, len(self.lineages[agent.id]) + 1)
+            assert self.followed.get(agent.id, []) == list(own)
+
+
+def is_clean(store, seal):
+    try:
+        return store.verify(seal=seal) == []
+    except backstory.Invalid:  # of what was sealed, nothing is left
+        return False
+
+
+class DamagedMachine(Machine):
+    """The same where somebody may write to the tables."""
+
+    def damaged(self, kind, **names):
+        raise NotImplementedError
+
+    @rule(agent=Machine.agents, data=st.data())
+    def damage_is_found(self, agent, data):
+        first, head = agent.fork_seq + 1, len(self.lineages[agent.id])
+        kinds = [
+            *(damage.EVENTS if first <= head else ()),
+            *(damage.AGENTS if agent.fork_seq else damage.AGENTS[:1]),
+        ]
+        kind = data.draw(st.sampled_from(kinds))
+        seq, other = (data.draw(st.integers(min(first, head), head)) for _ in range(2))
+        if kind == "exchanged" and seq == other:
+            return
+        seal = self.store.seal()
+        with self.damaged(kind, agent=agent.id, seq=seq, other=other, head=head) as store:
+            assert not is_clean(store, seal)
+        assert self.store.verify(seal=seal) == []
+
 
 class MemoryMachine(Machine):
     def open_store(self):
         return backstory.open(":memory:")
 
 
-class SqliteMachine(Machine):
+class SqliteMachine(DamagedMachine):
     def open_store(self):
         self.folder = tempfile.TemporaryDirectory()
         return backstory.open(Path(self.folder.name) / "history.db")
+
+    @contextmanager
+    def damaged(self, kind, **names):
+        copy = Path(self.folder.name) / "copy.db"
+        with damage.damaged_sqlite(self.store, copy, kind, **names) as store:
+            yield store
+        for path in copy.parent.glob("copy.db*"):
+            path.unlink()
 
     def teardown(self):
         super().teardown()
         self.folder.cleanup()
 
 
-class PostgresMachine(Machine):
+class PostgresMachine(DamagedMachine):
     """All examples share one database, made for this: the schema in it is dropped for each."""
 
     url = ""
@@ -270,6 +324,9 @@ class PostgresMachine(Machine):
         with psycopg.connect(PostgresMachine.url, autocommit=True) as db:
             db.execute("DROP SCHEMA IF EXISTS backstory CASCADE")
         return backstory.open(PostgresMachine.url)
+
+    def damaged(self, kind, **names):
+        return damage.damaged_postgres(self.store, PostgresMachine.url, kind, **names)
 
 
 @pytest.fixture(autouse=True)

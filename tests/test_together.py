@@ -1,4 +1,5 @@
-"""Eight processes on one store: popping, appending, compacting and following. Nothing twice, nothing lost."""
+"""Eight processes on one store: popping, appending, compacting, deleting and following. Nothing twice,
+nothing lost, and of what was deleted nothing left."""
 
 import json
 import subprocess
@@ -48,6 +49,14 @@ with backstory.open(url) as store:
             except (Conflict, NotFound):
                 pass
         print("[]")
+    elif role == "delete":
+        made = []
+        for n in range(15):
+            agent = store.ensure(f"passing {n}")
+            agent.extend([("user", f"secret {n}"), ("user", "gone")])
+            made.append(agent.fork(at=1).id)
+            store.delete(agent)
+        print(json.dumps(made))
     else:
         seen = []
         for agent, event in follower:
@@ -56,7 +65,7 @@ with backstory.open(url) as store:
             seen.append([agent.name, event.seq])
         print(json.dumps(seen))
 """
-ROLES = ("pop", "pop", "pop", "append", "append", "compact", "follow", "follow")
+ROLES = ("pop", "pop", "append", "append", "compact", "delete", "follow", "follow")
 
 
 def start(url, role, number):
@@ -75,7 +84,7 @@ def said(worker):
     return json.loads(out)
 
 
-def test_eight_processes_pop_append_compact_and_follow_one_store(durable_url):
+def test_eight_processes_pop_append_compact_delete_and_follow_one_store(durable_url):
     with backstory.open(durable_url) as store:
         queue, log = store.ensure("queue", name="queue"), store.ensure("log", name="log")
         queue.extend([("user", f"item {n}") for n in range(40)])
@@ -88,7 +97,8 @@ def test_eight_processes_pop_append_compact_and_follow_one_store(durable_url):
             worker.stdin.write("go\n")
             worker.stdin.flush()
         results = [(role, said(worker)) for role, worker in workers if role != "follow"]
-        store.start("last").user("the end")
+        last = store.start("last")
+        last.user("the end")
         seen = [said(worker) for role, worker in workers if role == "follow"]
 
         popped = [item for role, items in results if role == "pop" for item in items]
@@ -101,4 +111,10 @@ def test_eight_processes_pop_append_compact_and_follow_one_store(durable_url):
             for name, head in heads.items():
                 positions = [seq for agent, seq in pairs if agent == name]
                 assert positions == list(range(before[name] + 1, head + 1))
+        [forks] = [made for role, made in results if role == "delete"]
+        assert [store.agent(id).context().messages[0].content for id in forks] == [
+            f"secret {n}" for n in range(15)
+        ]
+        assert {agent.id for agent in store.agents()} == {queue.id, log.id, last.id, *forks}
+        assert not store.search("gone", wait=True)
         assert store.verify() == []

@@ -5,12 +5,16 @@ Also here: many processes on one store at once.
 
 import itertools
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
+import apsw
+import psycopg
 import pytest
 
 import backstory
@@ -115,6 +119,7 @@ with backstory.open(sys.argv[1]) as store:
         agent = store.ensure(f"{sys.argv[2]}/{n}")
         agent.extend([("user", f"secret {m}") for m in range(30)])
         agent.fork(at=10)
+        print("extended", n, flush=True)
         agent.compact("a summary", keep=20)
         store.search("secret")
         print("made", n, flush=True)
@@ -136,6 +141,9 @@ def check_removal(store, name, promised):
                 return
             continue
         assert "deleted" not in steps
+        # The batch, and the compaction: a clear, the summary and twenty copies. Each is there, or it is not.
+        assert agent.head in {0, 30, 52}
+        assert agent.head >= (52 if "made" in steps else 30 if "extended" in steps else 0)
         erased = [event for event in agent.events() if "erased" in (event.data or {})]
         assert len(erased) in (0, 30 if "made" in steps else 0)  # and ten copies that the compaction made
         assert erased or "erased" not in steps
@@ -160,6 +168,78 @@ def test_a_killed_deletion_or_erasure_is_done_or_not_begun(durable_url):
                 assert len(agent.context().messages) == agent.head == 10
         assert store.verify() == []
         assert len(store.search("secret", limit=1)) <= 1
+
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+# Events for the agent named "empty", so that a migration takes a while.
+GROWTH_SQLITE = """
+    INSERT INTO events (id, kind, content, created_at)
+    WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+    SELECT (no << 32) + i, 'user', 'message ' || i, created_at + i FROM n, agents WHERE name = 'empty'"""
+GROWTH_POSTGRES = """
+    INSERT INTO backstory.events
+    SELECT session, created_at, no, i, NULL, 'user', 'message ' || i, NULL
+    FROM backstory.agents, generate_series(1, 5000) i WHERE name = 'empty';
+    UPDATE backstory.agents SET head = 5000 WHERE name = 'empty'"""
+COLUMNS_POSTGRES = """
+    SELECT column_name FROM information_schema.columns
+    WHERE table_schema = 'backstory' AND table_name = 'events'"""
+
+MIGRATOR = """
+import sys, backstory
+print("ready", flush=True)
+backstory.open(sys.argv[1]).close()
+print("migrated", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["sqlite", "postgres"])
+def test_a_killed_migration_is_done_or_not_begun(backend, tmp_path, new_database):
+    moments = random.Random(20261117)
+    for round in range(KILLS // 2):
+        url, events = older_store(backend, tmp_path / f"{round}.db", new_database)
+        command = [sys.executable, "-c", MIGRATOR, url]
+        migrator = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert migrator.stdout.readline() == "ready\n"
+        time.sleep(moments.uniform(0.0, 0.6))
+        migrator.send_signal(signal.SIGKILL)
+        done = migrator.stdout.read() == "migrated\n"
+        migrator.stdout.close()
+        migrator.wait()
+        assert version_of(backend, url) in ({2} if done else {1, 2})
+        with backstory.open(url) as store:
+            assert sum(agent.head - agent.fork_seq for agent in store.agents()) == events
+            assert store.verify() == []
+
+
+def older_store(backend, path, new_database):
+    """A store of the first version that takes a while to migrate, and how many events it has."""
+    if backend == "sqlite":
+        shutil.copy(FIXTURES / "store-1.sqlite", path)
+        with closing(apsw.Connection(str(path))) as db:
+            db.execute(GROWTH_SQLITE)
+            return str(path), db.execute("SELECT count(*) FROM events").fetchone()[0]
+    url = new_database()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute((FIXTURES / "store-1.postgres.sql").read_text())
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(GROWTH_POSTGRES)
+        return url, db.execute("SELECT count(*) FROM backstory.events").fetchone()[0]
+
+
+def version_of(backend, url):
+    """What a store says of its version; the tables have to be those of that version."""
+    if backend == "sqlite":
+        with closing(apsw.Connection(url)) as db:
+            columns = [row[1] for row in db.execute("PRAGMA table_info(events)")]
+            version = db.pragma("user_version")
+    else:
+        with psycopg.connect(url) as db:
+            columns = [row[0] for row in db.execute(COLUMNS_POSTGRES)]
+            [(version,)] = db.execute("SELECT version FROM backstory.meta").fetchall()
+    assert ("digest" in columns) is (version == 2)
+    return version
 
 
 READER = """
