@@ -9,14 +9,25 @@ import apsw
 import psycopg
 
 import backstory
-from benchmarks.engine import Bench
+from benchmarks.engine import Bench, import_time
 from benchmarks.floors import BarePostgres, BareSqlite
+from benchmarks.measure import Row
 
 _numbers = itertools.count(1)
 
 POSTGRES_SIZE = """
     SELECT sum(pg_total_relation_size(oid)) FROM pg_class
     WHERE relnamespace = 'backstory'::regnamespace AND relkind = 'r'"""
+
+
+def sqlite_table(folder: str) -> list[Row]:
+    """The engine on SQLite, and the import."""
+    return [*sqlite(folder).table(), import_time()]
+
+
+def postgres_table(folder: str) -> list[Row]:
+    """The engine on PostgreSQL."""
+    return postgres(folder).table()
 
 
 def sqlite(folder: str) -> Bench:

@@ -3,6 +3,7 @@
 The loop trusts its history blindly: no pairing, no repair, no check. It makes the very same bytes.
 """
 
+import base64
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import orjson
 
 import backstory
-from backstory.wire import dump
+from backstory.wire import dump, load, to_bytes
 from backstory.wire.conversation import conversation_of
 from benchmarks.floors import BareSqlite
-from benchmarks.measure import Row, by_turns
+from benchmarks.measure import Row, best_by_turns
 
 # At most so many times the plain loop for OpenAI.
 LIMITS = {"openai": 1.4, "openai-responses": 2.0, "anthropic": 2.0, "gemini": 2.0, "bedrock": 2.0}
@@ -22,12 +23,12 @@ Message = tuple[str, str | None, dict[str, Any] | None]
 
 
 def wire_table(folder: str) -> list[Row]:
-    """Both rows of the issue: restoring to bytes on SQLite, and the growth of a repair."""
-    return [*to_bytes(folder), repair_growth()]
+    """Restoring to bytes on SQLite, the growth of a repair, and a large image."""
+    return [*from_the_log(folder), repair_growth(), *large_image()]
 
 
-def to_bytes(folder: str) -> list[Row]:
-    """conversation() to request bytes for OpenAI, and, for comparison, for Anthropic."""
+def from_the_log(folder: str) -> list[Row]:
+    """conversation() to request bytes in each format, against the loop for OpenAI."""
     store, floor = (
         backstory.open(os.path.join(folder, "wire.db")),
         BareSqlite(os.path.join(folder, "bare.db")),
@@ -47,7 +48,7 @@ def to_bytes(folder: str) -> list[Row]:
     assert ours() == plain(), "the loop and backstory have to say the same"
     what, against = "messages from the log to bytes", "a plain loop with orjson"
     return [
-        Row(f"10,000 {what}, {format}", against, *by_turns(lambda f=format: ours(f), plain, 25), limit)
+        Row(f"10,000 {what}, {format}", against, *best_by_turns(lambda f=format: ours(f), plain, 25), limit)
         for format, limit in LIMITS.items()
     ]
 
@@ -55,8 +56,37 @@ def to_bytes(folder: str) -> list[Row]:
 def repair_growth() -> Row:
     """Twice the messages, at most 2.2 times the cost, for histories where every second call is open."""
     twice, once = list(broken(20_000)), list(broken(10_000))
-    times = by_turns(lambda: dump(twice, "anthropic"), lambda: dump(once, "anthropic"), 15)
+    times = best_by_turns(lambda: dump(twice, "anthropic"), lambda: dump(once, "anthropic"), 15)
     return Row("repair of 20,000 broken messages", "10,000", *times, 2.2)
+
+
+def large_image() -> list[Row]:
+    """An image of 5 MB that goes back to its provider, against one dump of the body that it came in."""
+    data = base64.b64encode(os.urandom(5_000_000)).decode()
+    return [_image(format, message, data) for format, message in _IMAGES.items()]
+
+
+def _image(format: str, message: str, data: str) -> Row:
+    body = orjson.loads(message.replace("DATA", data))
+    [(kind, content, native)] = load(body, format)
+    event = [backstory.Event.of(1, kind, content, native)]
+    times = best_by_turns(lambda: to_bytes(event, format), lambda: orjson.dumps(body), 15)
+    return Row(f"an image of 5 MB to bytes, {format}", "one orjson dump", *times, 3.0)
+
+
+# The message of each format that shows an image.
+_IMAGES = {
+    "openai": """{"messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,DATA"}}]}]}""",
+    "openai-responses": """{"input": [{"role": "user", "content": [
+        {"type": "input_image", "image_url": "data:image/png;base64,DATA"}]}]}""",
+    "anthropic": """{"messages": [{"role": "user", "content": [
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "DATA"}}]}]}""",
+    "gemini": """{"contents": [{"role": "user", "parts": [
+        {"inlineData": {"mimeType": "image/png", "data": "DATA"}}]}]}""",
+    "bedrock": """{"messages": [{"role": "user", "content": [
+        {"image": {"format": "png", "source": {"bytes": "DATA"}}}]}]}""",
+}
 
 
 def history(count: int) -> list[Message]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.chain import START, Inner, digest, inner, overall
+from backstory.core.chain import START, Inner, digest, has_erased, inner, overall
 
 EVENT = {
     "previous": START,
@@ -66,6 +66,12 @@ def test_an_erased_event_keeps_its_place_in_the_chain():
     whole = inner("secret", '{"id":"call_1"}')
     kept = {"erased": {"content": whole.content.hex(), "data": whole.data.hex(), "why": "asked for"}}
     assert inner(None, "whatever the row holds now", kept) == whole
+
+
+def test_what_only_speaks_of_erasure_is_not_erased():
+    kept = '{"erased":{"content":"","data":""}}'
+    assert has_erased(['{"id":"1"}', kept])
+    assert not has_erased(['{"id":"1"}', f'{{"output":{kept}}}'])
 
 
 def test_nothing_is_not_the_empty_text():

@@ -141,3 +141,12 @@ class TestAtAPosition:
         assert self.texts(agent.conversation()) == ["Be careful.", "Which Python files are here?", "Other."]
         assert len(agent.conversation(at=before)) == 5
         assert len(agent.conversation(at=before + 1)) == 2
+
+
+@pytest.mark.parametrize("around", ["", "x" * 20_000], ids=["short", "long"])
+def test_data_that_is_too_deep_for_an_encoder_is_cut_off(around):
+    deep = "[" * 300 + "]" * 300
+    data = f'{{"id":"1","name":"f","arguments":{{"around":"{around}","deep":{deep}}}}}'
+    body, repairs = dump([Event.of(1, "tool_call", None, data)], "anthropic")
+    assert "(nested too deeply)" in str(body)
+    assert repairs[0].rule == "data"

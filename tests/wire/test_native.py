@@ -152,6 +152,17 @@ class TestReasoning:
         assert "thoughtSignature" not in second
         assert repairs == []
 
+    @pytest.mark.parametrize("signature", ["c2ln_not_whole", True, ["c2ln"]])
+    @pytest.mark.parametrize(
+        "part", [{"text": ""}, {"thought": True, "text": "so"}, {"executableCode": {"code": "1"}}]
+    )
+    def test_a_broken_signature_does_not_reach_gemini(self, part, signature):
+        wire = [{"text": "words"}, part | {"thoughtSignature": signature}]
+        said = [("user", "u", None), native("assistant", "words", "gemini", wire), ("user", "v", None)]
+        body, repairs = dump(said, "gemini")
+        assert "thoughtSignature" not in json.dumps(body)
+        assert "thoughtSignature" in repairs[0].why
+
     def test_a_gemini_call_that_had_an_id_gets_it_back_in_the_response(self):
         wire = [{"functionCall": {"id": "x1", "name": "f", "args": {}}, "thoughtSignature": "c2ln"}]
         events = [

@@ -22,6 +22,13 @@ def is_erased(data_json: str | None) -> bool:
     return data_json is not None and data_json.startswith(_BEGINS)
 
 
+def has_erased(texts: Iterable[str]) -> bool:
+    """Whether the data of any event, of several, says that it is erased."""
+    texts = list(texts)
+    # One look at all of them is quicker than one at each, and nearly always enough.
+    return _BEGINS in "\n".join(texts) and any(map(is_erased, texts))
+
+
 class Inner(NamedTuple):
     """The SHA-256 of an event's content and of its data: all that the chain needs to know of them."""
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.core.chain import ERASED, inner, is_erased
+from backstory.core.garbage import pause_gc
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -145,7 +146,8 @@ class Event(_Columns):
 
 def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     """The events of rows in the order of `Row`'s columns."""
-    return list(map(Event, rows))
+    with pause_gc():
+        return list(map(Event, rows))
 
 
 class Stored(NamedTuple):

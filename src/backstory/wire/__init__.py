@@ -11,6 +11,7 @@ accepted, says only what happened and loses no text. Pure: no I/O, no clock, no 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backstory.core.garbage import pause_gc
 from backstory.core.holes import filled, holed
 from backstory.errors import Invalid
 from backstory.wire.cache import AUTO, marked, thinned
@@ -68,12 +69,8 @@ def dump(
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
     target = _target(format, cache, model=model, stored=stored)
-    messages = messages if isinstance(messages, Sequence) else list(messages)
-    plain = plain_json(messages, target.format, pause=pause)
-    if plain is None:
-        return _long_way(messages, target, Options(pending, pause, system_inside), cache)
-    body: dict[str, Any] = parse(plain.json)
-    return Dump(marked(body, format, model) if cache == AUTO else body, plain.repairs)
+    with pause_gc():
+        return _dumped(messages, target, Options(pending, pause, system_inside), cache)
 
 
 def to_bytes(
@@ -89,11 +86,23 @@ def to_bytes(
 ) -> bytes:
     """The body of `dump` as JSON. Blobs are base64 in it, and are never decoded on the way."""
     target = _target(format, cache, model=model, stored=stored, packed=True)
+    with pause_gc():
+        return _as_bytes(messages, target, Options(pending, pause, system_inside), cache)
+
+
+def _dumped(messages: Iterable[Readable], target: Target, options: Options, cache: str | None) -> Dump:
     messages = messages if isinstance(messages, Sequence) else list(messages)
-    plain = plain_json(messages, target.format, pause=pause) if cache is None else None
-    if plain is not None:
-        return plain.json
-    return encoded(_long_way(messages, target, Options(pending, pause, system_inside), cache).body)
+    plain = plain_json(messages, target.format, pause=options.pause)
+    if plain is None:
+        return _long_way(messages, target, options, cache)
+    body: dict[str, Any] = parse(plain.json)
+    return Dump(marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs)
+
+
+def _as_bytes(messages: Iterable[Readable], target: Target, options: Options, cache: str | None) -> bytes:
+    messages = messages if isinstance(messages, Sequence) else list(messages)
+    plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
+    return encoded(_long_way(messages, target, options, cache).body) if plain is None else plain.json
 
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:

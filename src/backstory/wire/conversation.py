@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
-from backstory.core.chain import is_erased
+from backstory.core.chain import has_erased, is_erased
 from backstory.core.erasure import SAYS, stand_in
 from backstory.core.events import Event
 from backstory.core.holes import HOLE, with_filled
@@ -125,7 +125,7 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation of a context's events: what steers the log is skipped, and so is, with a line
     in the log, what nobody knows."""
     events = events if isinstance(events, list) else list(events)
-    if any(is_erased(event.data_json) for event in events):
+    if has_erased(filter(None, map(attrgetter("data_json"), events))):
         return _without_erased(events)
     if SPOKEN.issuperset(map(attrgetter("kind"), events)):
         return Conversation(events)

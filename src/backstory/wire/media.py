@@ -51,6 +51,7 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
+_CHUNK = 1 << 16  # characters: small enough to stay in the processor's cache
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 
@@ -143,15 +144,13 @@ def is_base64(data: str) -> bool:
 
     Deleting the legal characters is several times quicker than decoding, and images are large.
     """
-    found = data.encode(errors="replace")
-    rest = found.translate(None, _LEGAL)
-    if not rest.strip():
-        size = len(found) - len(rest)
-        return size > 0 and size % 4 == 0
+    chunks = (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+    rest = b"".join(chunk.encode(errors="replace").translate(None, _LEGAL) for chunk in chunks)
     padding = rest.translate(None, b" \t\r\n")
-    if padding not in (b"=", b"==") or not found.rstrip().endswith(padding[-1:]):
+    size = len(data) - len(rest) + len(padding)
+    if padding not in (b"", b"=", b"==") or not data.rstrip().endswith(padding.decode()[-1:]):
         return False
-    return (len(found) - len(rest) + len(padding)) % 4 == 0
+    return size > 0 and size % 4 == 0
 
 
 def is_sound(found: Media) -> bool:

@@ -10,6 +10,7 @@ would have written: a property test holds the two together.
 
 import re
 from collections.abc import Sequence
+from itertools import chain, compress, pairwise
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from backstory.wire.template import (
     SILENT,
     SPOKEN,
     START,
+    USER,
     Template,
     template,
 )
@@ -34,6 +36,7 @@ from backstory.wire.turns import Repair
 
 _KIND, _CONTENT, _DATA = attrgetter("kind"), attrgetter("content"), attrgetter("data_json")
 _LETTERS = {"system": "S", "user": "U", "assistant": "A", "tool_call": "C", "tool_result": "R"}
+_ONLY = {letter: bytes(byte == ord(letter) for byte in range(256)) for letter in "CR"}
 _CALL = re.compile(r'\{"id":"([^"\\\n]+)","name":"([^"\\\n]+)","arguments":(\{.*\})\}\n')  # a line each
 _MARK = r',"\u0001",'
 _LONG_NUMBER = re.compile(r"\d{17}")  # parsers differ on whole numbers beyond 64 bits
@@ -72,10 +75,7 @@ def _filled(events: Sequence[Any], format: Format, *, pause: bool) -> Plain:
     ]
     letters, texts, data = letters[lead:], texts[lead:], data[lead:]
     _check_order(letters, format)
-    asked = [place for place, letter in enumerate(letters) if letter == "C"]
-    answered = [place for place, letter in enumerate(letters) if letter == "R"]
-    if any(texts[place] is not None for place in asked):
-        raise Unusual
+    asked, answered = _places(letters, "C"), _places(letters, "R")
     calls = _calls([data[place] for place in asked], format)
     failed = _failed([data[place] for place in answered], calls)
     repairs = _flags([events[lead + place] for place in answered], failed, format)
@@ -84,12 +84,23 @@ def _filled(events: Sequence[Any], format: Format, *, pause: bool) -> Plain:
         repairs.append(Repair("alternate", events[-1].seq, NO_LAST_WORD))
     gaps = template(format)
     letters = _with_failed(_forms(letters), answered, failed)
-    contents = _encoded(["" if text is None else text for text in texts])
+    for place, given in zip(asked, calls.given, strict=True):
+        texts[place] = given if gaps.carries_text else ""
+    contents = _encoded(texts)
     keys = _fill_calls(contents, letters, asked, calls, gaps)
     for place, key in zip(answered, keys, strict=True):
         contents[place] = key + gaps.results[letters[place]] + contents[place]
     head, tail = gaps.around(top, dict.fromkeys(calls.names), format)
     return Plain(head + _joined(letters, contents, gaps) + tail, repairs)
+
+
+def _selected(letters: str, letter: str) -> bytes:
+    """A truth value for each event: is it of that letter?"""
+    return letters.encode().translate(_ONLY[letter])
+
+
+def _places(letters: str, letter: str) -> list[int]:
+    return list(compress(range(len(letters)), _selected(letters, letter)))
 
 
 def _forms(letters: str) -> str:
@@ -110,9 +121,14 @@ def _with_failed(letters: str, answered: list[int], failed: list[bool]) -> str:
 
 
 def _joined(letters: str, contents: list[bytes], gaps: Template) -> bytes:
-    """The JSON of all messages: what is constant, and between it what the events say."""
+    """The JSON of all messages: what is constant, and between it what the events say. Most turns are like
+    others, so what is constant is looked up turn by turn."""
+    turns = [f"{USER}{turn}{USER}" for turn in f"{START}{letters}{END}".split(USER)]
+    turns[0] = turns[0].removeprefix(USER)
+    turns[-1] = turns[-1].removesuffix(USER)
+    constant = {turn: list(map(gaps.joints.__getitem__, pairwise(turn))) for turn in set(turns)}
     pieces = [b""] * (2 * len(contents) + 1)
-    pieces[0::2] = map(gaps.joints.__getitem__, zip(START + letters, letters + END, strict=True))
+    pieces[0::2] = chain.from_iterable(map(constant.__getitem__, turns))
     pieces[1::2] = contents
     return b"".join(pieces)
 
@@ -129,11 +145,11 @@ def _check_order(letters: str, format: Format) -> None:
 
 
 def _check_texts(texts: list[Any], letters: str) -> None:
-    """Texts are texts, none is blank, and as many have none as there are calls."""
-    said = [text for text in texts if text is not None]
-    if len(texts) - len(said) != letters.count("C"):
+    """Texts are texts, none is blank, and calls have none."""
+    said = list(filter(None, texts))
+    if len(said) != len(letters) - letters.count("C") or any(compress(texts, _selected(letters, "C"))):
         raise Unusual
-    if not all(said) or any(map(str.isspace, said)):
+    if any(map(str.isspace, said)):
         raise Unusual
 
 
@@ -142,15 +158,13 @@ def _check_data(letters: str, data: list[Any]) -> None:
     if data.count(None) == len(letters) - letters.count("C") - letters.count("R"):
         return
     for letter, raw in zip(letters, data, strict=True):
-        if raw is not None and letter in "SUA":
-            found = orjson.loads(raw)
-            if type(found) is not dict or "native" in found:
-                raise Unusual
+        if raw is not None and letter in "SUA" and ('"native"' in raw or type(orjson.loads(raw)) is not dict):
+            raise Unusual
 
 
 def _check_answers(letters: str, data: list[Any]) -> None:
     """Events that name their answer are apart and together as their order already has it."""
-    if not any(raw is not None and '"answer"' in raw for raw in data):
+    if '"answer"' not in "\n".join(filter(None, data)):
         return
     last = None  # the answer of the last run of the model's events, until someone else speaks
     before = "U"
@@ -191,10 +205,11 @@ def _calls(raws: list[Any], format: Format) -> _Calls:
 
 def _usual_calls(raws: list[Any]) -> _Calls | None:
     """The calls, all in one go, if we wrote their data ourselves; None if not."""
-    found = _CALL.findall("\n".join([*raws, ""]))
-    if len(found) != len(raws) or not found:
+    # What is between the calls (nothing), then what is in them: id, name, arguments; and so on.
+    found = _CALL.split("\n".join([*raws, ""]))
+    between, ids, names, given = (found[column::4] for column in range(4))
+    if len(given) != len(raws) or not raws or any(between):
         return None
-    ids, names, given = map(list, zip(*found, strict=True))
     # If they come out as they went in, then nothing was lost in parsing. The marks keep them apart: data that
     # is not JSON could be JSON together with its neighbour's.
     joined = f"[{_MARK.join(given)}]"
@@ -257,7 +272,10 @@ def _fill_calls(
 ) -> list[bytes]:
     """Put the calls into their places, and return what results name them by: ids, or names without ids."""
     names = _encoded(calls.names)
-    given = _encoded(calls.given) if gaps.carries_text else list(map(str.encode, calls.given))
+    if gaps.carries_text:
+        given = [contents[place] for place in asked]
+    else:
+        given = list(map(str.encode, calls.given))
     keys = _encoded(calls.ids) if gaps.has_ids else names
     columns = (keys, names, given) if gaps.has_ids else (names, given)
     for place, fields in zip(asked, zip(*columns, strict=True), strict=True):

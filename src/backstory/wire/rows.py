@@ -27,7 +27,7 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
         if isinstance(message, Event):
             at, kind, text = message.seq, message.kind, message.content
             raw, sound = (None, True) if message.data_json is None else _parsed(message.data_json)
-            has_holes = type(message.data_json) is str and HOLE in message.data_json
+            has_holes = type(message.data_json) is str and _holds(message.data_json, HOLE)
         else:
             seq, kind, text, raw = _fields(message)
             at, sound = index if seq is None else seq, raw is None
@@ -73,12 +73,35 @@ def _parsed(text: str) -> tuple[Any, bool]:
         data = _strictly(text)
     except (ValueError, TypeError, RecursionError):  # TypeError: SQLite keeps whatever it was given
         return _leniently(text), False
-    if not isinstance(data, dict) or text.count("[") + text.count("{") > DEEPEST:
+    if not isinstance(data, dict) or _may_be_deep(text):
         return data, False
-    return data, not any(sign in text for sign in _SIGNS)
+    return data, not (_holds(text, "\\u") and any(sign in text for sign in _SIGNS))
 
 
 _SIGNS = ("\\ud", "\\uD")
+_LONG = 10_000
+
+
+def _holds(text: str, sign: str) -> bool:
+    """Whether a sign is in a text. To look for one character is many times quicker, and images are large."""
+    return sign[0] in text and sign in text
+
+
+def _may_be_deep(text: str) -> bool:
+    """Whether there are more brackets in a text than levels are allowed. In long texts they are looked for
+    one by one: there they are rare, and counting reads every character."""
+    if len(text) < _LONG:
+        return text.count("[") + text.count("{") > DEEPEST
+    return _has_more(text, "[", DEEPEST // 2) or _has_more(text, "{", DEEPEST // 2)
+
+
+def _has_more(text: str, sign: str, most: int) -> bool:
+    place = -1
+    for _ in range(most + 1):
+        place = text.find(sign, place + 1)
+        if place < 0:
+            return False
+    return True
 
 
 def _leniently(text: Any) -> Any:

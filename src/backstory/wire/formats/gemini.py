@@ -12,7 +12,7 @@ from typing import Any
 from backstory.wire.body import expect, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import Answered, Form, Format, merged, usage_of
-from backstory.wire.media import PDF, is_text_type, media, standard, type_of, web_url
+from backstory.wire.media import PDF, is_base64, is_text_type, media, standard, type_of, web_url
 from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -135,21 +135,28 @@ def read(_role: str, form: Form, path: str) -> list[Part]:
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     call = spelled(part, "functionCall")
     answer = spelled(part, "functionResponse")
-    sealed: list[Part] = [Other("thoughtSignature")] if spelled(part, "thoughtSignature") else []
+    sealed = _seal(spelled(part, "thoughtSignature"))
     if call is not None:
         return [_read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"), *sealed]
     if answer is not None:
         return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path)]
     if part.get("thought"):
-        return [Other("thought")]
+        return [Other("thought"), *sealed]
     if part.get("text") is not None:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
-        return [_read_media(part)]
+        return [_read_media(part), *sealed]
     if not part:
         raise wrong(path, "a part without data")
     what = next(iter(part))
-    return [Other(what, complete=what not in FOREIGN)]
+    return [Other(what, complete=what not in FOREIGN), *sealed]
+
+
+def _seal(signature: Any) -> list[Part]:
+    """A part's signature: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed"."""
+    if not signature:
+        return []
+    return [Other("thoughtSignature", complete=isinstance(signature, str) and is_base64(signature))]
 
 
 # Keys of other formats' blocks: here they are somebody's mistake, and refused.
