@@ -80,13 +80,14 @@ class Agent(Identity):
         images: Iterable[Attachment] = (),
         files: Iterable[Attachment] = (),
         data: dict[str, Any] | None = None,
+        expected: int | None = None,
     ) -> Event:
         """Write what the person said. `images` and `files`: paths, bytes or URLs that go with it, kept once
         and sent in whatever form a provider takes them. `data`: what else is to be kept of it. Blank text
-        alone is refused."""
+        alone is refused. `expected` as in `append`."""
         data = with_attachments(content, images, files, data)
         check_says_something("user", content, data)
-        return self.append("user", content, data)
+        return self.append("user", content, data, expected=expected)
 
     def assistant(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
         """Write what the model said. `data`: what else is to be kept of it, as its name or usage."""

@@ -19,7 +19,7 @@ def agent():
 
 
 def test_the_text_of_a_file_goes_along_and_the_typed_text_is_kept(agent, folder):
-    event = mentions.say(agent, "What is in @a.py, and who is @someone?", folder)
+    event = mentions.write(agent, mentions.read("What is in @a.py, and who is @someone?", folder))
     assert event.content == (
         "What is in @a.py, and who is @someone?\n\n<file path=\"a.py\">\nprint('a')\n</file>"
     )
@@ -34,13 +34,13 @@ def test_what_names_no_file_stays_as_it_is(folder, text):
 
 def test_a_name_with_blanks_is_quoted_and_a_file_that_is_named_twice_goes_once(agent, folder):
     (folder / "my notes.md").write_text("hello")
-    event = mentions.say(agent, 'Compare @"my notes.md" with @"my notes.md"!', folder)
+    event = mentions.write(agent, mentions.read('Compare @"my notes.md" with @"my notes.md"!', folder))
     assert (event.content or "").count("<file") == 1
 
 
 def test_an_image_is_sent_as_an_image(agent, folder):
     (folder / "photo.png").write_bytes(PNG)
-    mentions.say(agent, "What is this? @photo.png", folder)
+    mentions.write(agent, mentions.read("What is this? @photo.png", folder))
     body = agent.conversation().to("openai", model="gpt-4o")
     parts = body["messages"][-1]["content"]
     assert [part["type"] for part in parts] == ["text", "image_url"]
@@ -56,7 +56,7 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_written(agent, folder):
         ("fake.png", "not an image"),
     ]:
         with pytest.raises(backstory.Invalid, match=says):
-            mentions.say(agent, f"See @{name}", folder)
+            mentions.write(agent, mentions.read(f"See @{name}", folder))
     with pytest.raises(backstory.Invalid, match="gone is not a file"):
         mentions.read("x", folder, ["gone"])
     assert agent.head == 1

@@ -110,3 +110,15 @@ def test_the_pages_of_a_comparison_are_the_whole(left, right, limit):
 def test_a_page_behind_a_change_that_is_not_there_is_refused():
     with pytest.raises(Invalid, match="no such difference"):
         compare(events("a"), events("b"), after=Change(Event.of(7, "user", "a"), None))
+
+
+def test_answers_that_say_the_same_are_the_same_whatever_they_cost():
+    one = Event.of(1, "assistant", "Yes.", {"model": "a", "request": {"ms": 1}, "usage": {"input": 1}})
+    other = Event.of(1, "assistant", "Yes.", {"model": "b", "request": {"ms": 2}, "native": {"wire": []}})
+    assert compare([one], [other]).changes == []
+    said = {"id": "c", "name": "f", "arguments": {"x": 1}}
+    call = Event.of(2, "tool_call", None, {**said, "usage": {"input": 1}})
+    same = Event.of(2, "tool_call", None, said)
+    different = Event.of(2, "tool_call", None, {**said, "arguments": {"x": 2}})
+    assert compare([call], [same]).changes == []
+    assert [change.op for change in compare([call], [different]).changes] == ["changed"]

@@ -215,9 +215,9 @@ def test_a_signal_in_the_middle_of_a_write_waits_for_its_end(agent, monkeypatch,
     calls = (ToolCall("c1", "quick", {}),)
     write = type(agent).extend
 
-    def disturbed(self, events):
+    def disturbed(self, events, **more):
         signal.raise_signal(number)
-        return write(self, events)
+        return write(self, events, **more)
 
     monkeypatch.setattr(type(agent), "extend", disturbed)
     try:
@@ -230,24 +230,26 @@ def test_a_signal_in_the_middle_of_a_write_waits_for_its_end(agent, monkeypatch,
     assert results(agent) == {"c1": "interrupted: it was not run"}
 
 
-def failing_to_write(monkeypatch, agent, *methods):
-    def fails(self, *arguments, **more):
-        raise StorageError("the disk is full")
+def failing_to_write(monkeypatch, agent, *kinds):
+    write = type(agent).extend
 
-    for method in methods:
-        monkeypatch.setattr(type(agent), method, fails)
+    def fails(self, events, **more):
+        if any(event[0] in kinds for event in events):
+            raise StorageError("the disk is full")
+        return write(self, events, **more)
+
+    monkeypatch.setattr(type(agent), "extend", fails)
 
 
 def test_an_answer_that_cannot_be_written_is_carried_by_the_error(agent, monkeypatch):
-    failing_to_write(monkeypatch, agent, "extend")
+    failing_to_write(monkeypatch, agent, "assistant")
     with pytest.raises(StorageError, match="full") as caught:
         list(Loop(agent, Actor(speaks("Forty two"))).ask("Hi"))
     assert caught.value.unsaved == "Forty two"
 
 
 def test_so_is_half_an_answer_and_the_output_of_a_tool(agent, monkeypatch):
-    failing_to_write(monkeypatch, agent, "assistant", "append")
-    monkeypatch.setattr(type(agent), "user", lambda self, text: None)
+    failing_to_write(monkeypatch, agent, "assistant", "tool_result")
     with pytest.raises(StorageError) as caught:
         list(Loop(agent, Actor([TextDelta("half"), ModelError("gone")])).ask("Hi"))
     assert caught.value.unsaved == "half"
@@ -263,8 +265,7 @@ def test_of_several_results_the_one_that_was_there_first_is_carried(agent, monke
         failed.wait()
         return "slow"
 
-    failing_to_write(monkeypatch, agent, "append")
-    monkeypatch.setattr(type(agent), "user", lambda self, text: None)
+    failing_to_write(monkeypatch, agent, "tool_result")
     calls = [ToolCall("c1", "slow", {}), ToolCall("c2", "quick", {})]
     with pytest.raises(StorageError) as caught:
         list(Loop(agent, Actor(speaks("", *calls)), [Tool.of(slow), Tool.of(quick)]).ask("Hi"))

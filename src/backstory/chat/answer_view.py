@@ -13,13 +13,17 @@ from rich.text import Text
 
 from backstory.agent import Agent
 from backstory.chat import events as drawing
+from backstory.chat.cost import Cost, duration
 from backstory.chat.region import Drawn, Frame, Lines, Region
 from backstory.chat.stream import Stream
 from backstory.core.events import Event
 from backstory.present.safe_text import one_line
-from backstory.runtime.loop import EventWritten, Stopped, Update, Updates
-from backstory.runtime.models import Retrying, TextDelta
+from backstory.runtime.loop import EventWritten, Forked, Stopped, Update, Updates
+from backstory.runtime.models import Retrying, TextDelta, ThinkingDelta
 from backstory.runtime.tools import Tool
+
+THOUGHT_LINES = 4  # of what the model thinks, while it does
+MOST_THOUGHT = 2_000  # characters that they are cut from
 
 
 class AnswerView:
@@ -27,7 +31,7 @@ class AnswerView:
 
     def __init__(self, console: Console, agent: Agent, *, after: int, expanded: bool = False) -> None:
         self._console = console
-        self._agent = agent
+        self.agent = agent  # whose events are drawn: the loop may go on in a fork
         self._expanded = expanded
         self._pen = drawing.Pen(expanded=expanded)
         self._stream = Stream(console)
@@ -36,6 +40,11 @@ class AnswerView:
         self._since = time.monotonic()
         self._last_kind = ""  # of the last event on the screen
         self._only_call: Event | None = None  # it is the last line on the screen, and the only call
+        self._thought = ""  # what the model has thought of an answer that has not begun
+        self._has_shown_thought = False
+        self._began = time.monotonic()
+        self.has_answer = False
+        self.cost = Cost()  # of the answers that were drawn
         self.drawn_to = after  # the newest position that is on the screen
         self.others: list[Event] = []  # what came from someone else
 
@@ -72,7 +81,7 @@ class AnswerView:
         """Draw an event. What others wrote before it comes first."""
         between = []
         if event.seq > self.drawn_to + 1:
-            between = self._agent.events(after=self.drawn_to, until=event.seq - 1)
+            between = self.agent.events(after=self.drawn_to, until=event.seq - 1)
         self.others += between
         for one in between:
             self._draw(one)
@@ -80,7 +89,7 @@ class AnswerView:
 
     def show_missed(self) -> list[Event]:
         """Draw what was recorded when this was not told of it: an answer that was broken off, for example."""
-        missed = self._agent.events(after=self.drawn_to)
+        missed = self.agent.events(after=self.drawn_to)
         for event in missed:
             self._draw(event, is_own=(event.content or "").strip() == self.said.strip())
         return missed
@@ -89,7 +98,11 @@ class AnswerView:
         if event.kind == "assistant" and is_own:
             self._end(event)
         else:
-            self._region.print(self._pen.draw(event))
+            self._region.print(self._pen.draw(event, with_thoughts=not self._has_shown_thought))
+        if event.kind in ("assistant", "tool_call"):
+            self._thought, self._has_shown_thought = "", False
+            self.has_answer = True
+            self.cost.add([event])
         is_alone = event.kind == "tool_call" and self._last_kind != "tool_call"
         self._only_call = event if is_alone and not self._expanded else None
         self._last_kind = event.kind
@@ -103,7 +116,7 @@ class AnswerView:
                 self.show_rest(event.content or "")
                 self._region.print(*drawing.endings(event.data or {}))
             else:
-                self._region.print(self._pen.draw(event))
+                self._region.print(self._pen.draw(event, with_thoughts=not self._has_shown_thought))
             self._begin()
 
     def show_rest(self, text: str) -> None:
@@ -119,15 +132,33 @@ class AnswerView:
     def _take(self, update: Update) -> None:
         match update:
             case TextDelta(text):
+                self._show_thought()
                 self._stream.text += text
+            case ThinkingDelta(text):
+                self._thought += text
             case Retrying(why, seconds):
                 again = "; the answer begins again" if self._stream.is_begun else ""
                 self._begin()
+                self._thought, self._has_shown_thought = "", False
                 self._note(f"{one_line(why)}; trying again in {seconds:.1f} s{again}")
+            case Forked(fork, before):
+                self.agent, self.drawn_to = fork, fork.fork_seq
+                self._note(
+                    f"someone else wrote to {before.name!r} meanwhile: this answer is in the fork "
+                    f"{fork.name!r}; /switch {before.name} goes back"
+                )
             case Stopped(why):
                 self._note(why)
             case EventWritten(event):
                 self.show(event)
+
+    def _show_thought(self) -> None:
+        """Fold what the model thought, now that it speaks."""
+        if self._thought.strip():
+            with self._region.lock:
+                thought, self._thought = self._thought, ""
+                self._region.print(*drawing.thoughts(thought, expanded=self._expanded))
+                self._has_shown_thought = True
 
     def _note(self, text: str) -> None:
         self._region.print(Text(f"⚠ {text}", style="yellow"))
@@ -139,10 +170,21 @@ class AnswerView:
         above: Lines = [[]] if (settled or tail) and not was_begun else []
         seconds = int(time.monotonic() - self._since)
         self._spinner.update(text=Text(f"{seconds} s, Ctrl-C stops", style="dim"))
-        spinner = self._console.render_lines(self._spinner, pad=False)
+        spinner = [*self._thinking(), *self._console.render_lines(self._spinner, pad=False)]
         if settled:
             return Frame([*above, *settled], [*tail, *spinner])
         return Frame([], [*above, *tail, *spinner])
+
+    def _thinking(self) -> Lines:
+        """The last lines of what the model thinks."""
+        if not self._thought.strip():
+            return []
+        shown = drawing.thinking(self._thought[-MOST_THOUGHT:])
+        return [[], *self._console.render_lines(shown, pad=False)[-THOUGHT_LINES:]]
+
+    def summary(self) -> str:
+        """How long it took, and what it cost."""
+        return " · ".join([duration(time.monotonic() - self._began), *self.cost.words()])
 
 
 @contextmanager

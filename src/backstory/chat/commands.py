@@ -3,6 +3,7 @@
 Those that only look are in `looking`.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,6 +14,7 @@ from backstory.chat.project import session_rows
 from backstory.errors import Invalid, NotFound
 from backstory.present.measures import count
 from backstory.present.titles import title_of
+from backstory.runtime.parameters import NAMES, parameter
 
 if TYPE_CHECKING:
     from backstory.chat.terminal import Terminal
@@ -24,7 +26,7 @@ class Command(NamedTuple):
     takes: str
     help: str
     run: "Callable[[Terminal, str], None]"
-    completes: str = ""  # labels, agents, or nothing
+    completes: str = ""  # labels, agents, models, parameters, or nothing
 
 
 def _expand(at: "Terminal", _: str) -> None:
@@ -97,10 +99,34 @@ def _back(at: "Terminal", _: str) -> None:
         at.redraw("before that prompt, which is in the editor again", "/undo takes it back")
 
 
-def _retry(at: "Terminal", _: str) -> None:
+def _retry(at: "Terminal", rest: str) -> None:
+    if rest:
+        _ask_another(at, rest)
+        return
     at.write(at.chat.retry)
     at.draw_new()
     at.answer(at.chat.resume())
+
+
+def _ask_another(at: "Terminal", model: str) -> None:
+    at.change_model(model)
+    first = at.write(at.chat.ask_again)
+    at.redraw(f"{model} answers in the fork {at.chat.agent.name!r}")
+    at.answer(at.chat.resume())
+    at.page.say(f"/diff {first} compares the answers, /switch {first} goes back")
+
+
+def _set(at: "Terminal", rest: str) -> None:
+    name, _, value = rest.partition(" ")
+    if name:
+        wanted = parameter(name, value.strip()) if value.strip() else None
+        at.write(lambda: at.chat.set_parameter(name, wanted))
+        at.draw_new()
+    params = at.chat.params()
+    for known in params:
+        at.page.line(f"  {known} = {json.dumps(params[known], ensure_ascii=False)}")
+    none = "" if params else "no parameters are set; "
+    at.page.say(f"{none}/set NAME VALUE sets one, /set NAME removes it ({', '.join(NAMES)})")
 
 
 def _fork(at: "Terminal", rest: str) -> None:
@@ -186,7 +212,7 @@ COMMANDS = {
     "redo": Command("", "Take back the last undo, until you write something.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
-    "retry": Command("", "Let the model answer again, if it did not.", _retry),
+    "retry": Command("[model]", "Let the model answer again, or another one in a fork.", _retry, "models"),
     "fork": Command("[name]", "Go on in a fork.", _fork),
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
     "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
@@ -201,7 +227,8 @@ COMMANDS = {
     "diff": Command("AGENT", "How another agent's context differs.", looking.diff, "agents"),
     "search": Command("WORDS", "Find words in all sessions.", looking.search),
     "export": Command("[file]", "The session as JSON lines, or as .md.", looking.export),
-    "model": Command("[name]", "Which model answers; take another.", _model),
+    "model": Command("[name]", "Which model answers; take another.", _model, "models"),
+    "set": Command("[name] [value]", "Parameters for the model, such as temperature.", _set, "parameters"),
     "system": Command("[text]", "The system prompt; add to it.", _system),
     "instructions": Command("", "Read the project's AGENTS.md again.", _instructions),
     "expand": Command("", "Results in full, or short again (Ctrl-O).", _expand),
@@ -249,4 +276,8 @@ def choices(at: "Terminal", typed: str) -> Iterable[str]:
             return at.chat.labels()
         case "agents":
             return at.chat.names()
+        case "models":
+            return at.models()
+        case "parameters":
+            return [f"{name} " for name in NAMES]
     return ()

@@ -1,50 +1,67 @@
-"""What the chat's files say beside the model: rules of consent, of the person and of the project.
+"""What the chat's files say beside the model: parameters, and rules of consent.
 
 A file that is broken is not used, and a sentence says what is wrong with it. What a project's file allows
 counts only where the person has named the folder as trusted: it comes with whatever was cloned.
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.chat.rules import Rules, rules_of
 from backstory.errors import Invalid
+from backstory.runtime.parameters import parameters
+from backstory.runtime.tools.mcp_servers import Server, servers_of
 
 PROJECT_FILE = ".backstory.toml"
-PROJECT_TABLES = ("consent",)
+PROJECT_TABLES = ("consent", "mcp")
 
 
 class Configuration(NamedTuple):
-    """The rules, and what was wrong with the files."""
+    """The rules, the parameters for models, and what was wrong with the files."""
 
     rules: Rules
     warnings: list[str]
+    params: Mapping[str, Any] = {}  # of the person's file
+    servers: tuple[Server, ...] = ()  # whose tools the model gets
 
 
 def configuration(folder: Path, person: Path) -> Configuration:
     """What the person's file and the project's say."""
     warnings: list[str] = []
-    own = dict(_table(person, warnings).get("consent") or {})
+    said = _table(person, warnings)
+    own = dict(said.get("consent") or {})
+    params = _params(said.get("params"), person, warnings)
     trusted = own.pop("trusted", [])
     mine = _rules(own, person, warnings)
+    servers = _servers(said.get("mcp"), person, warnings)
     file = _project_file(folder)
     if file is None:
-        return Configuration(mine, warnings)
+        return Configuration(mine, warnings, params, servers)
     table = _table(file, warnings)
     unknown = sorted(set(table) - set(PROJECT_TABLES))
     if unknown:
-        warnings.append(f"{file} has {', '.join(unknown)}, which is not used: it takes {PROJECT_TABLES[0]}")
+        takes = " and ".join(PROJECT_TABLES)
+        warnings.append(f"{file} has {', '.join(unknown)}, which is not used: it takes {takes}")
     theirs = _rules(table.get("consent") or {}, file, warnings)
-    if theirs.allow and not _is_trusted(file.parent, trusted):
-        shown = ", ".join(map(str, theirs.allow[:5]))
-        warnings.append(
-            f"{file} would allow {shown}: that is not used. If you trust this folder, write "
-            f'trusted = ["{file.parent}"] below [consent] in {person}'
-        )
-        theirs = theirs._replace(allow=())
-    return Configuration(mine | theirs, warnings)
+    started = _servers(table.get("mcp"), file, warnings)
+    if (theirs.allow or started) and not _is_trusted(file.parent, trusted):
+        warnings.append(_not_trusted(file, theirs, started, person))
+        theirs, started = theirs._replace(allow=()), ()
+    own_names = {server.name for server in servers}
+    more = tuple(server for server in started if server.name not in own_names)
+    return Configuration(mine | theirs, warnings, params, servers + more)
+
+
+def _not_trusted(file: Path, rules: Rules, servers: Sequence[Server], person: Path) -> str:
+    """What a project's file wants, and how to let it."""
+    wants = [f"allow {', '.join(map(str, rules.allow[:5]))}"] if rules.allow else []
+    wants += [f"start {', '.join(server.name for server in servers[:5])}"] if servers else []
+    return (
+        f"{file} would {' and '.join(wants)}: that is not used. If you trust this folder, write "
+        f'trusted = ["{file.parent}"] below [consent] in {person}'
+    )
 
 
 def _project_file(folder: Path) -> Path | None:
@@ -75,6 +92,22 @@ def _rules(table: Any, path: Path, warnings: list[str]) -> Rules:
     except Invalid as error:
         warnings.append(f"the rules of {path} are not used: {error.message}")
         return Rules()
+
+
+def _params(table: Any, path: Path, warnings: list[str]) -> dict[str, Any]:
+    try:
+        return {} if table is None else parameters(table)
+    except Invalid as error:
+        warnings.append(f"the params of {path} are not used: {error}")
+        return {}
+
+
+def _servers(table: Any, path: Path, warnings: list[str]) -> tuple[Server, ...]:
+    try:
+        return () if table is None else tuple(servers_of(table))
+    except Invalid as error:
+        warnings.append(f"the MCP servers of {path} are not used: {error}")
+        return ()
 
 
 def _is_trusted(folder: Path, trusted: Any) -> bool:

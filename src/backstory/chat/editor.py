@@ -10,8 +10,10 @@ It reads; it knows commands only as words to complete.
 import select
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
@@ -85,6 +87,13 @@ class Editor:
         """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""
         self.draft = ""
         return self._session.prompt("> ", default=text)
+
+    def run_above(self, draw: Callable[[], None]) -> None:
+        """Let something be drawn above the editor, if it is open; any thread may ask for it."""
+        loop = self._session.app.loop
+        if loop is not None and self._session.app.is_running:
+            with suppress(RuntimeError):  # it was closed just now: then it is drawn before it opens again
+                loop.call_soon_threadsafe(run_in_terminal, draw)
 
     def _leave_for(self, event: KeyPressEvent, command: str) -> None:
         self.draft = event.current_buffer.text

@@ -19,6 +19,7 @@ from backstory.core.events import Event
 from backstory.core.messages import tool_call, tool_result
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
+from backstory.present.thoughts import thoughts_of
 from backstory.wire.groups import INTERRUPTED
 
 MOST_LINES = 3  # of a result, when it is drawn compactly
@@ -63,9 +64,12 @@ class Pen:
         self._calls: dict[str, Event] = {}
         self._last: Event | None = None
 
-    def draw(self, event: Event) -> RenderableType:
-        """The next event."""
+    def draw(self, event: Event, *, with_thoughts: bool = True) -> RenderableType:
+        """The next event, with what the model thought before it."""
         drawing = one(event, expanded=self._expanded)
+        thought = thoughts_of(event.data) if with_thoughts else ""
+        if thought:
+            drawing = Group(*thoughts(thought, expanded=self._expanded), drawing)
         if event.kind == "tool_call":
             self._calls[str(tool_call(event.data).id)] = event
         elif event.kind == "tool_result":
@@ -125,6 +129,21 @@ def answer(text: str, data: dict[str, Any]) -> RenderableType:
     """What the model said, with a line about how it ended if that was not by itself."""
     said = Prose(text) if text.strip() else Text("(the model said nothing)", style="dim")
     return Group(Text(""), said, *endings(data))
+
+
+def thoughts(text: str, *, expanded: bool = False) -> list[RenderableType]:
+    """What a model thought: that it did, or all of it."""
+    if not expanded:
+        return [
+            Text(""),
+            Text(f"∴ {count(len(text.split()), 'word')} of thinking: Ctrl-O shows them", style="dim"),
+        ]
+    return [Text(""), Text("∴ thinking", style="dim"), thinking(text)]
+
+
+def thinking(text: str) -> RenderableType:
+    """The words of a thought."""
+    return Padding(Text(visible(text).strip(), style="dim italic", overflow="fold"), (0, 0, 0, 2))
 
 
 def endings(data: dict[str, Any]) -> list[RenderableType]:

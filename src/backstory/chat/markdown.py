@@ -4,6 +4,7 @@ What rich would leave out (HTML, pictures, definitions of links) is drawn as the
 entities stay as they were typed: `&#x202e;` must not become what `visible` has just made visible.
 """
 
+import os
 from collections.abc import Iterable
 
 from markdown_it import MarkdownIt
@@ -12,6 +13,7 @@ from rich.markdown import Markdown
 
 from backstory.present.safe_text import visible
 
+_WITHOUT_LINKS = ("linux", "dumb", "vt100")  # terminals that do not know what a link is
 _LEFT_OUT = ["html_inline", "html_block", "entity", "image", "reference"]
 _PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(_LEFT_OUT)
 
@@ -20,10 +22,12 @@ class Prose(Markdown):
     """What a model said."""
 
     def __init__(self, text: str) -> None:
-        super().__init__("", hyperlinks=False)  # a link shows where it leads
+        super().__init__("", hyperlinks=os.environ.get("TERM") not in _WITHOUT_LINKS)
         self.markup = visible(text)
         self.parsed = _PARSER.parse(self.markup)
         _keep_line_breaks(self.parsed)
+        if self.hyperlinks:
+            _show_targets(self.parsed)
 
 
 def _keep_line_breaks(tokens: Iterable[Token]) -> None:
@@ -32,6 +36,25 @@ def _keep_line_breaks(tokens: Iterable[Token]) -> None:
         if token.type == "softbreak":
             token.type = "hardbreak"
         _keep_line_breaks(token.children or ())
+
+
+def _show_targets(tokens: Iterable[Token]) -> None:
+    """A link shows where it leads. Without hyperlinks rich does that itself."""
+    for token in tokens:
+        said, target = "", ""
+        for child in token.children or ():
+            if child.type == "link_open":
+                said, target = "", str(child.attrs.get("href", ""))
+            elif child.type == "link_close" and said != target:
+                child.meta["target"] = target
+            said += child.content
+        if token.children:
+            token.children = [one for child in token.children for one in _with_target(child)]
+
+
+def _with_target(token: Token) -> list[Token]:
+    target = token.meta.get("target")
+    return [Token("text", "", 0, content=f" ({target})"), token] if target else [token]
 
 
 def last_block(text: str) -> tuple[int, bool]:

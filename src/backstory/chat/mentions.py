@@ -33,10 +33,10 @@ class Prompt(NamedTuple):
     data: dict[str, Any] | None
 
 
-def say(agent: Agent, text: str, folder: Path, files: Sequence[str] = ()) -> Event:
-    """Write a prompt, with the files that it names."""
-    prompt = read(text, folder, files)
-    return agent.user(storable(prompt.text), images=prompt.images, files=prompt.files, data=prompt.data)
+def write(agent: Agent, prompt: Prompt, *, expected: int | None = None) -> Event:
+    """Write a prompt, with the files that it names, behind the head that is expected."""
+    text = storable(prompt.text)
+    return agent.user(text, images=prompt.images, files=prompt.files, data=prompt.data, expected=expected)
 
 
 def read(text: str, folder: Path, files: Sequence[str] = ()) -> Prompt:

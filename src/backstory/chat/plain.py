@@ -7,7 +7,7 @@ from contextlib import closing
 from backstory.chat.session import Chat
 from backstory.core.events import Event
 from backstory.present.safe_text import one_line, visible
-from backstory.runtime.loop import EventWritten, Stopped, Update
+from backstory.runtime.loop import EventWritten, Forked, Stopped, Update
 from backstory.runtime.models import Retrying, TextDelta
 
 TAKEN_BACK = "there was no answer: the question is out of the context (--keep keeps it)"
@@ -53,6 +53,8 @@ class Reader:
                 self._tell(f"[{(event.data or {}).get('name')}]")
             case Retrying(why, seconds):
                 self._tell(f"{why}; trying again in {seconds:.1f} s")
+            case Forked(fork, before):
+                self._tell(f"someone else wrote to {before.name!r}: this answer is in the fork {fork.name!r}")
             case Stopped(why):
                 self.answer = None
                 self._tell(why)

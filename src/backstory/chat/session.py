@@ -5,15 +5,17 @@ taken as it is: nothing is written on start.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from backstory import __version__
 from backstory.agent import Agent
 from backstory.chat import mentions, project
+from backstory.chat.company import OtherChat, other_chats
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
+from backstory.core.settings import SETTINGS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
 from backstory.present.names import short_ref
 from backstory.runtime.compaction import Compaction, compacted
@@ -56,10 +58,13 @@ class Chat:
         keep: bool = False,
         auto_compact: bool = True,
         folder: Path | None = None,
+        params: Mapping[str, Any] | None = None,
+        default_params: Mapping[str, Any] | None = None,
     ) -> None:
         """`keep`: a prompt that got no answer stays in the context. `auto_compact`: a context that has
         nearly the size of the model's window is compacted. `folder`: where the tools work; its instructions
-        are read, and it is recorded beside the session."""
+        are read, and it is recorded beside the session. `params`: parameters for the model, written with the
+        first prompt; `default_params` only where the session is new."""
         self.auto_compact = auto_compact
         self.store = store
         self.keep = keep
@@ -68,6 +73,7 @@ class Chat:
         self.instructions = None if folder is None else project.instructions(folder)
         self.loop = Loop(agent, model, tools, allow=allow)
         self.is_new = begin(agent, system, self.instructions)
+        self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
         if folder is not None:
             project.record(store, agent, folder, __version__)
 
@@ -88,10 +94,35 @@ class Chat:
         yield EventWritten(event)
         yield from self.resume()
 
-    def say(self, text: str, files: Sequence[str] = ()) -> Event:
-        """Write what the person says, with the files that are named; `resume` lets the model answer."""
-        write_settings(self.agent, self.model, self.loop.tools)
-        return mentions.say(self.agent, text, self.folder or Path.cwd(), files)
+    def say(self, text: str, files: Sequence[str] = (), *, seen: int | None = None) -> Event:
+        """Write what the person says, with the files that are named; `resume` lets the model answer. `seen`:
+        the head that the person knows; Conflict if there is more."""
+        prompt = mentions.read(text, self.folder or Path.cwd(), files)
+        if self._params:
+            changed = self.agent.settings(params={**self.params(), **self._params})
+            self._params = {}
+            seen = changed.seq if changed and seen is not None and changed.seq == seen + 1 else seen
+        note = write_settings(self.agent, self.model, self.loop.tools, expected=seen)
+        return mentions.write(self.agent, prompt, expected=note.seq if note and seen is not None else seen)
+
+    def params(self) -> dict[str, Any]:
+        """The parameters that are in force here."""
+        return {**self.agent.conversation().settings.params, **self._params}
+
+    def set_parameter(self, name: str, value: Any) -> None:
+        """Give a parameter another value from here on; None: it is not said any more."""
+        params, (outer, dot, inner) = self.params(), name.partition(".")
+        if dot:  # what only one format knows
+            params[outer] = _without_none({**(params.get(outer) or {}), inner: value}) or None
+        else:
+            params[outer] = value
+        self._params = {}
+        self.agent.settings(params=_without_none(params))
+
+    def models(self) -> list[str]:
+        """The models that answered in this context, the last one first."""
+        named = (note.data or {} for note in self.agent.notes(SETTINGS))
+        return list(dict.fromkeys(str(data["model"]) for data in reversed(list(named)) if data.get("model")))
 
     @property
     def root(self) -> Agent:
@@ -149,6 +180,16 @@ class Chat:
             if not (last.data or {}).get("interrupted"):
                 raise Invalid("the last answer is whole: say something, or /back to change what you asked")
             self.agent.jump(last.seq - 1)
+
+    def ask_again(self) -> str:
+        """Go into a fork from before the last answer, where another model can give another; returns the name
+        of the agent that has the first answer."""
+        prompts = self.prompts()
+        if not prompts:
+            raise NotFound("there is nothing to answer yet: say something")
+        before = self.agent
+        self.loop.agent = before.fork(at=prompts[-1].seq)
+        return before.name
 
     def is_unanswered(self) -> bool:
         """Whether the person, or a tool, had the last word."""
@@ -221,6 +262,10 @@ class Chat:
 
     # --- branching ---
 
+    def others(self) -> list[OtherChat]:
+        """The chats of other processes on this agent."""
+        return other_chats(self.store.agent(self.agent.id))
+
     def fork(self, name: str | None = None) -> None:
         """Go on in a fork of the agent."""
         self.loop.agent = self.agent.fork(name)
@@ -264,6 +309,10 @@ def begin(agent: Agent, system: str, instructions: project.Instructions | None =
     except Conflict:  # someone else began it just now
         return False
     return True
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _counts(event: Event) -> bool:

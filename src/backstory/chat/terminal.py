@@ -11,25 +11,26 @@ from rich.console import Console
 from backstory.chat import commands
 from backstory.chat import events as drawing
 from backstory.chat.answer_view import AnswerView
+from backstory.chat.company import Company
 from backstory.chat.consent import Consent
+from backstory.chat.cost import Cost, preload
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.mentions import completions, typed_text
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
 from backstory.chat.shutdown import Shutdown
+from backstory.chat.status import status_line
 from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
-from backstory.errors import Error, StorageError
+from backstory.errors import Conflict, Error, StorageError
 from backstory.present.measures import count
-from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Updates
-from backstory.runtime.models import ContextTooLong, Model, ModelError
+from backstory.runtime.models import ContextTooLong, Model, ModelError, names_of
 from backstory.store import Store
 
 MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
-SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
 TAKEN_BACK = "there was no answer: the prompt is out of the context"
 UNANSWERED = "no answer was recorded to this: /retry asks again"
 
@@ -62,9 +63,13 @@ class Terminal:
         self._leaving = leaving
         self._expanded = False
         self._status = ""
+        self._spent = Cost()  # since the chat was started
         self._hint = ""  # said before the editor opens
+        self._company = Company(lambda: self._editor.run_above(self._hear))
+        self._others_wrote = False  # and the screen says so already
         self._shown = chat.agent  # whose events are on the screen
         self._seen = chat.agent.head  # the newest position that is there
+        self._models: list[str] | None = None  # to choose from, once somebody wanted to know
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
             commands.words(),
@@ -77,6 +82,12 @@ class Terminal:
 
     def run(self, greeting: Sequence[str]) -> None:
         """Draw what came back, then read and answer until the person leaves."""
+        try:
+            self._run_turns(greeting)
+        finally:
+            self._company.leave()
+
+    def _run_turns(self, greeting: Sequence[str]) -> None:
         act: Callable[[], None] = partial(self._begin, greeting)
         while not self.is_done and not self._leaving.code:
             try:
@@ -92,6 +103,8 @@ class Terminal:
             self._part()
 
     def _begin(self, greeting: Sequence[str]) -> None:
+        preload()
+        self._company.enter(self.chat.agent)
         for line in greeting:
             self.page.say(line)
         if not self.chat.is_new:
@@ -137,7 +150,7 @@ class Terminal:
             if self.chat.is_nearly_full():
                 self.page.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
                 self.compact()
-            said = self.write(lambda: self.chat.say(text))
+            said = self.write(lambda: self._say(text))
         except KeyboardInterrupt:
             if any(event.kind == "user" for event in self.draw_new()):  # it struck after the commit
                 self._hint = "stopped; /retry asks again"
@@ -149,6 +162,14 @@ class Terminal:
             self._keep(text)
             raise
         self.answer(self.chat.resume(), said)
+
+    def _say(self, text: str) -> Event:
+        """Write a prompt behind what is on the screen."""
+        while True:
+            try:
+                return self.chat.say(text, seen=self._seen)
+            except Conflict:  # someone else was faster
+                self.catch_up()
 
     def write(self, act: Callable[[], T]) -> T:
         """Do what writes into the store: it may have to wait for others."""
@@ -174,6 +195,7 @@ class Terminal:
         """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""
         view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
         self._consent.screen = view
+        self._others_wrote = False
         try:
             if said is not None:
                 view.show(said)
@@ -193,7 +215,11 @@ class Terminal:
             raise
         else:
             self._draw_missed(view)
+            if view.has_answer:
+                self.page.say(view.summary())
             self._take_back(said)
+        finally:
+            self._spent += view.cost
 
     def _compact_for(self, problem: ContextTooLong) -> bool:
         """Compact what is too long for the model; whether that was possible."""
@@ -227,8 +253,14 @@ class Terminal:
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
         """What was recorded when nobody drew any more."""
+        if view.agent != self.chat.agent:  # nobody was told of the fork
+            self.redraw(
+                f"someone else wrote to {view.agent.name!r}: this is the fork {self.chat.agent.name!r}"
+            )
+            return []
         missed = view.show_missed()
-        self._seen = view.drawn_to
+        self._shown, self._seen = view.agent, view.drawn_to
+        self._company.enter(view.agent)
         if _moved(view.others):
             self.redraw("someone else has moved this agent")
         return missed
@@ -253,9 +285,22 @@ class Terminal:
         if self.chat.agent != self._shown:  # the screen was not drawn to its end
             self.redraw(f"in {self.chat.agent.name!r}")
         elif self.chat.agent.head != self._seen:
+            self._draw_others()
+
+    def _draw_others(self) -> None:
+        if not self._others_wrote:
             self.page.say("someone else wrote to this agent:")
-            if _moved(self.draw_new()):
-                self.redraw("someone else has moved this agent")
+        self._others_wrote = True
+        if _moved(self.draw_new()):
+            self.redraw("someone else has moved this agent")
+
+    def _hear(self) -> None:
+        """Draw what someone else wrote, above the editor."""
+        try:
+            self.catch_up()
+            self._status = status_line(self.chat, self.page.console.width, self._spent)
+        except (Error, OSError) as error:
+            self.page.complain(error)
 
     def draw_new(self) -> list[Event]:
         """Draw the events that are not on the screen yet."""
@@ -277,6 +322,7 @@ class Terminal:
         context = self.chat.agent.context()
         events = context.messages
         self._shown, self._seen = self.chat.agent, context.at
+        self._company.enter(self._shown)
         earlier = max(0, len(events) - MOST_DRAWN)
         if earlier:
             self.page.say(
@@ -305,9 +351,16 @@ class Terminal:
     def change_model(self, name: str) -> None:
         """Let another model answer from now on."""
         before, self.chat.loop.model = self.chat.model, self._choose(name)
+        self._models = None
         close = getattr(before, "close", None)
         if close:
             close()
+
+    def models(self) -> list[str]:
+        """The names of models to choose from: those of this session, and those that the endpoint has."""
+        if self._models is None:
+            self._models = list(dict.fromkeys([*self.chat.models(), *names_of(self.chat.model), "embedded"]))
+        return self._models
 
     def restored_line(self) -> str:
         """What came back."""
@@ -319,7 +372,7 @@ class Terminal:
         """What others wrote, a hint, the status line, and the history behind the arrow keys."""
         try:
             self.catch_up()
-            self._status = self._state()
+            self._status = status_line(self.chat, self.page.console.width, self._spent)
             said = [typed_text(prompt) for prompt in self.chat.prompts()]
             self._editor.remember([*said, *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
@@ -328,19 +381,6 @@ class Terminal:
         if self._hint:
             self.page.say(self._hint)
         self._hint = ""
-
-    def _state(self) -> str:
-        """The status line; where it is narrow, the name is cut and the numbers stay."""
-        chat = self.chat
-        marks = chat.agent.marks()
-        window = f"/{chat.model.window:,}" if chat.model.window else ""
-        parts = [chat.model.name, f"{chat.tokens():,}{window} tokens"]
-        if marks:
-            parts.append(f"⚑ {marks[-1].label or marks[-1].seq}")
-        facts = "".join(f" · {one_line(str(part))}" for part in parts)
-        name = one_line(chat.agent.name)
-        room = max(SHORTEST_NAME, self.page.console.width - len(facts) - 1)
-        return (name if len(name) <= room else name[: room - 1] + "…") + facts
 
 
 def _moved(events: Sequence[Event]) -> bool:

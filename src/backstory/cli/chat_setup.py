@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,14 +26,19 @@ if TYPE_CHECKING:
     from backstory.runtime.models import Model
     from backstory.runtime.models.choice import ModelSpec
     from backstory.runtime.tools import Tool
+    from backstory.runtime.tools.mcp_servers import Server
     from backstory.store import Store
 
     Place = Callable[[Path], Path]  # the folder of a session: where to work
 
 OPTIONS = (
-    click.option("--model", metavar="NAME", help="openai:NAME, anthropic:NAME, claude-…, or embedded."),
+    click.option("--model", metavar="NAME", help="gpt-…, claude-…, gemini-…, PROVIDER:NAME, or embedded."),
     click.option("--base-url", metavar="URL", help="The address of an OpenAI-compatible endpoint."),
     click.option("--window", type=click.IntRange(1), metavar="TOKENS", help="How much the model can read."),
+    click.option("--temperature", type=float, metavar="NUMBER", help="How freely it chooses its words."),
+    click.option("--effort", metavar="LEVEL", help="How much the model thinks: low, medium, high, …"),
+    click.option("--thinking", type=int, metavar="TOKENS", help="How many tokens the model may think."),
+    click.option("--max-tokens", type=int, metavar="TOKENS", help="How long one answer may become."),
     system_options,
     click.option("--new", is_flag=True, help="Start a new session."),
     click.option("--all", "everywhere", is_flag=True, help="Continue the latest session of any folder."),
@@ -41,6 +46,8 @@ OPTIONS = (
     click.option("--keep", is_flag=True, help="Keep a prompt in the context even if it gets no answer."),
     click.option("--yes", is_flag=True, help="Let tools write files and run commands without asking."),
 )
+
+PARAMETERS = ("temperature", "effort", "thinking", "max_tokens")  # options that go to the model as they are
 
 
 def chat_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,23 +110,28 @@ def chat_with(
     no_compact: bool = False,
     everywhere: bool = False,
     place: "Place | None" = None,
-    **_: Any,
+    **more: Any,
 ) -> Iterator["Chat"]:
     """The chat that the options ask for; the model is closed at the end. `place` decides where a session of
     another folder goes on."""
+    from backstory.chat.config import configuration
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
+    from backstory.runtime.models.choice import config_path
+    from backstory.runtime.parameters import parameters
     from backstory.runtime.subagents import Subagents
     from backstory.runtime.tools import working_tools
 
+    params = parameters({name: more[name] for name in PARAMETERS if more.get(name) is not None})
     if ref is not None and not new:
         with opened(url) as store:
             only_agent(store, ref)  # before a model is downloaded for nothing
     model = chosen_model(wanted)
     try:
-        with opened(url, make=True) as store:
+        with opened(url, make=True) as store, ExitStack() as stack:
             agent = first_agent(store, ref, None if everywhere else Path.cwd(), new=new)
             folder = _folder(store, agent, place or _there)
-            tools = working_tools(folder)
+            found = configuration(folder, config_path())
+            tools = [*working_tools(folder), *stack.enter_context(_mcp_tools(found.servers, folder))]
             subagents = Subagents(lambda: chat.loop, tools, allow=_allow(yes=yes))
             chat = Chat(
                 store,
@@ -131,6 +143,8 @@ def chat_with(
                 keep=keep,
                 auto_compact=not no_compact,
                 folder=folder,
+                params=params,
+                default_params=found.params,
             )
             if system and not chat.is_new:
                 screen.say(
@@ -141,6 +155,27 @@ def chat_with(
         close = getattr(model, "close", None)
         if close:
             close()
+
+
+@contextmanager
+def _mcp_tools(servers: Sequence["Server"], folder: Path) -> Iterator[list["Tool"]]:
+    """The tools of MCP servers; what is wrong with one is a line, and the chat goes on."""
+    if not servers:
+        yield []
+        return
+    names = ", ".join(one_line(server.name) for server in servers)
+    advice = missing(f"the MCP servers {names}", ("mcp",))
+    if advice:
+        screen.say(f"{advice}; they are not used")
+        yield []
+        return
+    from backstory.runtime.tools.mcp_servers import McpServers
+
+    screen.say(f"connecting to MCP servers: {names}")
+    with McpServers(servers, folder) as running:
+        for problem in running.problems:
+            screen.say(one_line(problem))
+        yield running.tools
 
 
 def _folder(store: "Store", agent: "Agent", place: "Place") -> Path:

@@ -9,6 +9,7 @@ EXTRAS = {
     "chat": ("prompt_toolkit",),
     "openai": ("openai",),
     "anthropic": ("anthropic",),
+    "gemini": ("google.genai",),
     "embedded": ("xllamacpp",),
     "web": ("starlette", "uvicorn"),
     "mcp": ("mcp",),
@@ -38,5 +39,5 @@ def missing_for(arguments: list[str]) -> str | None:
 def _is_installed(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except ValueError:  # it was imported and has no spec
+    except (ValueError, ModuleNotFoundError):  # it was imported and has no spec, or its parent is missing
         return False

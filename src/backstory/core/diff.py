@@ -10,6 +10,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from backstory.core.events import Event, parse_object, to_json
+from backstory.core.messages import BOOKKEEPING
 from backstory.core.replay import Explanation
 from backstory.errors import Invalid
 
@@ -17,6 +18,7 @@ MOST_MESSAGES = 2_000  # beyond, messages are only compared from both ends
 MOST_WORDS = 4_000  # beyond, texts are compared line by line
 ALIKE = 0.5  # how much of a message has to be the same for it to count as changed, not replaced
 
+_BESIDE = BOOKKEEPING | {"native"}
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
 _LINES = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -105,11 +107,15 @@ def _key(event: Event) -> tuple[str, str | None, str | None]:
 
 
 def _said(event: Event) -> str | None:
-    """The data, but for where a compaction copied the message from."""
-    if "copy_of" not in (event.data_json or ""):
+    """What the data says. Of an answer that is nothing: how it came about, what it cost and what is sealed in
+    it differ from answer to answer, whatever it says."""
+    if event.data_json is None or event.kind == "assistant":
+        return None
+    if not any(name in event.data_json for name in _BESIDE):
         return event.data_json
-    data = {key: value for key, value in (parse_object(event.data_json) or {}).items() if key != "copy_of"}
-    return to_json(data) if data else None
+    data = parse_object(event.data_json) or {}
+    said = {name: value for name, value in data.items() if name not in _BESIDE}
+    return to_json(said) if said else None
 
 
 def _same_from_start(left: Sequence[Event], right: Sequence[Event]) -> int:

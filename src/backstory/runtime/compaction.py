@@ -20,6 +20,7 @@ from backstory.runtime.models import (
     Response,
     Retrying,
     TextDelta,
+    ThinkingDelta,
     stream_of,
 )
 from backstory.runtime.models.arguments import storable
@@ -45,7 +46,7 @@ Do not greet, do not ask, do not call tools, do not add what was not said. Write
 FOCUS = "\n\nKeep this in mind above all: {}"
 HEADING = "Summary of the conversation so far:\n\n"
 
-Compaction = Generator[TextDelta | Retrying, None, None]
+Compaction = Generator[TextDelta | ThinkingDelta | Retrying, None, None]
 
 
 def compacted(
@@ -63,7 +64,7 @@ def compacted(
 
 def _summary(
     events: Sequence[Event], head: int, model: Model, tools: Sequence[Tool], focus: str
-) -> Generator[TextDelta | Retrying, None, str]:
+) -> Generator[TextDelta | ThinkingDelta | Retrying, None, str]:
     """What the model says about a conversation; of one that is too long, about its newer part."""
     asked = Event.of(head + 1, "user", PROMPT + (FOCUS.format(focus) if focus.strip() else ""))
     wanted = [_shortened(event) for event in events]
@@ -79,7 +80,7 @@ def _summary(
 
 def _said(
     model: Model, tools: Sequence[Tool], events: Sequence[Event]
-) -> Generator[TextDelta | Retrying, None, str]:
+) -> Generator[TextDelta | ThinkingDelta | Retrying, None, str]:
     response = Response("")
     with stream_of(model.answer(conversation_of(list(events)), tools)) as items:
         for item in items:

@@ -6,30 +6,40 @@ Each event is written when it happens, by the agent's own methods, and whoever i
 draws nothing and decides nothing that a person should: it asks `allow`. When it is stopped (Ctrl-C, or
 the iterator is closed), what the model had said is kept, marked as interrupted, and calls without a
 result get one that says so. Calls that an earlier process left open are not run again.
+
+What the loop writes comes directly behind what the model was asked with. If someone else has written to the
+agent meanwhile, the turn goes on in a fork, which the loop works on from then on.
 """
 
 import os
-import threading
-import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.core.messages import tool_call
-from backstory.errors import Error
-from backstory.runtime.models import Model, ModelError, Response, Retrying, TextDelta, stream_of
+from backstory.errors import Conflict, Error
+from backstory.runtime.models import (
+    Model,
+    ModelError,
+    Response,
+    Retrying,
+    TextDelta,
+    ThinkingDelta,
+    stream_of,
+)
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.requests import asked, note_failure, placed, write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError, checked
+from backstory.runtime.workers import Workers
 
-__all__ = ["Allow", "EventWritten", "Loop", "Permission", "Stopped", "Update", "Updates"]
+__all__ = ["Allow", "EventWritten", "Forked", "Loop", "Permission", "Stopped", "Update", "Updates"]
 
 MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
+ASIDE = frozenset({"note", "mark"})  # what may come between a question and its answer: neither is about it
 LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
-LAST_WORDS = 2.5  # seconds that a call which is stopped has to hand over what it has
 
 STOPPED = "interrupted: it was stopped before it was done, and may have done a part of it"
 NOT_RUN = "interrupted: it was not run"
@@ -44,13 +54,20 @@ class EventWritten(NamedTuple):
     event: Event
 
 
+class Forked(NamedTuple):
+    """Someone else wrote to the agent meanwhile: the turn goes on in a fork of it."""
+
+    agent: Agent  # the fork
+    before: Agent  # the agent that was asked
+
+
 class Stopped(NamedTuple):
     """The loop ended without an answer, and why. Nothing comes after it."""
 
     why: str
 
 
-Update = TextDelta | Retrying | EventWritten | Stopped
+Update = TextDelta | ThinkingDelta | Retrying | EventWritten | Forked | Stopped
 Updates = Generator[Update, None, None]
 
 
@@ -84,6 +101,7 @@ class Loop:
         self.allow = allow
         self.most_steps = most_steps
         self.longest_result = longest_result
+        self._at: int | None = None  # the head behind which the turn's next event belongs
 
     def ask(self, text: str) -> Updates:
         """Write what the person says, and go on until the model has answered."""
@@ -103,6 +121,28 @@ class Loop:
                 return
         yield Stopped(f"stopped after {self.most_steps} steps: say what to do next")
 
+    # --- the log ---
+
+    def _write(self, drafts: Sequence[tuple[Any, ...]]) -> list[Event]:
+        """Write behind what the turn has so far; in a fork from there, if someone else has gone on."""
+        while True:
+            try:
+                written = self.agent.extend(drafts, expected=self._at)
+            except Conflict:
+                between = self.agent.events(after=self._at or 0)
+                if between and all(event.kind in ASIDE for event in between):
+                    self._at = between[-1].seq
+                else:
+                    self.agent = self.agent.fork(at=self._at)
+            else:
+                self._at = written[-1].seq
+                return written
+
+    def _told(self, before: Agent, written: Sequence[Event]) -> list[Update]:
+        """What whoever iterates has to know of a write."""
+        forked: list[Update] = [Forked(self.agent, before)] if self.agent != before else []
+        return [*forked, *map(EventWritten, written)]
+
     # --- the model ---
 
     def _answer(self) -> Generator[Update, None, Response]:
@@ -113,6 +153,7 @@ class Loop:
         try:
             with defer_signals():
                 conversation, at = asked(self.agent, self.model, self.tools)
+                self._at = at
             with stream_of(self.model.answer(conversation, self.tools)) as pieces:
                 for piece in pieces:
                     if isinstance(piece, Response):
@@ -136,7 +177,9 @@ class Loop:
     def _note(self, failed: Retrying | ModelError) -> None:
         """Keep that an attempt failed."""
         with defer_signals():
-            note_failure(self.agent, self.model.name, failed)
+            note = note_failure(self.agent, self.model.name, failed)
+            if note is not None and self._at == note.seq - 1:
+                self._at = note.seq
 
     def _keep(self, text: str, stop: BaseException) -> None:
         """What was said before the answer was broken off."""
@@ -144,18 +187,18 @@ class Loop:
         if text.strip():
             data = {"model": self.model.name, "interrupted": True, "why": storable(why)}
             with defer_signals(), _unsaved_on_error(text):
-                self.agent.assistant(storable(text), data=data)
+                self._write([("assistant", storable(text), data)])
 
     def _take(self, answer: Response) -> Updates:
         """Write an answer, and run what it calls. Whatever stops this, each call has a result in the end."""
-        work = _Work()
+        work = Workers()
         waiting: dict[int, Event] = {}
         try:
             with defer_signals(), _unsaved_on_error(answer.text):
-                written = self.agent.extend(_events(answer))
+                before = self.agent
+                written = self._write(_events(answer))
                 waiting |= {event.seq: event for event in written if event.kind == "tool_call"}
-            for event in written:
-                yield EventWritten(event)
+            yield from self._told(before, written)
             yield from self._run(work, waiting)
         except BaseException:
             with (
@@ -167,7 +210,7 @@ class Loop:
 
     # --- the tools ---
 
-    def _run(self, work: "_Work", waiting: dict[int, Event]) -> Updates:
+    def _run(self, work: Workers, waiting: dict[int, Event]) -> Updates:
         """Run the calls of one answer side by side; each result is written when it is there. All questions
         come first: while a person thinks nothing runs, so there is no result that would have to wait."""
         allowed = []
@@ -177,14 +220,14 @@ class Loop:
                 allowed.append((call.seq, tool, arguments))
                 work.allowed_by |= {call.seq: by} if by else {}
             except ToolError as problem:
-                yield self._record(waiting, call.seq, str(problem), error=True)
+                yield from self._record(waiting, call.seq, str(problem), error=True)
         for seq, tool, arguments in allowed:
             work.start(seq, tool, arguments)
         while waiting:
             seq = work.next(waiting)
-            yield self._record(waiting, seq, *work.done[seq], work.allowed_by.get(seq))
+            yield from self._record(waiting, seq, *work.done[seq], work.allowed_by.get(seq))
 
-    def _stop(self, work: "_Work", waiting: dict[int, Event]) -> None:
+    def _stop(self, work: Workers, waiting: dict[int, Event]) -> None:
         """Stop what runs. What was done by then has its own result, the others have one that says so."""
         done = dict(work.done)
         work.stop()
@@ -214,14 +257,15 @@ class Loop:
 
     def _record(
         self, waiting: dict[int, Event], seq: int, output: str, error: bool, by: str | None = None
-    ) -> EventWritten:
+    ) -> list[Update]:
         """Write a result, and wait for it no longer, both or neither."""
         with defer_signals(), _unsaved_on_error(output):
             content, data = self._result(waiting[seq], output, error)
             data |= {"allowed_by": storable(by)} if by else {}
-            written = EventWritten(self.agent.append("tool_result", content, data))
+            before = self.agent
+            written = self._write([("tool_result", content, data)])
             del waiting[seq]
-        return written
+        return self._told(before, written)
 
     def _result(self, call: Event, output: str, error: bool) -> tuple[str, dict[str, Any]]:
         """A result's content and data: what the model reads, and the whole of it where that is more."""
@@ -230,64 +274,6 @@ class Loop:
         id, name, _ = tool_call(call.data)
         data: dict[str, Any] = {"id": id, "name": name} | ({"error": True} if error else {})
         return shown, data | ({"whole": whole} if shown != whole else {})
-
-
-class _Work:
-    """Calls, each in a thread of its own, and what became of them. Nothing is taken out: whoever is
-    interrupted in the middle can look again."""
-
-    def __init__(self) -> None:
-        self.begun: dict[int, Tool] = {}
-        self.allowed_by: dict[int, str] = {}
-        self.done: dict[int, tuple[str, bool]] = {}  # the output, and whether it is an error
-        self._deadlines: dict[int, float] = {}
-        self._news = threading.Event()
-
-    def start(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
-        self.begun[seq] = tool
-        self._deadlines[seq] = time.monotonic() + tool.seconds
-        threading.Thread(target=self._call, args=(seq, tool, arguments), daemon=True).start()
-
-    def _call(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
-        try:
-            self._finish(seq, str(tool.run(**arguments)), error=False)
-        except ToolError as error:
-            self._finish(seq, str(error), error=True)
-        except BaseException as error:  # whatever a tool does, the conversation goes on
-            self._finish(seq, f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
-
-    def _finish(self, seq: int, output: str, *, error: bool) -> None:
-        self.done.setdefault(seq, (output, error))  # one that was given up is not done once more
-        self._news.set()
-
-    def next(self, waiting: Iterable[int]) -> int:
-        """Which of some calls is done, or took too long."""
-        first = min(waiting, key=lambda seq: self._deadlines[seq])
-        if not self._wait(lambda: any(seq in self.done for seq in waiting), self._deadlines[first]):
-            tool = self.begun[first]
-            self._finish(first, f"{tool.name} did not finish within {tool.seconds:g} seconds", error=True)
-            self._cancel([first])
-        return next(seq for seq in waiting if seq in self.done)
-
-    def stop(self) -> None:
-        """Stop what is still running, where it can be stopped, and hear what it has to say."""
-        stopped = [seq for seq, tool in self.begun.items() if seq not in self.done and tool.cancel]
-        self._cancel(stopped)
-        self._wait(lambda: all(seq in self.done for seq in stopped), time.monotonic() + LAST_WORDS)
-
-    def _cancel(self, seqs: Iterable[int]) -> None:
-        for seq in seqs:
-            cancel = self.begun[seq].cancel
-            if cancel:
-                cancel()
-
-    def _wait(self, is_so: Callable[[], bool], until: float) -> bool:
-        """Whether something becomes so in time."""
-        while not is_so():
-            self._news.clear()
-            if not is_so() and not self._news.wait(max(0.0, until - time.monotonic())):
-                return False
-        return True
 
 
 def _events(answer: Response) -> list[tuple[str, str | None, dict[str, Any] | None]]:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 from backstory.agent import Agent
+from backstory.core.events import Event
 from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import Error
 from backstory.runtime.models import Model, ModelError, Response, Retrying, StreamItem
@@ -34,23 +35,33 @@ def asked(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[Conversati
     return conversation_of(context.messages), context.at
 
 
-def write_settings(agent: Agent, model: Model, tools: Sequence[Tool]) -> None:
+def write_settings(
+    agent: Agent, model: Model, tools: Sequence[Tool], *, expected: int | None = None
+) -> Event | None:
     """Write what is asked beside the messages, as far as it changed; only notes are read for that."""
     if getattr(model, "format", None) is None:
-        return
+        return None
     settings = settings_of(note.data for note in agent.notes(SETTINGS))
-    params = {**getattr(model, "params", {}), **settings.params}
+    params = merged(getattr(model, "params", {}), settings.params)
     change = settings.changed(model=model.name, tools=tool_settings(tools), params=params)
-    if change:
-        agent.append("note", SETTINGS, change)
+    return agent.append("note", SETTINGS, change, expected=expected) if change else None
 
 
 def with_settings(
     conversation: Conversation, model: str, tools: Sequence[Tool], params: Mapping[str, Any]
 ) -> Conversation:
     """A conversation with all that a request says beside its messages."""
-    merged = {**params, **conversation.settings.params}
-    return conversation.with_settings(Settings(model, tuple(tool_settings(tools)), merged))
+    all_params = merged(params, conversation.settings.params)
+    return conversation.with_settings(Settings(model, tuple(tool_settings(tools)), all_params))
+
+
+def merged(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters over a model's own; those that only one format knows stand in an object of their own."""
+    both = {**defaults, **params}
+    for name, value in defaults.items():
+        if isinstance(value, Mapping) and isinstance(params.get(name), Mapping):
+            both[name] = {**value, **params[name]}
+    return both
 
 
 def recorded(
@@ -78,11 +89,13 @@ def placed(answer: Response, at: int) -> Response:
     return answer._replace(data={**data, "request": {**data["request"], "at": at}})
 
 
-def note_failure(agent: Agent, model: str, failed: Retrying | ModelError) -> None:
-    """Write down an attempt that failed: what the service said, and which attempt it was."""
+def note_failure(agent: Agent, model: str, failed: Retrying | ModelError) -> Event | None:
+    """Write down an attempt that failed: what the service said, and which attempt it was. None if the store
+    did not take it."""
     text = failed.why if isinstance(failed, Retrying) else failed.message
     data: dict[str, Any] = {"model": model, "text": storable(text), "attempt": failed.attempt}
     if failed.status is not None:
         data["status"] = failed.status
     with suppress(Error):  # that the model failed is what has to be heard
-        agent.append("note", FAILURE, data)
+        return agent.append("note", FAILURE, data)
+    return None

@@ -5,6 +5,7 @@ Each format is a row of writers; what a format cannot say is reported as a repai
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 from backstory.core.settings import Settings
@@ -44,12 +45,22 @@ def request_body(body: Body, settings: Settings, format: str, model: str | None)
         _merge(whole, envelope.tools(tools))
     own = settings.params.get(format)
     if isinstance(own, Mapping):  # the format's own parameters, as they were given
-        _merge(whole, dict(own))
+        _merge(whole, deepcopy(dict(own)))  # others are set within them
     for path, value in _params(settings.params, format, name, repairs, has_tools=bool(tools)):
         _set(whole, path, value)
     if format == "anthropic":
         whole.setdefault("max_tokens", ANTHROPIC_MOST_TOKENS)
+        _leave_room_to_think(whole, repairs)
     return whole, repairs
+
+
+def _leave_room_to_think(body: Body, repairs: list[Repair]) -> None:
+    """Anthropic refuses a request whose max_tokens is not larger than the budget for thinking."""
+    budget = body["thinking"].get("budget_tokens") if isinstance(body.get("thinking"), Mapping) else None
+    if isinstance(budget, int) and budget >= body["max_tokens"]:
+        body["max_tokens"] += budget
+        said = f"max_tokens is {body['max_tokens']}: the budget of {budget} for thinking is a part of it"
+        repairs.append(Repair("parameter", None, said))
 
 
 def _tools(tools: Sequence[Tool], format: str, repairs: list[Repair]) -> Iterator[Body]:
@@ -93,6 +104,8 @@ def _path(envelope: Envelope, name: str, model: str | None) -> str:
 
 
 def _value(format: str, name: str, value: Any) -> Any:
+    if name == "thinking" and format == "anthropic":
+        return {"type": "enabled", "budget_tokens": value}
     # All but OpenAI want a list of stop sequences, even for one.
     return [value] if name == "stop" and isinstance(value, str) and format != "openai" else value
 
@@ -177,14 +190,25 @@ ENVELOPES: Mapping[str, Envelope] = {
         model="model",
         tools=lambda tools: {"tools": tools},
         tool=lambda tool: {"type": "function", "function": _described(tool, parameters=_schema(tool))},
-        params={"max_tokens": "max_tokens", "temperature": "temperature", "top_p": "top_p", "stop": "stop"},
+        params={
+            "max_tokens": "max_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "stop": "stop",
+            "effort": "reasoning_effort",
+        },
         choice=_openai_choice,
     ),
     "openai-responses": Envelope(
         model="model",
         tools=lambda tools: {"tools": tools},
         tool=lambda tool: {"type": "function", **_described(tool, parameters=_schema(tool))},
-        params={"max_tokens": "max_output_tokens", "temperature": "temperature", "top_p": "top_p"},
+        params={
+            "max_tokens": "max_output_tokens",
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "effort": "reasoning.effort",
+        },
         choice=_responses_choice,
     ),
     "anthropic": Envelope(
@@ -196,6 +220,8 @@ ENVELOPES: Mapping[str, Envelope] = {
             "temperature": "temperature",
             "top_p": "top_p",
             "stop": "stop_sequences",
+            "effort": "output_config.effort",
+            "thinking": "thinking",
         },
         choice=_anthropic_choice,
     ),
@@ -208,6 +234,8 @@ ENVELOPES: Mapping[str, Envelope] = {
             "temperature": "generationConfig.temperature",
             "top_p": "generationConfig.topP",
             "stop": "generationConfig.stopSequences",
+            "effort": "generationConfig.thinkingConfig.thinkingLevel",
+            "thinking": "generationConfig.thinkingConfig.thinkingBudget",
         },
         choice=_gemini_choice,
     ),

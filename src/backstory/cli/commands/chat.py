@@ -80,6 +80,20 @@ def _place(known: Path) -> Path:
     return known if answer == "t" else here
 
 
+def _share_or_fork(chat: "Chat") -> None:
+    """Ask whether to write to an agent that another chat has open."""
+    from backstory.chat.question import ask_key
+
+    for other in chat.others():
+        screen.say(f"{one_line(chat.agent.name)!r} is open in another chat ({one_line(str(other))})")
+    if chat.others():
+        answer = ask_key("Go on in a [f]ork, [s]hare it (both see what is written), or [l]eave?", "fsl")
+        if answer not in ("f", "s"):
+            raise Ended(CTRL_C)
+        if answer == "f":
+            chat.fork()
+
+
 def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any) -> int:
     wanted = model_spec(**options)
     check_packages("the chat", "cli", "chat", wanted=wanted)
@@ -97,6 +111,7 @@ def _on_terminal(url: str | None, ref: str | None, *, yes: bool, **options: Any)
         Shutdown() as leaving,
         chat_with(url, ref, wanted, allow=consent, place=_place, yes=yes, **options) as chat,
     ):
+        _share_or_fork(chat)
         terminal = Terminal(
             chat,
             console,

@@ -2,9 +2,10 @@
 
     for piece in model.answer(conversation, tools): ...
 
-A model yields what it says while it says it (`TextDelta`), tells when it has to begin again
-(`Retrying`), and ends with one `Response`. What goes wrong is a `ModelError` whose message is one line that
-says what to do. A model neither writes to a log nor runs a tool: that is the loop's business.
+A model yields what it says while it says it (`TextDelta`) and what it shows of its thinking
+(`ThinkingDelta`), tells when it has to begin again (`Retrying`), and ends with one `Response`. What goes
+wrong is a `ModelError` whose message is one line that says what to do. A model neither writes to a log nor
+runs a tool: that is the loop's business.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ __all__ = [
     "Retrying",
     "StreamItem",
     "TextDelta",
+    "ThinkingDelta",
     "ToolCall",
     "Unavailable",
 ]
@@ -50,6 +52,12 @@ class TextDelta(NamedTuple):
     text: str
 
 
+class ThinkingDelta(NamedTuple):
+    """A piece of what the model thinks before it answers, as far as it shows that."""
+
+    text: str
+
+
 class Retrying(NamedTuple):
     """The answer begins again from the start, after a pause: what it says then replaces what it said."""
 
@@ -67,12 +75,21 @@ class Response(NamedTuple):
     data: dict[str, Any] | None = None  # what else to keep of it: model, usage, native content
 
 
-StreamItem = TextDelta | Retrying | Response
+StreamItem = TextDelta | ThinkingDelta | Retrying | Response
 
 
 def stream_of(items: Iterator[StreamItem]) -> AbstractContextManager[Iterator[StreamItem]]:
     """An answer that is closed at the end, if it can be: a model may answer with any iterator."""
     return closing(items) if hasattr(items, "close") else nullcontext(items)  # type: ignore[type-var]
+
+
+def names_of(model: "Model") -> list[str]:
+    """The models that are to be had where this one is, if it can tell: it may have a method `names`."""
+    names = getattr(model, "names", None)
+    try:
+        return list(names()) if names else []
+    except Exception:  # whatever a server answers: names are only offered
+        return []
 
 
 class Model(Protocol):

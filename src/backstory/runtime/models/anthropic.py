@@ -7,11 +7,12 @@ same model unchanged, is kept as native content beside the text.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
+from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
 from backstory.runtime.models.extras import require
+from backstory.runtime.models.openai import LIST_PATIENCE
 from backstory.runtime.models.retry import retried
 from backstory.runtime.requests import recorded, with_settings
 from backstory.runtime.tools import Tool
@@ -58,7 +59,12 @@ class AnthropicModel:
         self.name = name
         self._endpoint = Endpoint(name, self.where, source)
         self.window = window
-        self.params: Mapping[str, Any] = {"max_tokens": most_tokens}
+        # The service's own, so that another provider's model in the same log is not bound by it.
+        self.params: Mapping[str, Any] = {"anthropic": {"max_tokens": most_tokens}}
+
+    def names(self) -> list[str]:
+        """The models that the service has."""
+        return [str(model.id) for model in self._client.models.list(timeout=LIST_PATIENCE)]
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
@@ -96,6 +102,8 @@ def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
                 continue_block(blocks[event["index"]], event["delta"])
                 if event["delta"]["type"] == "text_delta":
                     yield TextDelta(event["delta"]["text"])
+                elif event["delta"]["type"] == "thinking_delta":
+                    yield ThinkingDelta(event["delta"]["thinking"])
             case "message_delta":
                 ended = event["delta"].get("stop_reason") or ended
                 raw |= event.get("usage") or {}

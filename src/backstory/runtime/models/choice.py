@@ -1,7 +1,9 @@
 """Which model: from what a person says, a config file and the environment, in this order.
 
     openai:NAME      an OpenAI-compatible endpoint        NAME             the same
+    responses:NAME   OpenAI's Responses                   gpt-…, o3, …     the same, at OpenAI's own address
     anthropic:NAME   Anthropic                            claude-…         the same
+    gemini:NAME      Google                               gemini-…         the same
     embedded         the tiny one in this process         (nothing said)   the same
 
 No service that costs money is used because a key happens to lie around: somebody has to name a model.
@@ -16,7 +18,9 @@ from backstory.runtime.models import Model, ModelError
 from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
-OTHER_TABLES = ("consent",)  # of the config file, which are not about the model
+PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
+FAMILIES = {"claude-": "anthropic", "gemini-": "gemini"}  # whose models are called so
+OTHER_TABLES = ("consent", "params", "mcp")  # of the config file, which are not about the model
 VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
 
 # How much the known families read, by the beginning of their names; the longest that fits counts.
@@ -28,6 +32,7 @@ WINDOWS = {
     "o3": 200_000,
     "o4": 200_000,
     "claude-": 200_000,
+    "gemini-": 1_000_000,
 }
 
 
@@ -123,10 +128,18 @@ def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
         from backstory.runtime.models.embedded import EmbeddedModel
 
         return EmbeddedModel(progress=progress)
+    if provider == "gemini":
+        from backstory.runtime.models.gemini import GeminiModel
+
+        return GeminiModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
     if provider == "anthropic":
         from backstory.runtime.models.anthropic import AnthropicModel
 
         return AnthropicModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
+    if _speaks_responses(wanted):
+        from backstory.runtime.models.responses import ResponsesModel
+
+        return ResponsesModel(name, base_url=wanted.base_url, key=wanted.key, window=window)
     from backstory.runtime.models.openai import OpenAIModel
 
     return OpenAIModel(name or None, base_url=wanted.base_url, key=wanted.key, window=window)
@@ -135,13 +148,23 @@ def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
 def _provider(wanted: ModelSpec) -> tuple[str, str]:
     model = wanted.model or ""
     provider, colon, name = model.partition(":")
-    if colon and provider in ("openai", "anthropic"):
-        return provider, name
+    if colon and provider in PREFIXES:
+        return PREFIXES[provider], name
     if model == EMBEDDED or (not model and not wanted.base_url):
         return EMBEDDED, ""
-    if model.startswith("claude-") and not wanted.base_url:
-        return "anthropic", model
+    if not wanted.base_url:
+        for beginning, provider in FAMILIES.items():
+            if model.startswith(beginning):
+                return provider, model
     return "openai", model
+
+
+def _speaks_responses(wanted: ModelSpec) -> bool:
+    """Whether a model of OpenAI's kind is asked in Responses. At an address of one's own it is Chat
+    Completions, which all servers know, unless somebody says `responses:`."""
+    model = wanted.model or ""
+    is_elsewhere = wanted.base_url or os.environ.get("OPENAI_BASE_URL")
+    return model.startswith("responses:") or (not is_elsewhere and not model.startswith("openai:"))
 
 
 def known_window(name: str) -> int | None:

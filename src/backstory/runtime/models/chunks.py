@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ToolCall
+from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.wire.streams import add_call, grow
 
@@ -38,6 +38,10 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
             grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
+            # DeepSeek, Qwen and llama.cpp call it reasoning_content, OpenRouter and gpt-oss reasoning.
+            thinks = delta.get("reasoning_content") or delta.get("reasoning")
+            if thinks and isinstance(thinks, str):
+                yield ThinkingDelta(thinks)
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
     data = _data(model, usage, ended)

@@ -18,6 +18,8 @@ from backstory.wire.conversation import Conversation
 
 __all__ = ["OpenAIModel"]
 
+LIST_PATIENCE = 5  # seconds until a list of models is there
+
 
 class OpenAIModel:
     """A model behind an OpenAI-compatible endpoint."""
@@ -54,9 +56,13 @@ class OpenAIModel:
         self.name = name or self._only_name()
         self._endpoint = self._endpoint._replace(model=self.name)
 
+    def names(self) -> list[str]:
+        """The models that the endpoint has."""
+        return [str(model.id) for model in self._client.models.list(timeout=LIST_PATIENCE)]
+
     def _only_name(self) -> str:
         try:
-            names = [str(model.id) for model in self._client.models.list()]
+            names = self.names()
         except Exception as error:
             raise meaning(error, self._endpoint) from error
         if len(names) == 1:

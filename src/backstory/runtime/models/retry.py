@@ -1,7 +1,7 @@
 """Trying again: after a rate limit or a dropped connection, with pauses that grow.
 
-It also puts what the SDKs raise into one line that says what to do. Both SDKs name their errors
-alike, so one table of names serves both, without importing either.
+It also puts what the SDKs raise into one line that says what to do. OpenAI's and Anthropic's name their
+errors alike, and Google's say the status, so one table of names serves all, without importing any.
 """
 
 import random
@@ -45,7 +45,18 @@ MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
 )
 
 # Every server has its own words for it.
-TOO_LONG = re.compile(r"context.?(length|window|size)|prompt is too long", re.IGNORECASE)
+TOO_LONG = re.compile(
+    r"context.?(length|window|size)|prompt is too long|input token count.* exceeds", re.IGNORECASE
+)
+
+# Google's SDK has one class for all refusals, and says which by the status.
+BY_STATUS = {
+    400: "BadRequestError",
+    401: "AuthenticationError",
+    403: "PermissionDeniedError",
+    404: "NotFoundError",
+    429: "RateLimitError",
+}
 
 
 def retried(
@@ -73,7 +84,7 @@ def retried(
 
 
 def _status(error: Exception) -> int | None:
-    status = getattr(error, "status_code", None)
+    status = getattr(error, "status_code", getattr(error, "code", None))
     return status if isinstance(status, int) else None
 
 
@@ -100,6 +111,9 @@ def _names(error: Exception) -> list[str]:
     said = _said(error)
     if isinstance(said, dict):
         names += [str(said.get("code")), str(said.get("type"))]
+    if type(error).__module__.startswith("google."):
+        status = _status(error) or 0
+        names += [BY_STATUS.get(status, ""), "InternalServerError" if status >= 500 else "APIStatusError"]
     if "BadRequestError" in names and TOO_LONG.search(f"{names} {detail(error)}"):
         names.append("too_long")
     return names
@@ -107,7 +121,7 @@ def _names(error: Exception) -> list[str]:
 
 def _said(error: Exception) -> Any:
     """The service's own description of an error, which may be wrapped."""
-    body: Any = getattr(error, "body", None)
+    body: Any = getattr(error, "body", None) or getattr(error, "details", None)
     return body.get("error", body) if isinstance(body, dict) else body
 
 
@@ -118,7 +132,7 @@ def detail(error: Exception) -> str:
         said = said.get("message") or said.get("detail")
     name = "" if hasattr(error, "body") else f"{type(error).__name__}: "
     text = said if isinstance(said, str) and said else f"{name}{error}"
-    status = getattr(error, "status_code", None)
+    status = _status(error)
     return " ".join(f"{f'HTTP {status}: ' if status else ''}{text}".split())[:300]
 
 

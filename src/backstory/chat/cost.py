@@ -1,0 +1,85 @@
+"""What answers cost: time, tokens, and money where the prices are known.
+
+Prices come from the package `genai-prices`, if it is installed: it has them with it, and asks nobody.
+"""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from backstory.core.events import Event
+
+
+@dataclass
+class Cost:
+    """The sum of some answers."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    dollars: Decimal = Decimal(0)
+
+    def add(self, events: Iterable[Event]) -> None:
+        """Add the answers among some events."""
+        for event in events:
+            data = event.data or {}
+            usage = data.get("usage")
+            if isinstance(usage, dict):
+                read, said, cached = (_number(usage, name) for name in ("input", "output", "cached"))
+                self.input, self.output = self.input + read, self.output + said
+                self.cached += cached
+                self.dollars += price(str(data.get("model")), read, said, cached)
+
+    def __iadd__(self, other: "Cost") -> "Cost":
+        self.input, self.output = self.input + other.input, self.output + other.output
+        self.cached, self.dollars = self.cached + other.cached, self.dollars + other.dollars
+        return self
+
+    def words(self) -> list[str]:
+        """Tokens and money, as far as they are known."""
+        cached = f" ({self.cached:,} cached)" if self.cached else ""
+        tokens = [f"{self.input:,}{cached} + {self.output:,} tokens"] if self.input or self.output else []
+        return [*tokens, *([self.money()] if self.dollars else [])]
+
+    def money(self) -> str:
+        """The dollars; a price that is nearly nothing is not nothing."""
+        return f"${self.dollars:.2f}" if self.dollars >= 1 else f"${self.dollars:.4f}"
+
+
+def _number(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    return value if type(value) is int else 0
+
+
+@cache
+def _are_known() -> bool:
+    return find_spec("genai_prices") is not None
+
+
+def preload() -> None:
+    """Load the prices in the background: it takes a moment, and nobody should wait for it after an answer."""
+    threading.Thread(target=price, args=("gpt-5", 1, 1, 0), daemon=True).start()
+
+
+def price(model: str, read: int, said: int, cached: int) -> Decimal:
+    """What an answer costs in dollars; 0 where nobody knows."""
+    if not _are_known():
+        return Decimal(0)
+    from genai_prices import Usage, calc_price
+
+    try:
+        usage = Usage(input_tokens=read, output_tokens=said, cache_read_tokens=cached or None)
+        return Decimal(calc_price(usage, model_ref=model).total_price)
+    except (LookupError, ValueError):  # a model that the list does not have, or counts that cannot be
+        return Decimal(0)
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds) // 60} min {int(seconds) % 60} s"

@@ -1,0 +1,133 @@
+"""Google's Gemini, through the `google-genai` SDK.
+
+The SDK is imported when the model is made. Thoughts are shown as they come; their signatures, which have to
+go back unchanged, are kept as native content.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from backstory.runtime.models import ModelError, StreamItem, TextDelta, ThinkingDelta
+from backstory.runtime.models.answers import loaded
+from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
+from backstory.runtime.models.endpoints import Endpoint, address, key_for
+from backstory.runtime.models.extras import require
+from backstory.runtime.models.retry import retried
+from backstory.runtime.requests import recorded, with_settings
+from backstory.runtime.tools import Tool
+from backstory.wire.conversation import Conversation
+from backstory.wire.media import to_bytes
+from backstory.wire.streams import as_plain
+
+__all__ = ["GeminiModel"]
+
+FORMAT = "gemini"
+WHERE = "generativelanguage.googleapis.com"
+CUT = "MAX_TOKENS"
+REFUSED = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY"})
+BLOBS = frozenset({"thoughtSignature", "data"})  # base64 in a request's body, bytes for the SDK
+PATIENCE = 300_000  # milliseconds
+
+
+class GeminiModel:
+    """A model of Google's."""
+
+    format = FORMAT
+    params: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base_url: str | None = None,
+        key: str | None = None,
+        window: int | None = None,
+    ) -> None:
+        """Without a key, GEMINI_API_KEY's."""
+        require("google.genai", extra="gemini", what="Gemini")
+        url = address(base_url, "GOOGLE_GEMINI_BASE_URL")
+        variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else "GEMINI_API_KEY"
+        sent, source = key_for(key, variable, url)
+        if sent is None:
+            raise ModelError(
+                "no key for Gemini: set GEMINI_API_KEY, or put it into the config file: see docs/chat.md"
+            )
+        from google import genai
+
+        options = genai.types.HttpOptions(base_url=url, timeout=PATIENCE)
+        self._client = genai.Client(api_key=sent, vertexai=False, http_options=options)
+        self._create: Any = self._client.models.generate_content_stream  # its types know no plain dict
+        self.name = name
+        self.window = window
+        self.where = url.split("://")[1].split("/")[0] if url else WHERE
+        self._endpoint = Endpoint(name, self.where, source)
+        self._shows_thinking = True
+
+    def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
+        """The answer, piece by piece."""
+        body = with_settings(conversation, self.name, tools, self.params).request(FORMAT)
+
+        def attempt() -> Iterator[StreamItem]:
+            return recorded(assembled(self._chunks(body), self.name), FORMAT, body, self.name)
+
+        return retried(attempt, self._endpoint)
+
+    def _chunks(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The chunks of one answer. Models that do not think refuse to be asked for their thoughts."""
+        try:
+            for chunk in self._create(**_arguments(body, self.name, thoughts=self._shows_thinking)):
+                yield as_plain(chunk)
+        except Exception as error:
+            if not self._shows_thinking or "think" not in str(error).lower():
+                raise
+            self._shows_thinking = False
+            yield from self._chunks(body)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._client.close()
+
+
+def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
+    """A request's body as the SDK wants it: everything but the contents is its config."""
+    config = dict(body.get("generationConfig") or {})
+    config |= {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
+    if thoughts:
+        config["thinkingConfig"] = {**config.get("thinkingConfig", {}), "includeThoughts": True}
+    # Otherwise the SDK looks for Python functions among the tools, to call them itself.
+    config["automaticFunctionCalling"] = {"disable": True}
+    return {"model": model, "contents": _with_bytes(body["contents"]), "config": _with_bytes(config)}
+
+
+def _with_bytes(value: Any) -> Any:
+    match value:
+        case list():
+            return [_with_bytes(item) for item in value]
+        case dict():
+            return {
+                key: to_bytes(item) if key in BLOBS and isinstance(item, str) else _with_bytes(item)
+                for key, item in value.items()
+            }
+    return value
+
+
+def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
+    """What the chunks of a stream say, piece by piece."""
+    kept: list[dict[str, Any]] = []
+    ended = ""
+    for chunk in chunks:
+        kept.append(chunk)
+        for candidate in (chunk.get("candidates") or ())[:1]:
+            ended = candidate.get("finishReason") or ended
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                if part.get("text"):
+                    yield (ThinkingDelta if part.get("thought") else TextDelta)(part["text"])
+        if (chunk.get("promptFeedback") or {}).get("blockReason"):
+            ended = "PROHIBITED_CONTENT"
+    if not ended:
+        raise ConnectionEnded("the stream ended before the answer did")
+    usage = next((chunk["usageMetadata"] for chunk in reversed(kept) if chunk.get("usageMetadata")), None)
+    answer = loaded(kept, FORMAT, model, usage)
+    data = (answer.data or {}) | how_it_ended(cut=ended == CUT, refused=ended in REFUSED)
+    yield answer._replace(data=data)

@@ -1,0 +1,71 @@
+"""Parameters of a request as people write them: which there are, and what they may be.
+
+    temperature 0.2      effort low      thinking 4000      max_tokens 2000      openai.seed 7
+
+What stands before a dot is a format: such a parameter is its own, and goes to no other.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from backstory.errors import Invalid
+from backstory.wire import FORMATS
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# Name: what it takes, the least and the most of a number.
+NUMBERS: Mapping[str, tuple[type, float, float]] = {
+    "temperature": (float, 0, 2),
+    "top_p": (float, 0, 1),
+    "max_tokens": (int, 1, 10_000_000),
+    "thinking": (int, 0, 10_000_000),
+}
+NAMES = (*NUMBERS, "effort", "stop", "tool_choice")
+
+
+def parameter(name: str, value: Any) -> Any:
+    """A parameter's value, checked; texts are read as numbers where numbers are wanted."""
+    outer, dot, inner = name.partition(".")
+    if dot and outer in FORMATS and inner:
+        return _json(value)
+    if name in NUMBERS:
+        return _number(name, value)
+    if name == "effort":
+        if value not in EFFORTS:
+            raise Invalid(f"effort is {value!r}", remedy=f"use one of {', '.join(EFFORTS)}")
+        return value
+    if name in NAMES:
+        return _json(value)
+    raise Invalid(
+        f"there is no parameter {name!r}",
+        remedy=f"use {', '.join(NAMES)}, or FORMAT.NAME for one that only a format knows",
+    )
+
+
+def parameters(values: Any) -> dict[str, Any]:
+    """The parameters of a table; what stands in a table below it is a format's own."""
+    if not isinstance(values, Mapping):
+        raise Invalid(f"params is {values!r:.50}", remedy="write it as a table: [params]")
+    return {
+        name: dict(value) if name in FORMATS and isinstance(value, Mapping) else parameter(name, value)
+        for name, value in values.items()
+    }
+
+
+def _number(name: str, value: Any) -> int | float:
+    kind, least, most = NUMBERS[name]
+    try:
+        number: int | float = kind(value)
+        if isinstance(value, bool) or number != float(value) or not least <= number <= most:
+            raise ValueError
+    except (TypeError, ValueError):
+        what = "a whole number" if kind is int else "a number"
+        raise Invalid(f"{name} is {value!r}", remedy=f"use {what} from {least:,} to {most:,}") from None
+    return number
+
+
+def _json(value: Any) -> Any:
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return value

@@ -1,0 +1,226 @@
+"""Tools of MCP servers: each server is started or connected once, and its tools are called from any thread.
+
+    with McpServers([Server("files", command="npx", args=("-y", "some-server"))], folder) as servers: ...
+
+The SDK is asynchronous: it runs in a thread of its own. A server is somebody else's program: one that does
+not start, hangs or sends what is not a tool is left out, and a line in `problems` says so.
+"""
+
+import asyncio
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Self
+
+from backstory.errors import Invalid
+from backstory.runtime.tools.tool import Tool, ToolError
+
+START = 20.0  # seconds until a server has to have said which tools it has
+CALL = 120.0  # seconds that a call may take
+LAST_WORD = 3.0  # seconds to end all servers
+LONGEST_DESCRIPTION = 4_000  # characters
+MOST_TOOLS = 128  # of one server
+# What providers accept as the name of a tool: at most 64 of these.
+NAME = re.compile(r"[^a-zA-Z0-9_-]")
+LONGEST_NAME = 64
+FIELDS = frozenset({"command", "args", "env", "url", "headers"})
+
+
+class Server(NamedTuple):
+    """A server as a person names it: a command to start, or an address."""
+
+    name: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    url: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+def servers_of(table: Any) -> list[Server]:
+    """The servers of a config table, by their names; raises Invalid that says what is wrong."""
+    if not isinstance(table, Mapping):
+        raise Invalid(f"mcp is {table!r:.50}", remedy="write a table for each server: [mcp.NAME]")
+    return [_server(name, values) for name, values in table.items()]
+
+
+def _server(name: str, values: Any) -> Server:
+    where = f"the MCP server {name!r}"
+    if not isinstance(values, Mapping):
+        raise Invalid(f"{where} is {values!r:.50}", remedy=f"write a table: [mcp.{name}]")
+    unknown = sorted(set(values) - FIELDS)
+    if unknown:
+        raise Invalid(f"{where} has {unknown[0]!r}", remedy=f"use {', '.join(sorted(FIELDS))}")
+    if ("command" in values) == ("url" in values):
+        raise Invalid(f"{where} needs either a command or a url")
+    args = values.get("args", [])
+    texts = [values.get("command", ""), values.get("url", ""), *(args if isinstance(args, list) else [None])]
+    for field in ("env", "headers"):
+        table = values.get(field, {})
+        texts += table.values() if isinstance(table, Mapping) else [None]
+    if not all(isinstance(text, str) for text in texts):
+        raise Invalid(f"{where} has a value that is not a text", remedy="write strings, and args as a list")
+    return Server(name, **{**values, "args": tuple(args)})
+
+
+class McpServers:
+    """Servers that run until the end of the block; `tools` are what they offer."""
+
+    def __init__(self, servers: Sequence[Server], folder: Path, *, patience: float = START) -> None:
+        self.tools: list[Tool] = []
+        self.problems: list[str] = []
+        self._servers = servers
+        self._folder = folder
+        self._patience = patience
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._stop = asyncio.Event()
+        self._running: list[Future[None]] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        started: list[Future[list[Tool]]] = [Future() for _ in self._servers]
+        for server, ready in zip(self._servers, started, strict=True):
+            self._running.append(self._submit(self._serve(server, ready)))
+        for server, ready in zip(self._servers, started, strict=True):
+            try:
+                self._add(ready.result())
+            except Exception as error:
+                self.problems.append(f"the MCP server {server.name!r} is not used: {_why(error)}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        for running in self._running:
+            with suppress(Exception, CancelledError):
+                running.result(LAST_WORD)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(LAST_WORD)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _submit(self, work: Any) -> Future[Any]:
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _add(self, tools: Sequence[Tool]) -> None:
+        taken = {tool.name for tool in self.tools}
+        self.tools += [tool for tool in tools if tool.name not in taken]
+
+    async def _serve(self, server: Server, ready: "Future[list[Tool]]") -> None:
+        """Hold the connection to one server until the end. What goes wrong at the start is said once."""
+        with tempfile.TemporaryFile("w+", errors="replace") as said:
+            try:
+                async with asyncio.timeout(self._patience) as patience, self._client(server, said) as client:
+                    tools = list(self._tools(server, client, await client.list_tools()))
+                    patience.reschedule(None)
+                    ready.set_result(tools)
+                    await self._stop.wait()
+            except BaseException as error:
+                if ready.done():
+                    return
+                last = _last_line(said)
+                late = f"it did not answer within {self._patience:g} seconds"
+                why = late if isinstance(_first(error), TimeoutError) else _why(error)
+                ready.set_exception(ToolError(f"{why}{f' ({last})' if last else ''}"))
+
+    def _client(self, server: Server, said: Any) -> Any:
+        """A client whose server writes its complaints into a file."""
+        from mcp.client import Client
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+
+        if server.url is not None:
+            from mcp.client import streamable_http
+
+            make: Any = vars(streamable_http)["create_mcp_http_client"]  # its types do not name it
+            http = make(headers=dict(server.headers or {}))
+            return Client(streamable_http.streamable_http_client(server.url, http_client=http))
+        command = os.path.expanduser(server.command or "")
+        env = dict(server.env) if server.env is not None else None
+        started = StdioServerParameters(command=command, args=list(server.args), env=env, cwd=self._folder)
+        return Client(stdio_client(started, errlog=said))
+
+    def _tools(self, server: Server, client: Any, listed: Any) -> Iterator[Tool]:
+        for found in listed.tools[:MOST_TOOLS]:
+            name = NAME.sub("_", f"{server.name}__{found.name}")[:LONGEST_NAME]
+            description = (found.description or found.name)[:LONGEST_DESCRIPTION]
+            yield self._tool(server, client, found.name, name, description, _schema(found.input_schema))
+
+    def _tool(
+        self, server: Server, client: Any, called: str, name: str, description: str, schema: Mapping[str, Any]
+    ) -> Tool:
+        calls: set[Future[Any]] = set()
+
+        def run(**arguments: Any) -> str:
+            call = self._submit(client.call_tool(called, arguments))
+            calls.add(call)
+            try:
+                return _text(call.result(CALL))
+            except CancelledError:
+                raise ToolError(f"{name} was stopped") from None
+            except ToolError:
+                raise
+            except Exception as error:
+                raise ToolError(f"the MCP server {server.name!r} failed: {_why(error)}") from error
+            finally:
+                call.cancel()
+                calls.discard(call)
+
+        def cancel() -> None:
+            for call in tuple(calls):
+                call.cancel()
+
+        return Tool(name, description, schema, run, asks=True, seconds=CALL + 5, cancel=cancel)
+
+
+def _schema(given: Any) -> Mapping[str, Any]:
+    """A schema that a provider takes: an object's. What is not one says nothing of the arguments."""
+    if not isinstance(given, Mapping) or given.get("type") != "object":
+        return {"type": "object", "properties": {}, "additionalProperties": True}
+    if not isinstance(given.get("properties"), Mapping):
+        return {**given, "properties": {}, "additionalProperties": given.get("additionalProperties", True)}
+    return given
+
+
+def _text(result: Any) -> str:
+    """What a call came to, as text; raises ToolError if it is an error."""
+    parts = [_part(part) for part in getattr(result, "content", None) or ()]
+    text = "\n".join(part for part in parts if part)
+    if not text and getattr(result, "structured_content", None) is not None:
+        text = str(result.structured_content)
+    if getattr(result, "is_error", False):
+        raise ToolError(text or "the tool failed, and did not say why")
+    return text
+
+
+def _part(part: Any) -> str:
+    if getattr(part, "type", None) == "text":
+        return str(part.text)
+    resource: Any = getattr(part, "resource", None)
+    if getattr(resource, "text", None):
+        return str(resource.text)
+    media = getattr(part, "mime_type", None) or getattr(resource, "mime_type", None) or "no text"
+    return f"[{getattr(part, 'type', 'something')}: {media}]"
+
+
+def _why(error: BaseException) -> str:
+    first = _first(error)
+    return " ".join(f"{first}".split())[:300] or type(first).__name__
+
+
+def _first(error: BaseException) -> BaseException:
+    """Of a group of errors, the first that says something."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _last_line(said: IO[str]) -> str:
+    """The last line that a server wrote to standard error."""
+    said.seek(0)
+    lines = [line.strip() for line in said.read()[-4_000:].splitlines() if line.strip()]
+    return lines[-1][:200] if lines else ""

@@ -1,0 +1,69 @@
+"""The calls of one answer while they run, each in a thread of its own."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from backstory.runtime.tools.tool import Tool, ToolError
+
+LAST_WORDS = 2.5  # seconds that a call which is stopped has to hand over what it has
+
+
+class Workers:
+    """Calls, each in a thread of its own, and what became of them. Nothing is taken out: whoever is
+    interrupted in the middle can look again."""
+
+    def __init__(self) -> None:
+        self.begun: dict[int, Tool] = {}
+        self.allowed_by: dict[int, str] = {}
+        self.done: dict[int, tuple[str, bool]] = {}  # the output, and whether it is an error
+        self._deadlines: dict[int, float] = {}
+        self._news = threading.Event()
+
+    def start(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
+        """Run a call."""
+        self.begun[seq] = tool
+        self._deadlines[seq] = time.monotonic() + tool.seconds
+        threading.Thread(target=self._call, args=(seq, tool, arguments), daemon=True).start()
+
+    def _call(self, seq: int, tool: Tool, arguments: dict[str, Any]) -> None:
+        try:
+            self._finish(seq, str(tool.run(**arguments)), error=False)
+        except ToolError as error:
+            self._finish(seq, str(error), error=True)
+        except BaseException as error:  # whatever a tool does, the conversation goes on
+            self._finish(seq, f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
+
+    def _finish(self, seq: int, output: str, *, error: bool) -> None:
+        self.done.setdefault(seq, (output, error))  # one that was given up is not done once more
+        self._news.set()
+
+    def next(self, waiting: Iterable[int]) -> int:
+        """Which of some calls is done, or took too long."""
+        first = min(waiting, key=lambda seq: self._deadlines[seq])
+        if not self._wait(lambda: any(seq in self.done for seq in waiting), self._deadlines[first]):
+            tool = self.begun[first]
+            self._finish(first, f"{tool.name} did not finish within {tool.seconds:g} seconds", error=True)
+            self._cancel([first])
+        return next(seq for seq in waiting if seq in self.done)
+
+    def stop(self) -> None:
+        """Stop what is still running, where it can be stopped, and hear what it has to say."""
+        stopped = [seq for seq, tool in self.begun.items() if seq not in self.done and tool.cancel]
+        self._cancel(stopped)
+        self._wait(lambda: all(seq in self.done for seq in stopped), time.monotonic() + LAST_WORDS)
+
+    def _cancel(self, seqs: Iterable[int]) -> None:
+        for seq in seqs:
+            cancel = self.begun[seq].cancel
+            if cancel:
+                cancel()
+
+    def _wait(self, is_so: Callable[[], bool], until: float) -> bool:
+        """Whether something becomes so in time."""
+        while not is_so():
+            self._news.clear()
+            if not is_so() and not self._news.wait(max(0.0, until - time.monotonic())):
+                return False
+        return True

@@ -1,0 +1,71 @@
+"""The real chat with models that think, parameters, and another model's answer beside the first."""
+
+import re
+
+from tests.chat.screen import contents, page_of
+from tests.chat.test_anthropic import THINKS, answer, says, service
+from tests.runtime.scripted import Say, scripted
+
+
+def test_thinking_is_folded_and_ctrl_o_shows_it(start):
+    with service(answer(THINKS, says("Two of them."))) as server:
+        terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url)
+        terminal.send("How many?")
+        text = terminal.answered("Two of them.")
+        assert text.index("∴ 1 word of thinking: Ctrl-O shows them") < text.index("Two of them.")
+        assert "Hm." not in page_of(text)
+        terminal.type("\x0f")
+        terminal.wait("── results in full ──")
+        page = page_of(terminal.wait(lambda text: "∴ thinking" in page_of(text)))
+        assert page.index("Hm.") < page.index("Two of them.")
+
+
+def test_after_an_answer_stand_its_time_and_its_tokens(start):
+    with service(answer(says("Two of them."))) as server:
+        terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url)
+        terminal.send("How many?")
+        text = terminal.answered("Two of them.")
+        assert re.search(r"^\d+\.\d s · 7 \+ 1 tokens", text, re.MULTILINE)
+        assert re.search(r"main · claude-x · work · [\d,/]+ tokens$", text.rstrip())
+
+
+def test_parameters_are_set_recorded_and_sent(start, reopened):
+    with scripted(Say("Answer 1."), Say("Answer 2.")) as server:
+        terminal = start(server, "--temperature", "0.5")
+        terminal.send("one")
+        terminal.answered("Answer 1.")
+        terminal.send("/set max_tokens 77")
+        terminal.wait("max_tokens = 77")
+        terminal.send("/set temperature")
+        terminal.ready()
+        terminal.send("/set effort loud")
+        terminal.wait("effort is 'loud'")
+        terminal.send("two")
+        terminal.answered("Answer 2.")
+        assert [body.get("temperature") for body in server.bodies] == [0.5, None]
+        assert server.last["max_tokens"] == 77
+        assert reopened().conversation().settings.params == {"max_tokens": 77}
+        terminal.send("/undo")
+        terminal.wait("── undone ──")
+        assert reopened().head > 0
+
+
+def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
+    with scripted(Say("The first opinion."), Say("The second opinion.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("What do you think?")
+        terminal.answered("The first opinion.")
+        terminal.ready()
+        terminal.type("/retry scr\t")
+        terminal.wait("> /retry scripted-1")
+        terminal.erase()
+        terminal.send("/retry other-2")
+        terminal.wait("The second opinion.")
+        text = terminal.wait("/diff main compares the answers, /switch main goes back")
+        assert "other-2 answers in the fork 'fork-" in text
+        assert server.last["model"] == "other-2"
+        assert contents(reopened("main"))[1:] == ["What do you think?", "The first opinion."]
+        assert contents(reopened("@"))[1:] == ["What do you think?", "The second opinion."]
+        terminal.send("/diff main")
+        terminal.wait("- is only in main, + only in fork-")
+        assert "The [-first-]{+second+} opinion." in page_of(terminal.text)

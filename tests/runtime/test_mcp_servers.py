@@ -1,0 +1,78 @@
+"""Tools of MCP servers: real servers that work, hang, fail and lie."""
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from backstory.errors import Invalid
+from backstory.runtime.tools import ToolError
+from backstory.runtime.tools.mcp_servers import McpServers, Server, _schema, servers_of
+
+ROOT = Path(__file__).parents[2]
+
+
+def server(how, name="weather"):
+    return Server(name, command=sys.executable, args=("-m", "tests.runtime.mcp_server", how))
+
+
+def test_the_tools_of_a_server_can_be_called_and_ask_first():
+    with McpServers([server("well", "my weather")], ROOT) as servers:
+        [tool] = servers.tools
+        assert servers.problems == []
+        assert (tool.name, tool.description) == ("my_weather__forecast", "The weather in a city.")
+        assert tool.asks
+        assert tool.parameters["required"] == ["city"]
+        assert tool.run(city="Bergen") == "Rain in Bergen."
+        with pytest.raises(ToolError, match="Error executing tool forecast"):
+            tool.run(city="Atlantis")
+
+
+def test_a_call_that_hangs_can_be_stopped():
+    with McpServers([server("well")], ROOT) as servers:
+        [tool] = servers.tools
+        threading.Timer(0.5, tool.cancel).start()
+        with pytest.raises(ToolError, match="was stopped"):
+            tool.run(city="Limbo")
+
+
+def test_servers_that_hang_fail_or_lie_are_a_line_each_and_the_others_work():
+    bad = [server("hangs", "a"), server("fails", "b"), Server("d", command="/nowhere/at-all")]
+    with McpServers([*bad, server("well"), server("lies", "c")], ROOT, patience=12) as servers:
+        assert [tool.name for tool in servers.tools] == ["weather__forecast"]
+        a, b, d, c = servers.problems
+        assert a == "the MCP server 'a' is not used: it did not answer within 12 seconds"
+        assert "'b' is not used" in b
+        assert "no configuration was found" in b
+        assert "'c' is not used" in c
+        assert "'d' is not used" in d
+        assert "No such file" in d
+
+
+def test_a_schema_that_is_not_an_objects_lets_everything_through():
+    assert _schema("?") == {"type": "object", "properties": {}, "additionalProperties": True}
+    assert _schema({"type": "object"})["additionalProperties"] is True
+    assert _schema({"type": "object", "properties": {"a": {}}}) == {"type": "object", "properties": {"a": {}}}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("x", "mcp is 'x'"),
+        ({"a": 1}, "the MCP server 'a' is 1"),
+        ({"a": {}}, "needs either a command or a url"),
+        ({"a": {"command": "x", "url": "y"}}, "needs either a command or a url"),
+        ({"a": {"command": "x", "arguments": []}}, "has 'arguments'"),
+        ({"a": {"command": "x", "args": "y"}}, "is not a text"),
+        ({"a": {"url": "x", "headers": {"A": 1}}}, "is not a text"),
+    ],
+)
+def test_a_table_that_makes_no_sense_says_what_is_wrong(table, said):
+    with pytest.raises(Invalid, match=said):
+        servers_of(table)
+
+
+def test_servers_are_named_in_a_table():
+    found = servers_of({"a": {"command": "x", "args": ["1"]}, "b": {"url": "https://b.example/mcp"}})
+    assert found == [Server("a", command="x", args=("1",)), Server("b", url="https://b.example/mcp")]
