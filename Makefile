@@ -7,7 +7,7 @@ CHAT := .venv-chat
 ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help chat web test test-all test-adapters coverage corpus check format bench bench-peers clean
+.PHONY: help chat web test test-all test-adapters coverage corpus check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -101,6 +101,9 @@ format: $(READY)  ## Format the code
 
 bench: $(READY)  ## Measure speed and size against the bare database drivers (minutes)
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON)) $(ARGS)
+
+bench-adapters: $(ADAPTERS)/.ready  ## Measure the adapters beside what their frameworks keep histories in
+	$(ADAPTERS)/bin/python -m benchmarks.adapters $(if $(JSON),--json $(JSON)) $(ARGS)
 
 # Installs the newest release of each library into an environment of its own in .venv-peers.
 bench-peers: $(READY)  ## Measure the same jobs with other libraries (about an hour)

@@ -286,9 +286,10 @@ class Agent(Identity):
 
         return conversation_of(self.context(at).messages)
 
-    def tail(self, n: int, *, at: At = None) -> list[Event]:
-        """The newest `n` live messages, oldest first: what a model would be given last."""
-        return self._log.tail(self._record, n, at)
+    def tail(self, n: int, *, at: At = None, notes: bool = False) -> list[Event]:
+        """The newest `n` live messages, oldest first: what a model would be given last. With `notes`, the
+        newest `n` messages and notes."""
+        return self._log.tail(self._record, n, at, notes=notes)
 
     def notes(self, name: str | None = None, *, at: At = None, live: bool = True) -> list[Event]:
         """The notes in the context, or those of one name, oldest first. `live=False`: of the lineage."""
@@ -301,6 +302,10 @@ class Agent(Identity):
     def find(self, key: str) -> Event | None:
         """The event of the lineage, dead or alive, with this key."""
         return self._log.find(self._record, key)
+
+    def places(self, keys: Iterable[str]) -> dict[str, int]:
+        """Which of these keys events of the lineage have, dead or alive, and where."""
+        return self._log.places(self._record, keys)
 
     def read(self, positions: Iterable[int]) -> list[Event]:
         """The events at these positions of the lineage, dead or alive, in order."""

@@ -148,6 +148,7 @@ class AsyncAgent:
     notes = lift(Agent.notes)
     last_note = lift(Agent.last_note)
     find = lift(Agent.find)
+    places = lift(Agent.places)
     read = lift(Agent.read)
     digest = lift(Agent.digest)
     event = lift(Agent.event)

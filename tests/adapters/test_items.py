@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory.adapters.items import carried, note, people_text, read_items
+from backstory.adapters.items import carried, note, own_items, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name
 from backstory.adapters.stores import History
 
@@ -164,3 +164,27 @@ def test_a_fork_gets_another_name_where_its_name_is_taken():
     agent = history.ensured("mine:a", "a")
     assert history.forked(agent, "mine:a%2Fb", "a/b").name == "a_b"
     assert history.forked(agent, "mine:a_b", "a_b").name == other_name("a_b", "mine:a_b")
+
+
+@given(st.lists(st.tuples(values, texts), max_size=4))
+def test_own_forms_are_cut_out_of_their_texts_as_they_are(items):
+    provider = "openai-responses"
+    batch = [
+        event
+        for item, text in items
+        for event in carried(
+            "mine", {"said": text * 20, "v": item}, [("user", text * 20, None)], provider=provider
+        )
+    ]
+    events = stored([*batch, ("user", "someone else's", None)])
+    found = own_items("mine", events, lambda event: event.content)
+    assert json.dumps(found) == json.dumps(read(events, lambda event: event.content))
+    assert found[-1] == "someone else's"
+
+
+def test_a_form_inside_of_the_arguments_is_not_taken_for_the_item():
+    decoy = {"native": {"provider": "openai-responses", "wire": [{"decoy": True}]}}
+    call = {"type": "function_call", "arguments": json.dumps(decoy), "name": "look", "call_id": "c"}
+    data = {"id": "c", "name": "look", "arguments": decoy}
+    events = stored(carried("mine", call, [("tool_call", None, data)], provider="openai-responses"))
+    assert own_items("mine", events, lambda event: None) == [call]

@@ -152,6 +152,29 @@ def test_settings_follow_the_context(agent):
 # --- reading less ---
 
 
+def test_tail_with_notes_counts_the_notes_in_the_context(agent):
+    agent.user("one")
+    agent.note("n", {"at": 2})
+    agent.mark("m")
+    agent.note("dead")
+    agent.rewind("m")
+    agent.assistant("two")
+    told = [(event.kind, event.content) for event in agent.tail(2, notes=True)]
+    assert told == [("note", "n"), ("assistant", "two")]
+    assert [event.content for event in agent.tail(2)] == ["one", "two"]
+    assert [event.content for event in agent.tail(9, notes=True)] == ["one", "n", "two"]
+
+
+def test_places_are_those_of_the_keys_that_the_lineage_has(agent):
+    agent.append("user", "one", key="a")
+    agent.append("user", "two", key="b")
+    child = agent.fork(at=1)
+    child.append("user", "three", key="c")
+    assert child.places(["a", "b", "c", "d"]) == {"a": 1, "c": 2}
+    assert agent.places(iter(["a", "b"])) == {"a": 1, "b": 2}
+    assert agent.places([]) == {}
+
+
 def test_tail_is_the_end_of_the_conversation(agent):
     for n in range(40):
         agent.user(f"u{n}")

@@ -142,7 +142,8 @@ def _append(agent: Agent, key: Key, lines: list[Line]) -> None:
         new = written.new(lines)
         batch = drafts_of(written, new)
         if "subpath" not in key and new:
-            batch += _summary(agent, key, new, is_moved=any(kind in ("clear", "jump") for kind, *_ in batch))
+            is_moved = any(kind in ("clear", "jump") for kind, *_ in batch)
+            batch += _summary(agent, key, [line for _, line in new], is_moved=is_moved)
         try:
             agent.extend(batch, expected=written.head) if batch else None
             return

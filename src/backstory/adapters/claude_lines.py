@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID, uuid5
 
-from backstory import Agent, Event
+from backstory import Agent, Event, wire
 from backstory.adapters.items import Carried, Draft, carried, note, read_items
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
@@ -27,10 +27,13 @@ class Written:
         self.head = agent.head
         self._is_main = is_main
 
-    def new(self, lines: Sequence[Line]) -> list[Line]:
-        """The lines without those that are there already."""
-        unique = {key_of(line) or f"line {number}": line for number, line in enumerate(lines)}
-        return [line for key, line in unique.items() if not (key_of(line) and self._agent.find(key))]
+    def new(self, lines: Sequence[Line]) -> list[tuple[str | None, Line]]:
+        """The lines without those that are there already, each with its key."""
+        unique = {key_of(line) or number: line for number, line in enumerate(lines)}
+        known = self._agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
+        return [
+            (key if isinstance(key, str) else None, line) for key, line in unique.items() if key not in known
+        ]
 
     def entries(self, line: Line) -> list[Entry]:
         """What a line says in this transcript. Older versions wrote those of sub-agents into the main one."""
@@ -40,11 +43,16 @@ class Written:
     def newest(self) -> list[Line]:
         """The last live lines."""
         events: list[Event] = []
-        for low, high in reversed(self._agent.live_ranges()):
+        for low, high in reversed(self._agent.live_ranges() if self.head else []):
             events = self._agent.events(after=max(low - 1, high - PAGE), until=high) + events
             if len(events) >= PAGE:
                 break
         return [line for _, line in lines_in(events)]
+
+    @cached_property
+    def spoken(self) -> Line | None:
+        """The last live line that says something."""
+        return next((line for line in reversed(self.newest) if self.entries(line)), None)
 
     @cached_property
     def everything(self) -> list[tuple[Event, Line]]:
@@ -82,25 +90,28 @@ def key_of(line: Line) -> str | None:
     uuid = line.get("uuid")
     if not isinstance(uuid, str):
         return None
-    return f"{ADAPTER}:{uuid[:100]}:{sha256(json.dumps(line).encode()).hexdigest()[:16]}"
+    text = wire.exact_json(line) or json.dumps(line).encode()
+    return f"{ADAPTER}:{uuid[:100]}:{sha256(text).hexdigest()[:16]}"
 
 
 # --- writing ---
 
 
-def drafts_of(written: Written, lines: Sequence[Line]) -> list[Draft]:
+def drafts_of(written: Written, lines: Sequence[tuple[str | None, Line]]) -> list[Draft]:
     """The events that new lines become, with the moves that lead to what they continue."""
     batch: list[Draft] = []
     told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
-    for line in lines:
+    spoken: Line | None = None  # the last of them that says something
+    for key, line in lines:
         entries = written.entries(line)
         events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
         if entries and entries[0].kind not in ("clear", "tool_result"):
-            batch += _move(written, told, line)
+            batch += _move(written, told, line, spoken or written.spoken)
         if line.get("isCompactSummary") is True:
             events += _copies(written, [*(earlier for _, earlier in told), line])
-        batch += _keyed(line, _line_events(line, events))
+        batch += _keyed(key, _line_events(line, events))
         told.append((written.head + len(batch), line))
+        spoken = line if entries else spoken
     return batch
 
 
@@ -120,23 +131,21 @@ def _line_events(line: Line, events: list[Draft]) -> list[Draft]:
     return carried(ADAPTER, line, events) if events else [note(ADAPTER, "claude.line", line)]
 
 
-def _keyed(line: Line, events: list[Draft]) -> list[Draft]:
-    key = key_of(line)
+def _keyed(key: str | None, events: list[Draft]) -> list[Draft]:
     if key is None:
         return events
     return [(*event, f"{key}:{number}" if number else key) for number, event in enumerate(events)]
 
 
-def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line) -> list[Draft]:
-    """The jump or clear before a line that does not continue the newest one. Nearly all lines continue the
-    unit at the end; for the others the whole tree is asked."""
-    recent = [earlier for _, earlier in told]
-    before = [*written.newest, *recent]
-    spoken = next((earlier for earlier in reversed(before) if written.entries(earlier)), None)
+def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Draft]:
+    """The jump or clear before a line that does not continue the newest one that says something. Nearly all
+    lines do, or continue its unit; for the others the whole tree is asked."""
     last = spoken.get("uuid") if spoken else None
-    if not isinstance(last, str):
+    if not isinstance(last, str) or line.get("parentUuid") == last:
         return []
-    units = claude_units([*before[-WINDOW:], line])
+    recent = [earlier for _, earlier in told]
+    window = [*written.newest, *recent] if len(recent) < WINDOW else recent
+    units = claude_units([*window[-WINDOW:], line])
     current = units.get(last, last)
     if current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
         return []

@@ -15,11 +15,12 @@ import orjson
 
 from backstory import Agent, Event, wire
 
-PAGE = 8  # positions beyond what is asked for, read at once from the end of a long history
-HOLE = '{"$backstory":"content"}'  # stands for the event's text
-OTHER_HOLE = '{"$backstory":"'  # how every hole begins
+HOLE = "$backstory"  # the key of a hole, which stands for what the event says anyway
+CONTENT_HOLE, OTHER_HOLE = '{"$backstory":"content"}', '"$backstory":'
 DEEPEST = 100  # levels that the data of an event may have
-SPOKEN = frozenset({"system", "user", "assistant", "tool_call", "tool_result"})
+# What is around an item that is OpenAI's own form, in the text of its event's data.
+OWN_FORM = ('"native":{"provider":"openai-responses","wire":[', ']},"item":{"of":"%s"}}')
+READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
 Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
@@ -35,7 +36,8 @@ class Carried(NamedTuple):
 
 def plain(item: Any) -> Any:
     """The item as JSON gives it back; TypeError or ValueError for what is not JSON."""
-    return json.loads(json.dumps(item))
+    text = wire.exact_json(item)
+    return json.loads(json.dumps(item)) if text is None else orjson.loads(text)
 
 
 def people_text(text: str) -> str:
@@ -76,38 +78,37 @@ def _carrier(
 ) -> dict[str, Any]:
     """The data of the event that carries an item, in the first form that gives it back. What the event says
     anyway is a hole in it."""
-    exact = json.dumps(item)
+    exact = wire.exact_json(item)
+    if exact is not None:
+        for each in _forms(adapter, item, content, data, provider):
+            if _gives_back(data | each, content, exact):
+                return data | each
+    safe = {name: value for name, value in data.items() if _text_of({name: value}) is not None}
+    return safe | {"item": {"of": adapter, "text": json.dumps(item)}}
+
+
+def _forms(
+    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None
+) -> Iterator[dict[str, Any]]:
     said = {"content": content, "arguments": data.get("arguments")}
-    form = wire.holed(item, **said, native=data.get("native", {}).get("wire"))
-    forms: list[dict[str, Any]] = [{"item": {"of": adapter, "form": form}}]
     if provider is not None:
         own = {"provider": provider, "wire": [wire.holed(item, **said)]}
-        forms.insert(0, {"native": own, "item": {"of": adapter}})
-    for each in forms:
-        if _gives_back(data | each, content, exact):
-            return data | each
-    safe = {name: value for name, value in data.items() if _is_kept({name: value})}
-    return safe | {"item": {"of": adapter, "text": exact}}
+        yield {"native": own, "item": {"of": adapter}}
+    form = wire.holed(item, **said, native=data.get("native", {}).get("wire"))
+    yield {"item": {"of": adapter, "form": form}}
 
 
-def _gives_back(data: dict[str, Any], content: str | None, exact: str) -> bool:
+def _gives_back(data: dict[str, Any], content: str | None, exact: bytes) -> bool:
     text = _text_of(data)
-    if text is None:
-        return False
-    return json.dumps(_form(*_parsed(text, content))) == exact
-
-
-def _is_kept(data: dict[str, Any]) -> bool:
-    return _text_of(data) is not None
+    return text is not None and orjson.dumps(_form(orjson.loads(text), text, content)) == exact
 
 
 def _text_of(data: dict[str, Any]) -> str | None:
-    """The text that a store would keep; None where it would refuse."""
-    try:
-        text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode()
-    except (ValueError, RecursionError):
+    """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
+    exact = wire.exact_json(data)
+    if exact is None:
         return None
+    text = exact.decode()
     return text if text.count("{") + text.count("[") <= DEEPEST or _depth(data) <= DEEPEST else None
 
 
@@ -120,41 +121,69 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _parsed(text: str, content: str | None) -> tuple[dict[str, Any], bool]:
-    """The data of an event, with its text in the holes for it, and whether there are holes for more. No
-    string can contain a hole: its quotes would have backslashes."""
-    if "$backstory" not in text:
-        return orjson.loads(text), False
-    if content is not None:
-        text = text.replace(HOLE, orjson.dumps(content).decode())
-    return orjson.loads(text), OTHER_HOLE in text
-
-
-def _form(data: dict[str, Any], has_holes: bool) -> Any:
-    """The item that the data of a carrier holds."""
+def _form(data: dict[str, Any], text: str, content: str | None) -> Any:
+    """The item that the data of a carrier holds. `text` is what the data was parsed from."""
     item = data["item"]
     if "text" in item:
         return json.loads(item["text"])
-    form = item["form"] if "form" in item else data["native"]["wire"][0]
-    if not has_holes:
-        return form
-    native = data.get("native", {}).get("wire") if "form" in item else None
-    return wire.filled(form, arguments=data.get("arguments"), native=native)
+    native = data.get("native", {}).get("wire")
+    if HOLE not in text:
+        return item["form"] if "form" in item else native[0]
+    known = {"content": content, "arguments": data.get("arguments")}
+    native = _fill(native, known)
+    return _fill(item["form"], known | {"native": native}) if "form" in item else native[0]
+
+
+def _fill(form: Any, known: dict[str, Any]) -> Any:
+    """A form that was just parsed, with its holes filled in place."""
+    if type(form) is dict:
+        if len(form) == 1 and isinstance(name := form.get(HOLE), str) and name in known:
+            return known[name]
+        for key, value in form.items():
+            if type(value) is dict or type(value) is list:
+                form[key] = _fill(value, known)
+    elif type(form) is list:
+        for index, value in enumerate(form):
+            if type(value) is dict or type(value) is list:
+                form[index] = _fill(value, known)
+    return form
 
 
 def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
     """The items that events carry, in order; other messages are translated."""
     for event in events:
-        if event.kind not in SPOKEN and event.kind != "note":
+        if event.kind not in READABLE:
             continue
-        raw = event.data_json
-        data, has_holes = _parsed(raw, event.content) if raw else ({}, False)
+        text = event.data_json or "{}"
+        data = orjson.loads(text)
         tag = data.get("item")
         if isinstance(tag, dict) and tag.get("of") == adapter:
             if "part" not in tag:
-                yield Carried(event, _form(data, has_holes), tag.get("id"))
+                yield Carried(event, _form(data, text, event.content), tag.get("id"))
         elif event.kind != "note" and (translated := translate(event)) is not None:
             yield Carried(event, translated)
+
+
+def own_items(adapter: str, events: Iterable[Event], translate: Translate) -> list[Any]:
+    """The items alone, where they are OpenAI's own forms. They are cut out of the texts of their events: what
+    is around them would take longer to parse than they do."""
+    begin, end = OWN_FORM[0], OWN_FORM[1] % adapter
+    length, rest = len(begin), -len(end)
+    found: list[Any] = []
+    for event in events:
+        text = event.data_json
+        if text is not None and text.endswith(end) and (start := text.find(begin)) >= 0:
+            text = text[start + length : rest]
+            if HOLE in text:  # no string can contain one: its quotes would have backslashes
+                text = text.replace(CONTENT_HOLE, orjson.dumps(event.content).decode())
+            try:
+                if OTHER_HOLE not in text:
+                    found.append(orjson.loads(text))
+                    continue
+            except ValueError:  # it was not the form of the event itself
+                pass
+        found += [each.item for each in read_items(adapter, (event,), translate)]
+    return found
 
 
 def newest_items(
@@ -163,11 +192,10 @@ def newest_items(
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
         return list(read_items(adapter, agent.context(at).messages, translate))
-    found: list[Carried] = []
-    size = limit + PAGE
-    for low, high in reversed(agent.live_ranges(at) if limit > 0 else []):
-        while low <= high and len(found) < limit:
-            after = max(low - 1, high - size)
-            found = [*read_items(adapter, agent.events(after=after, until=high), translate), *found]
-            high, size = after, size * 4
-    return found[-limit:] if limit > 0 else []
+    asked = max(limit, 0)
+    while True:
+        events = agent.tail(asked, at=at, notes=True)
+        found = list(read_items(adapter, events, translate))
+        if len(found) >= limit or len(events) < asked:
+            return found[-limit:] if limit > 0 else []
+        asked *= 4  # some events are parts of an item, or no item at all

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, newest_items, note, plain
+from backstory.adapters.items import Carried, Draft, carried, newest_items, note, own_items, plain
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
@@ -79,9 +79,8 @@ class BackstorySession:
         """The newest `limit` items, oldest first; None: as the settings say, else all."""
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
-        nothing: list[Carried] = []
-        found = await self._read(lambda agent: newest(agent, limit), nothing)
-        items = [each.item for each in found]
+        nothing: list[Item] = []
+        items = await self._read(lambda agent: _items(agent, limit), nothing)
         return _without_orphans(items) if self.repair and limit is None else items
 
     async def add_items(self, items: list[Item]) -> None:
@@ -137,6 +136,12 @@ class BackstorySession:
 def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
     """The newest items of the context, oldest first; None: all."""
     return newest_items(ADAPTER, agent, item_of, limit)
+
+
+def _items(agent: Agent, limit: int | None) -> list[Item]:
+    if limit is None:
+        return own_items(ADAPTER, agent.context().messages, item_of)
+    return [each.item for each in newest(agent, limit)]
 
 
 def _popped(agent: Agent) -> Item | None:

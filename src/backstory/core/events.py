@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.core.chain import ERASED, inner, is_erased
 from backstory.core.garbage import pause_gc
+from backstory.core.json_text import exact_json
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -243,10 +244,17 @@ def _data_json(kind: str, data: Any) -> str:
             f"{ERASED!r} in the data of this {kind} event is reserved for events that were erased",
             remedy="use another key",
         )
+    exact = exact_json(data)
+    text = _slower_json(kind, data) if exact is None else exact.decode()
+    if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
+        _check_depth(data, DEEPEST, kind)
+    return text
+
+
+def _slower_json(kind: str, data: dict[str, Any]) -> str:
+    """The text of data that only the standard library can write, or what is wrong with it."""
     try:
         text = to_json(data)
-        if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
-            _check_depth(data, DEEPEST, kind)
         survives = json.loads(text) == data
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"the data of this {kind} event is not JSON ({error})") from error

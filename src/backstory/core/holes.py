@@ -16,19 +16,20 @@ SMALLEST = 40  # characters of JSON below which a hole would save nothing
 def holed(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
     """A form with holes for what the event says anyway. A value is left out only if it is the same down to
     its type and the order of its keys, so that `filled` gives back the form."""
-    known = {"content": content, "arguments": arguments, "native": native}
-    return _holed(form, {name: value for name, value in known.items() if _is_worth_it(value)})
+    given = (("content", content), ("arguments", arguments), ("native", native))
+    known = [(name, type(value), value) for name, value in given if _is_worth_it(value)]
+    return _holed(form, known) if known else form
 
 
-def _holed(form: Any, known: dict[str, Any]) -> Any:
-    for name, value in known.items():
-        if type(form) is type(value) and form == value and repr(form) == repr(value):
+def _holed(form: Any, known: list[tuple[str, type, Any]]) -> Any:
+    kind = type(form)
+    for name, type_, value in known:
+        if kind is type_ and form == value and (kind is str or repr(form) == repr(value)):
             return {HOLE: name}
-    match form:
-        case dict():
-            return {key: _holed(value, known) for key, value in form.items()}
-        case list():
-            return [_holed(value, known) for value in form]
+    if kind is dict:
+        return {key: _holed(value, known) for key, value in form.items()}
+    if kind is list:
+        return [_holed(value, known) for value in form]
     return form
 
 

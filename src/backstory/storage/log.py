@@ -176,16 +176,18 @@ class Log:
                 raise
             return labels[label]
 
-    def tail(self, agent: AgentRecord, n: int, at: At = None) -> list[Event]:
-        """The newest live messages: one walk, and reads of bounded size from the end."""
+    def tail(self, agent: AgentRecord, n: int, at: At = None, *, notes: bool = False) -> list[Event]:
+        """The newest live messages, or messages and notes: one walk, and reads of bounded size from the
+        end."""
         if type(n) is not int or n < 0:
             raise Invalid(f"{n!r} is not a number of messages", remedy="pass 0 or more")
         walk = self.walk(agent, at)
         found: list[Event] = []
+        wanted = SPOKEN | {"note"} if notes else SPOKEN
         pieces, size = list(walk.pieces), n + TAIL_SLACK
         while pieces and len(found) < n:
             taken, pieces = last_positions(pieces, size)
-            spoken = [event for event in self.read(agent, taken) if event.kind in SPOKEN]
+            spoken = [event for event in self.read(agent, taken) if event.kind in wanted]
             found, size = spoken + found, size * 4
         return found[len(found) - n :] if len(found) > n else found
 
@@ -206,6 +208,10 @@ class Log:
         """The event of the lineage with a key."""
         found = self.backend.keyed(agent, self.backend.lineage(agent), [checked_key(key)])
         return found[0] if found else None
+
+    def places(self, agent: AgentRecord, keys: Iterable[str]) -> dict[str, int]:
+        """The positions of the lineage's events with some keys."""
+        return self.backend.places(agent, self.backend.lineage(agent), [checked_key(key) for key in keys])
 
     def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
         """The events at some positions, in order."""

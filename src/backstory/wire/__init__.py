@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from backstory.core.garbage import pause_gc
 from backstory.core.holes import filled, holed
+from backstory.core.json_text import exact_json
 from backstory.errors import Invalid
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
@@ -36,7 +37,18 @@ _FORMATS: Mapping[str, Format] = {
 }
 FORMATS = tuple(_FORMATS)
 
-__all__ = ["FORMATS", "Dump", "Repair", "dump", "filled", "holed", "load", "load_answer", "to_bytes"]
+__all__ = [
+    "FORMATS",
+    "Dump",
+    "Repair",
+    "dump",
+    "exact_json",
+    "filled",
+    "holed",
+    "load",
+    "load_answer",
+    "to_bytes",
+]
 
 
 class Dump(NamedTuple):

@@ -1,0 +1,58 @@
+"""JSON that gives back what it was made of, or is refused."""
+
+import json
+from collections import UserString
+from datetime import UTC, datetime
+from enum import IntEnum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backstory.core.events import draft
+from backstory.core.json_text import exact_json
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_what_is_written_is_parsed_as_the_same_value(value):
+    text = exact_json(value)
+    assert text is None or repr(json.loads(text)) == repr(value)
+
+
+class Word(str):
+    pass
+
+
+class Number(IntEnum):
+    ONE = 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        float("nan"),
+        float("inf"),
+        2**64,
+        "\ud800",
+        (1, 2),
+        {1: 2},
+        {"at": datetime(2026, 1, 1, tzinfo=UTC)},
+        {"word": Word("a")},
+        UserString("a"),
+        b"a",
+    ],
+    ids=repr,
+)
+def test_what_would_not_come_back_as_it_is_is_refused(value):
+    assert exact_json({"value": value}) is None
+
+
+def test_whole_numbers_of_any_size_are_kept():
+    written = draft("note", "n", {"large": 2**70, "small": Number.ONE})
+    assert json.loads(written.data_json or "") == {"large": 2**70, "small": 1}
