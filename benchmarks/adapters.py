@@ -13,9 +13,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks.measure import Row, best_by_turns, table
+from benchmarks.measure import Row, Work, best_on_both_clocks, table
 
-Work = Callable[[], object]
 R = TypeVar("R")
 
 WORDS = "the agent reads a file and finds that nothing of it was ever what it seemed in the log "
@@ -33,7 +32,7 @@ class Loop:
 
 def rows(what: str, against: str, ours: Work, floor: Work, limit: float, rounds: int) -> list[Row]:
     """What two pieces of work take, on the wall and of the processor."""
-    (wall, wall_floor), (processor, processor_floor) = best_by_turns(ours, floor, rounds)
+    (wall, wall_floor), (processor, processor_floor) = best_on_both_clocks(ours, floor, rounds)
     return [
         Row(what, against, wall, wall_floor, limit),
         Row(f"{what} (CPU)", against, processor, processor_floor, limit),

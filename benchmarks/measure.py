@@ -55,8 +55,8 @@ def _times(
     return times
 
 
-def best_by_turns(
-    ours: Callable[[], object], floor: Callable[[], object], rounds: int
+def best_on_both_clocks(
+    ours: Work, floor: Work, rounds: int
 ) -> tuple[tuple[float, float], tuple[float, float]]:
     """The best times of two pieces of work done by turns, in milliseconds: first those of a clock on the
     wall, then those of the processor, which other programs disturb less."""

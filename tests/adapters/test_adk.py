@@ -19,6 +19,7 @@ from pydantic import Field
 
 import backstory
 from backstory.adapters.adk import BackstorySessionService
+from backstory.storage.sqlite.backend import SqliteBackend
 
 IDS = {"app_name": "app", "user_id": "me"}
 
@@ -269,3 +270,44 @@ def test_the_registry_names_a_place_by_its_scheme(tmp_path, run):
         assert len(store.agents(prefix="adk:")) == 1
     with pytest.raises(TypeError):
         BackstorySessionService()
+
+
+def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
+    service = BackstorySessionService(str(tmp_path / "h.db"))
+
+    async def filled(count):
+        for number in range(count):
+            ids = {"app_name": "app", "user_id": f"u{number % 3}", "session_id": f"s{count}-{number}"}
+            session = await service.create_session(**ids, state={"user:n": number, "own": number})
+            await service.append_event(session, said(f"hello {number}"))
+
+    def asked():
+        calls = []
+        rows = SqliteBackend._connection
+
+        def counted(self):
+            calls.append(1)
+            return rows(self)
+
+        monkeypatch.setattr(SqliteBackend, "_connection", counted)
+        found = run(service.list_sessions(app_name="app")).sessions
+        monkeypatch.setattr(SqliteBackend, "_connection", rows)
+        for each in found:
+            ids = {"app_name": "app", "user_id": each.user_id, "session_id": each.id}
+            whole = run(service.get_session(**ids))
+            assert (each.state, each.last_update_time, each.events) == (
+                whole.state,
+                whole.last_update_time,
+                [],
+            )
+        return len(found), len(calls)
+
+    run(filled(3))
+    few = asked()
+    run(filled(20))
+    many = asked()
+    assert (few[0], many[0]) == (3, 23)
+    assert few[1] == many[1]
+    agent = service.agent("app", "u0", "s3-0")
+    agent.user("from elsewhere")
+    assert asked() == (23, many[1] + 2)  # the walk and the end of the one session that someone else wrote to

@@ -22,6 +22,7 @@ from google.adk.sessions.base_session_service import (
 )
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
+from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
@@ -33,8 +34,12 @@ from backstory.aio import in_thread
 
 __all__ = ["BackstorySessionService"]
 
-SESSION, STATE = "adk.session", "adk.state"
+SESSION, STATE, UPDATE = "adk.session", "adk.state", "adk.update"
+EVENTS: TypeAdapter[list[AdkEvent]] = TypeAdapter(list[AdkEvent])
 SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
+
+USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' state begin
+MISSING = -1  # no head
 
 Ids = tuple[str, str, str]  # of an app, a user and a session
 
@@ -112,14 +117,7 @@ class BackstorySessionService(BaseSessionService):
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """The sessions of a user or of all, those written to last at the end, without their events."""
-        ids = [app_name] if user_id is None else [app_name, user_id]
-        nothing = GetSessionConfig(num_recent_events=0)
-
-        def sessions() -> list[Session]:
-            agents = self._history.store.agents(prefix=key_prefix(ADAPTER, *ids))
-            return [self._session(_ids(agent), agent, config=nothing) for agent in agents]
-
-        found = await in_thread(sessions)
+        found = await in_thread(partial(self._listed, app_name, user_id))
         found.sort(key=lambda each: (each.last_update_time, each.user_id, each.id))
         return ListSessionsResponse(sessions=found)
 
@@ -159,18 +157,54 @@ class BackstorySessionService(BaseSessionService):
     ) -> Session:
         app, user, id = ids
         head = agent.head
-        last = newest_items(ADAPTER, agent, Translation(app), 1)
-        created = agent.snapshot.created_us / 1_000_000
+        forms = self._forms(agent, app, config)
         session = Session(
             app_name=app,
             user_id=user,
             id=id,
             state=self._state(agent) | self._shared(app, user),
-            events=[AdkEvent.model_validate(form) for form in self._forms(agent, app, config)],
-            last_update_time=last[0].item["timestamp"] if last else created,
+            events=EVENTS.validate_python(forms),
+            last_update_time=forms[-1]["timestamp"] if forms else self._last_time(agent, app),
         )
         session._storage_update_marker = str(head)
         return session
+
+    def _last_time(self, agent: Agent, app: str) -> float:
+        """The timestamp of the last event, or when the session was created."""
+        for last in newest_items(ADAPTER, agent, Translation(app), 1):
+            return float(last.item["timestamp"])
+        return agent.snapshot.created_us / 1_000_000
+
+    def _listed(self, app: str, user: str | None) -> list[Session]:
+        """Sessions without their events: a few queries for all of them."""
+        store = self._history.store
+        prefix = key_prefix(ADAPTER, app) if user is None else key_prefix(ADAPTER, app, user)
+        sessions, states, updates = (
+            {agent.id: note for agent, note in store.last_notes(name, prefix=prefix)}
+            for name in (SESSION, STATE, UPDATE)
+        )
+        shared = self._all_shared(app, user)
+        found = []
+        for agent in store.agents(prefix=prefix):
+            _, its_user, id = _ids(agent)
+            session = sessions.get(agent.id)
+            state = _kept_state(states.get(agent.id) or session)
+            last = updates.get(agent.id) or session
+            if last is not None and last.created_us == agent.snapshot.updated_us:
+                time = (last.data or {}).get("time", agent.snapshot.created_us / 1_000_000)
+            else:  # someone else has written since, or moved
+                time = self._last_time(agent, app)
+            state |= shared["app"] | shared.get(agent_key(USER_STATE, app, its_user), {})
+            found.append(Session(app_name=app, user_id=its_user, id=id, state=state, last_update_time=time))
+            found[-1]._storage_update_marker = str(agent.snapshot.head)
+        return found
+
+    def _all_shared(self, app: str, user: str | None) -> dict[str, dict[str, Any]]:
+        """The state of the app as "app", and those of its users by the keys of their agents."""
+        prefix = key_prefix(USER_STATE, app) if user is None else agent_key(USER_STATE, app, user)
+        users = self._history.store.last_notes(STATE, prefix=prefix)
+        found = {agent.key or "": _shown("user", _kept_state(note)) for agent, note in users}
+        return found | {"app": _shown("app", self._scope("app", app))}
 
     def _forms(self, agent: Agent, app: str, config: GetSessionConfig | None) -> list[Form]:
         recent = config.num_recent_events if config else None
@@ -190,36 +224,41 @@ class BackstorySessionService(BaseSessionService):
         return found if limit is None else found[-limit:] if limit else []
 
     def _state(self, agent: Agent) -> dict[str, Any]:
-        note = agent.last_note(STATE) or agent.last_note(SESSION)
-        return dict((note.data or {})["state"]) if note else {}
+        return _kept_state(agent.last_note(STATE) or agent.last_note(SESSION))
 
     def _scope(self, scope: str, *ids: str) -> dict[str, Any]:
         return self._history.read(agent_key(f"{ADAPTER}_{scope}", *ids), self._state, {})
 
     def _shared(self, app: str, user: str) -> dict[str, Any]:
         """The state of the app and of the user, as a session shows them."""
-        found = {"app": self._scope("app", app), "user": self._scope("user", app, user)}
-        return {f"{SCOPES[scope]}{key}": value for scope in SCOPES for key, value in found[scope].items()}
+        return _shown("app", self._scope("app", app)) | _shown("user", self._scope("user", app, user))
 
     # --- writing ---
 
     def _append(self, session: Session, event: AdkEvent) -> int | None:
         """Write an event, and return the head behind it; None if it is there already."""
-        agent = self._history.found(agent_key(ADAPTER, session.app_name, session.user_id, session.id))
-        if agent is None:
+        key = agent_key(ADAPTER, session.app_name, session.user_id, session.id)
+        write: Callable[[Agent], int | None] = partial(self._write, session=session, event=event)
+        missing: int | None = MISSING
+        head = self._history.read(key, write, missing)
+        if head == MISSING:
             raise SessionNotFoundError(f"Session {session.id} not found.")
+        return head
+
+    def _write(self, agent: Agent, *, session: Session, event: AdkEvent) -> int | None:
         form = event.model_dump(mode="json", exclude_none=True)
         if agent.find(event_key(event.id)) is not None:
             return None
         expected = self._expected(agent, session)
         deltas = _deltas(event.actions.state_delta or {})
-        state = self._state(agent)
         batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
         if deltas["session"]:
-            batch.append(("note", STATE, {"state": state | deltas["session"]}))
-        if agent.head != expected:
-            raise StaleSessionError("the session was written to by someone else: get it again")
-        self._write_scopes(session.app_name, session.user_id, deltas, event.id)
+            batch.append(("note", STATE, {"state": self._state(agent) | deltas["session"]}))
+        batch.append(("note", UPDATE, {"time": event.timestamp}))
+        if deltas["app"] or deltas["user"]:
+            if agent.head != expected:
+                raise StaleSessionError("the session was written to by someone else: get it again")
+            self._write_scopes(session.app_name, session.user_id, deltas, event.id)
         try:
             return agent.extend(batch, expected=expected)[-1].seq
         except Conflict:
@@ -271,6 +310,15 @@ def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
         name = key.removeprefix(SCOPES.get(scope, ""))
         deltas[scope][name] = to_jsonable_python(value, fallback=str)
     return deltas
+
+
+def _kept_state(note: Event | None) -> dict[str, Any]:
+    return dict((note.data or {})["state"]) if note else {}
+
+
+def _shown(scope: str, state: dict[str, Any]) -> dict[str, Any]:
+    """Shared state as a session shows it."""
+    return {f"{SCOPES[scope]}{key}": value for key, value in state.items()}
 
 
 def _content(event: AdkEvent) -> Form | None:

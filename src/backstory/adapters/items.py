@@ -192,7 +192,7 @@ def newest_items(
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
         return list(read_items(adapter, agent.context(at).messages, translate))
-    asked = max(limit, 0)
+    asked = limit + 2 if limit > 0 else 0  # notes may lie between
     while True:
         events = agent.tail(asked, at=at, notes=True)
         found = list(read_items(adapter, events, translate))
