@@ -94,6 +94,7 @@ check: $(READY)  ## Run the linter and the type checker
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy --config-file tests/mypy.ini
+	$(BIN)/python -m tools.bundle --types
 
 format: $(READY)  ## Format the code
 	$(BIN)/ruff check --fix .

@@ -7,7 +7,7 @@ import gzip
 import os
 import random
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import backstory
 from backstory.core.events import to_json
@@ -17,12 +17,21 @@ from tools.browser import started
 from tools.site import served
 
 LONG, SHORT = 100_000, 1_000
+USUAL, HUGE = 20_000, 1_000_000
 MANY, FEW = 1_000, 10  # branches
 BATCH = 10_000
 STEPS = 60
+SIZES = {  # events, branches
+    "short": (SHORT, 0),
+    "usual": (USUAL, 0),
+    "long": (LONG, 0),
+    "huge": (HUGE, 0),
+    "few": (SHORT, FEW),
+    "many": (SHORT, MANY),
+}
 
-STEP = """async ([url, steps]) => {
-  const state = await import(url);
+STEP = """async (steps) => {
+  const { state } = window.backstory;
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   const times = [];
   for (let n = 0; n < steps; n++) {
@@ -38,22 +47,38 @@ STEP = """async ([url, steps]) => {
 
 def web_table(folder: str) -> list[Row]:
     """Everything about the page that is measured."""
-    paths = {name: os.path.join(folder, f"web-{name}.db") for name in ("long", "short", "many", "few")}
-    for name, events, branches in (
-        ("long", LONG, 0),
-        ("short", SHORT, 0),
-        ("many", SHORT, MANY),
-        ("few", SHORT, FEW),
-    ):
+    paths = {name: os.path.join(folder, f"web-{name}.db") for name in SIZES}
+    for name, (events, branches) in SIZES.items():
         with backstory.open(paths[name]) as store:
             fill(store, events, branches)
     with started() as browser:
-        taken = {name: step(browser, path) for name, path in paths.items()}
+        seen = {name: look(browser, path) for name, path in paths.items()}
+    steps = [
+        Row(
+            f"a step, {SIZES[name][0]:,} events",
+            f"{SHORT:,} events",
+            seen[name].step,
+            seen["short"].step,
+            1.3,
+        )
+        for name in ("usual", "long", "huge")
+    ]
     return [
-        Row(f"a step, {LONG:,} events", f"{SHORT:,} events", taken["long"], taken["short"], 1.3),
-        Row(f"a step, {MANY:,} branches", f"{FEW} branches", taken["many"], taken["few"], 1.3),
+        *steps,
+        Row(f"a step, {MANY:,} branches", f"{FEW} branches", seen["many"].step, seen["few"].step, 1.3),
+        *(Row(f"elements, {name}", "one", one.elements, 1, 1_500, "") for name, one in seen.items()),
+        Row(f"heap, {LONG:,} events", "one MB", seen["long"].heap, 1_000_000, 8, "B"),
+        Row(f"heap, {HUGE:,} events", "one MB", seen["huge"].heap, 1_000_000, None, "B"),
         *outline(paths["long"]),
     ]
+
+
+class Seen(NamedTuple):
+    """What a page costs when it is open: milliseconds of a step, elements, bytes of memory."""
+
+    step: float
+    elements: int
+    heap: int
 
 
 def fill(store: backstory.Store, events: int, branches: int) -> None:
@@ -76,18 +101,20 @@ def turn(dice: random.Random, n: int) -> Iterator[tuple[Any, ...]]:
     yield "assistant", "It is **there**. " * dice.randint(1, 12)
 
 
-def step(browser: Any, path: str) -> float:
-    """The median of some steps back from the head, in milliseconds."""
+def look(browser: Any, path: str) -> Seen:
+    """The page on a store: the median of some steps back from the head, and what it takes."""
     with backstory.open(path, read_only=True) as store, served(store) as site:
         base, _, key = site.address.partition("#")
         main = store.agent("main")
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(f"{base}s/{main.session}/a/{main.id}#{key}")
-        page.locator(".row .text:not(:empty)").first.wait_for(timeout=120_000)
-        page.locator(".message .body").first.wait_for(timeout=120_000)
-        taken: float = page.evaluate(STEP, [f"{base}static/state.js", STEPS])
+        page.locator(".row .text:not(:empty)").first.wait_for(timeout=600_000)
+        page.locator(".message .body").first.wait_for(timeout=600_000)
+        heap = page.evaluate("() => { gc(); return performance.memory.usedJSHeapSize }")
+        elements = page.evaluate("() => document.querySelectorAll('*').length")
+        taken = page.evaluate(STEP, STEPS)
         page.close()
-        return taken
+        return Seen(taken, elements, heap)
 
 
 def outline(path: str) -> Iterator[Row]:

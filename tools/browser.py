@@ -113,7 +113,7 @@ def started() -> Iterator[Any]:
             executable_path=browser.path,
             env=browser.env,
             chromium_sandbox=False,
-            args=["--no-zygote", "--enable-precise-memory-info"],
+            args=["--no-zygote", "--enable-precise-memory-info", "--js-flags=--expose-gc"],
         )
         yield running
         running.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 import backstory
 from backstory import Agent
 
+MODEL = "gpt-4o"
 ASKED = [
     "Which of these files are tests?",
     "The parser fails on empty input. Find out why.",
@@ -68,9 +69,11 @@ def write(url: str, turns: int = 24) -> None:
         main = store.start(
             "main", system="You are a careful programmer. Run the tests before you say that they pass."
         )
-        main.describe(title="Parser fails on empty input", tags=["demo"])
+        main.describe(
+            title="Parser fails on empty input", tags=["demo"], cwd="~/projects/config", model=MODEL
+        )
         main.settings(
-            model="gpt-4o",
+            model=MODEL,
             tools=[
                 {"name": name, "description": f"Runs {name}.", "parameters": {"type": "object"}}
                 for name, *_ in TOOLS
@@ -97,7 +100,9 @@ def _turn(agent: Agent, dice: random.Random) -> None:
     for name, arguments, output in dice.sample(TOOLS, dice.randint(0, 3)):
         call = agent.tool_call(name, arguments)
         agent.tool_result(call, output, error="failed" in output)
-    agent.assistant(dice.choice(SAID))
+    taken = {"input": 900 + 40 * agent.head, "output": dice.randint(40, 400)}
+    taken["cost"] = round(taken["input"] * 2.5e-6 + taken["output"] * 1e-5, 6)
+    agent.assistant(dice.choice(SAID), data={"model": MODEL, "usage": taken})
 
 
 def _dead_end(agent: Agent, dice: random.Random) -> None:

@@ -69,6 +69,28 @@ def _all(page: Any, store: backstory.Store, site: Any, name: Path) -> None:
         page.keyboard.press("Escape")
         page.keyboard.press("?")
         _shoot(page, f"{name}-keys", "dialog dl")
+        page.keyboard.press("Escape")
+        page.keyboard.press("o")
+        _shoot(page, f"{name}-overview", ".overview tbody td")
+        page.keyboard.press("Escape")
+        _changes(page, store, name, base)
+
+
+def _changes(page: Any, store: backstory.Store, name: Path, base: str) -> None:
+    """What changed since a pinned position; by time; what a compaction dropped."""
+    main = store.agent("main")
+    page.goto(f"{base}@60")
+    page.locator(".row .text:not(:empty)").first.wait_for()
+    page.locator(".since button").click()
+    page.keyboard.press("g")
+    page.locator(".since summary").click()
+    _shoot(page, f"{name}-since", ".since input")
+    page.keyboard.press("t")
+    _shoot(page, f"{name}-time", ".status.on")
+    page.keyboard.press("t")
+    clear = next(event for event in main.events() if event.kind == "clear")
+    page.goto(f"{base}@{clear.seq}?pane=event")
+    _shoot(page, f"{name}-compaction", ".reason")
 
 
 def _shoot(page: Any, name: str, ready: str) -> None:

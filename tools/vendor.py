@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tools.npm import Package, file, packed
 
-FOLDER = Path(__file__).parent.parent / "src" / "backstory" / "web" / "static" / "vendor"
+FOLDER = Path(__file__).parent.parent / "src" / "backstory" / "web" / "page" / "vendor"
 
 
 class Vendored(NamedTuple):

@@ -72,6 +72,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
     assert source | {"backstory/py.typed"} <= names
     static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").glob("**/static/**/*.*")}
     assert {name for name in names if "/static/" in name and ".dist-info" not in name} == static
+    assert not [name for name in names if "/web/page/" in name and ".dist-info" not in name]
     licences = {path.name for path in (ROOT / "src").glob("**/*.LICENSE")}
     assert {name.rpartition("/")[2] for name in names if ".dist-info/licenses/" in name} == licences | {
         "LICENSE"

@@ -86,12 +86,11 @@ def test_the_first_view_takes_20_requests_and_120_kilobytes(show, usual):
     screen.page.on("response", lambda answer: sizes.append(int(answer.headers.get("content-length", 0))))
     screen.open().ready()
     screen(".status.on").wait_for()
-    asked = [url for url in screen.asked if "keys.js" not in url]  # which comes when the page is idle
-    assert len(asked) <= 20, "\n".join(asked)
+    assert len(screen.asked) <= 20, "\n".join(screen.asked)
     assert sum(sizes) <= 120_000
 
 
-GO = "async ([url, at]) => (await import(url)).go(at, { jump: true })"
+GO = "(at) => window.backstory.state.go(at, { jump: true })"
 
 
 def test_a_long_log_takes_few_elements_and_little_memory_also_after_many_jumps(show, large):
@@ -102,7 +101,7 @@ def test_a_long_log_takes_few_elements_and_little_memory_also_after_many_jumps(s
     main = large.agent("main")
     for _ in range(60):
         at = dice.randint(1, main.head)
-        screen.page.evaluate(GO, [f"{screen.base}/static/state.js", at])
+        screen.page.evaluate(GO, at)
         screen.at(f"main@{at:,}")
         assert screen.page.evaluate(ELEMENTS) <= 1_500
     assert screen.page.evaluate(HEAP) < 32_000_000
@@ -145,13 +144,13 @@ def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
     assert selected.get_attribute("title") == deep.name
 
 
-ROWS = """async (url) => (await import(url)).rows.value.map(({ one, depth }) =>
+ROWS = """() => window.backstory.lanes.rows.value.map(({ one, depth }) =>
   [one.id, one.parent, depth, one.fork_seq, one.head])"""
 
 
 def test_no_connector_crosses_a_lane(show, bushy):
     screen = show(bushy).ready()
-    rows = screen.page.evaluate(ROWS, f"{screen.base}/static/lanes.js")
+    rows = screen.page.evaluate(ROWS)
     places = {row[0]: place for place, row in enumerate(rows)}
     for place, (_, parent, _, fork, _) in enumerate(rows):
         for between in rows[places.get(parent, place) + 1 : place]:

@@ -9,7 +9,7 @@ from backstory.web.app import Launch, app
 from backstory.web.guard import MOST_BODY, MOST_REQUESTS, Refused
 from tests.web.asgi import HOST, KEY, Client
 
-PAGES = ["/", "/check", "/r/main", "/static/main.js", "/static/vendor/preact.js"]
+PAGES = ["/", "/check", "/r/main", "/static/page.js", "/static/page.css"]
 DATA = ["/api/sessions", "/api/stats", "/api/search?q=files", "/api/live", "/api/resolve?ref=main"]
 OTHER = "http://evil.example"
 
@@ -93,11 +93,11 @@ def test_every_answer_carries_the_policy_and_grants_nothing_to_others(filled, pa
         "/static/../app.py",
         "/static/..%2fapp.py",
         "/static//etc/passwd",
-        "/static/vendor/",
-        "/static/vendor/vendor.json",
+        "/static/main.js",
+        "/static/vendor/preact.js",
         "/static/",
-        "/static/main.js/",
-        "/static/index.html/../main.js",
+        "/static/page.js/",
+        "/static/index.html/../page.js",
     ],
 )
 def test_only_what_is_in_the_table_is_served(filled, path):
@@ -165,7 +165,7 @@ def test_without_a_key_the_server_around_it_decides_who_comes_in(filled):
 
 def test_it_can_be_mounted_under_a_path(filled):
     client = Client(filled, key=None)
-    assert 'src="/history/static/main.js"' in client("/", root="/history").content.decode()
+    assert 'src="/history/static/page.js"' in client("/", root="/history").content.decode()
     assert client("/api/sessions", root="/history").status == 200
 
 
@@ -207,7 +207,7 @@ def test_a_proxy_that_knows_the_secret_says_who_is_there(filled):
         (403, [*ADA, ("origin", "http://history.example")], "history.example"),
     ],
 )
-@pytest.mark.parametrize("url", ["/", "/static/main.js", "/api/sessions", "/api/live"])
+@pytest.mark.parametrize("url", ["/", "/static/page.js", "/api/sessions", "/api/live"])
 def test_without_the_secret_under_a_forged_name_or_a_wrong_address_nobody_comes_in(
     filled, url, refusal, headers, host
 ):

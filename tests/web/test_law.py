@@ -15,8 +15,8 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-LAW = """async ([url, outlines]) => {
-  const law = await import(url);
+LAW = """(outlines) => {
+  const { law } = window.backstory;
   return outlines.map((parts) => {
     let log = law.emptyLog();
     for (const part of parts) log = law.extended(log, part);
@@ -90,7 +90,7 @@ def split(store, agent):
         before[name] = whole[name][:half]
     for name in ("bases", "marks"):
         before[name] = [pair for pair in whole[name] if pair[0] <= half]
-    before |= {"errors": [], "calls": []}
+    before |= {"errors": [], "calls": [], "compactions": []}
     return [before, outline_json(store, agent, half)]
 
 
@@ -101,8 +101,8 @@ def page(browser):
     with backstory.open(":memory:") as store, served(store) as site:
         page = browser.new_page()
         page.goto(site.address)
-        base = site.address.partition("#")[0]
-        yield lambda outlines: page.evaluate(LAW, [f"{base}static/law.js", outlines])
+        page.locator("main").wait_for()
+        yield lambda outlines: page.evaluate(LAW, outlines)
 
 
 @settings(max_examples=more(60, slow=2_000), suppress_health_check=list(HealthCheck))

@@ -1,6 +1,5 @@
 """What is being written now: shown at once, without moving what a person reads; lost and found again."""
 
-import re
 import subprocess
 import sys
 
@@ -88,9 +87,7 @@ def test_when_the_server_comes_back_the_page_catches_up_without_gaps_or_doubles(
 
 
 def test_an_idle_page_asks_for_nothing(show, filled):
-    screen = show(filled)
-    with screen.page.expect_request(re.compile("keys.js")):  # the last thing that it loads, when it has time
-        screen.ready()
+    screen = show(filled).ready()
     screen(".status.on").wait_for()
     asked = len(screen.asked)
     screen.page.wait_for_timeout(1_000)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import threading
 
 import pytest
 
@@ -220,18 +221,41 @@ def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
         screen.at(place)
 
 
-def test_search_says_how_far_an_index_is_that_is_behind(monkeypatch, tmp_path):
-    monkeypatch.setattr("backstory.web.api.INDEX_FOR", -1.0)
-    monkeypatch.setattr("backstory.jobs.indexer.PAGE", 2)
+def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(monkeypatch, show, tmp_path):
+    monkeypatch.setattr("backstory.jobs.search.AT_ONCE", 3)
+    indexing = threading.Event()
+    monkeypatch.setattr("backstory.jobs.search.catch_up_soon", lambda backend: indexing.set())
     with backstory.open(tmp_path / "history.db") as store:
-        fill(store)
+        main = fill(store)
+        store.search("files", wait=True)
+        main.extend([("user", f"More files {n}.") for n in range(5)])
+        screen = show(store).ready()
+        screen.press("/")
+        screen(".search-box input").fill("files")
+        screen(".search-box [role=status]").filter(has_text="The index has 12 of 17 events").wait_for()
+        assert indexing.is_set()
+        assert screen(".result .snippet").count() == 3
+        store.search("files", wait=True)
+        screen(".result").filter(has_text="More files 4.").wait_for()
+        screen(".search-box [role=status]").filter(has_text="The index has").wait_for(state="detached")
+
+
+def test_search_comes_in_pages(show, tmp_path):
+    with backstory.open(tmp_path / "history.db") as store:
+        store.start("main").extend([("user", f"needle {n}") for n in range(120)])
         client = Client(store)
-        answers = [client("/api/search?q=files")]
-        while answers[-1].status == 202:
-            assert 0 < answers[-1].json["done"] < answers[-1].json["total"]
-            answers.append(client("/api/search?q=files"))
-        assert len(answers) > 2
-        assert {hit["seq"] for hit in answers[-1].json["hits"]} == {2, 5, 10}
+        seqs, after = [], 0
+        while after is not None:
+            page = client(f"/api/search?q=needle&after={after}").json
+            assert page["behind"] == 0
+            seqs += [hit["seq"] for hit in page["hits"]]
+            after = page["next"]
+        assert sorted(seqs) == list(range(1, 121))
+        screen = show(store).ready()
+        screen.press("/")
+        screen(".search-box input").fill("needle")
+        screen(".search-box .more").click()
+        screen(".result .snippet").nth(99).wait_for()
 
 
 def test_the_diff_pane_says_where_two_branches_part(show, filled):
@@ -268,6 +292,20 @@ def test_what_was_erased_says_so(show, filled):
     for seq in (2, 3):
         screen.row(seq).filter(has_text="(erased: a secret)").wait_for()
         screen(f".message[data-seq='{seq}']").filter(has_text="(erased: a secret)").wait_for()
+
+
+def test_no_answer_is_kept_so_that_what_is_erased_is_gone_when_the_page_is_opened_again(show, filled):
+    main = filled.agent("main")
+    client = Client(filled)
+    paths = [f"/api/agents/{main.id}/{rest}" for rest in ("lines", "events?seqs=2", "request", "outline")]
+    answers = [client(path) for path in paths]
+    assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
+    screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=request")
+    screen(".request pre").filter(has_text="Which Python files").wait_for()
+    main.erase([2], why="a secret")
+    screen.page.reload()
+    screen(".request pre").filter(has_text="There are **two** files").wait_for()
+    assert "Which Python files" not in screen.page.content()
 
 
 def test_check_says_that_the_store_is_sound(show, filled):

@@ -4,36 +4,33 @@ Objects have the keys of the command line's `--json`. Arguments are ids, whole n
 limits are caps. Nothing of HTTP is here but the names of the paths: `app.py` does the rest.
 """
 
-import re
-import time
-from collections.abc import Callable, Mapping
-from functools import lru_cache
+from collections.abc import Callable
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from backstory.agent import Agent
 from backstory.core.diff import Comparison
 from backstory.core.events import Event
-from backstory.core.kinds import KINDS
-from backstory.errors import AgentNotFound, Invalid, NotFound
+from backstory.errors import Invalid, NotFound
 from backstory.present.event_text import gist
-from backstory.present.names import short_ref
 from backstory.present.shapes import (
     agent_json,
     comparison_json,
     event_json,
     explanation_json,
-    hit_json,
     preview_json,
     stats_json,
     tokens_json,
 )
 from backstory.references import Reference
-from backstory.store import Store
+from backstory.web.asked import LONGEST_QUESTION, Asked, agent_of
 from backstory.web.images import Image, images_of
 from backstory.web.outline import outline_json
 from backstory.web.render import view
-from backstory.web.sessions import session_page
+from backstory.web.request import request
+from backstory.web.search import search
+from backstory.web.sessions import curve_of, session_page
+from backstory.web.usage import Usage, spent, usage_json
 from backstory.wire import FORMATS
 
 MOST_LINES = 200
@@ -42,65 +39,11 @@ MOST_EVENTS = 60
 MOST_CHANGES = 200
 MOST_FOUND = 1_000
 MOST_SCANNED = 20_000  # events that one find reads
-MOST_HITS = 50
-LONGEST_QUESTION = 400
 LARGEST = 20  # agents that the statistics list
 PREVIEWED = 10
-INDEX_FOR = 1.0  # seconds that a search waits for its index before it says how far that is
 
-IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
+ANSWERS = ("assistant", "tool_call")  # the first event of an answer says what it took
 MOVES = ("clear", "rewind", "jump", "undo", "redo")
-
-
-class Asked(NamedTuple):
-    """One request, without its HTTP."""
-
-    store: Store
-    path: Mapping[str, Any]  # the parts of the path that have names
-    query: Mapping[str, str]
-
-    @property
-    def agent(self) -> Agent:
-        """The agent in the path."""
-        return agent_of(self.store, str(self.path["id"]))
-
-    def number(self, name: str, default: int | None = None) -> int | None:
-        """A position or a number of things."""
-        text = self.query.get(name, "")
-        if text == "":
-            return default
-        if not text.isascii() or not text.isdigit() or len(text) > 15:
-            raise Invalid(f"{name} is not a whole number")
-        return int(text)
-
-    def word(self, name: str, words: tuple[str, ...], default: str) -> str:
-        """One word of a list."""
-        text = self.query.get(name) or default
-        if text not in words:
-            raise Invalid(f"{name} is not one of {', '.join(words)}")
-        return text
-
-    def text(self, name: str, longest: int = LONGEST_QUESTION) -> str:
-        """What a person typed."""
-        text = self.query.get(name, "")
-        if not text.strip() or len(text) > longest:
-            raise Invalid(f"{name} is a text of 1 to {longest} characters")
-        return text
-
-
-class StillIndexing(Exception):
-    """A search cannot be answered yet."""
-
-    def __init__(self, done: int, total: int) -> None:
-        super().__init__("the search index is catching up")
-        self.done, self.total = done, total
-
-
-def agent_of(store: Store, id: str) -> Agent:
-    """The agent with an id, or a unique beginning of one."""
-    if not IDS.fullmatch(id):
-        raise AgentNotFound("that is not the id of an agent")
-    return store.agent(id)
 
 
 def sessions(asked: Asked) -> Any:
@@ -117,6 +60,12 @@ def agents(asked: Asked) -> Any:
         marks.setdefault(owner.id, []).append(mark)
     found = asked.store.agents(session=session)
     return {"agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found]}
+
+
+def curve(asked: Asked) -> Any:
+    """How large the context of a session's first agent was, from its first event to its last."""
+    root = agent_of(asked.store, str(asked.path["id"]))
+    return {"curve": curve_of(root, root.head)}
 
 
 def outline(asked: Asked) -> Any:
@@ -138,55 +87,26 @@ def events(asked: Asked) -> Any:
     if not texts or len(texts) > MOST_EVENTS or not all(t.isascii() and t.isdigit() for t in texts):
         raise Invalid(f"seqs is a list of 1 to {MOST_EVENTS} positions")
     full = asked.query.get("full") == "1"
-    return {"events": [_event(event, full) for event in asked.agent.read(map(int, texts))]}
+    return {"events": [event_for_page(event, full=full) for event in asked.agent.read(map(int, texts))]}
 
 
-def _event(event: Event, full: bool) -> dict[str, Any]:
+def event_for_page(event: Event, *, full: bool = False) -> dict[str, Any]:
+    """An event with its tree for reading, what its images are, and what it took."""
     shown = view(event, full=full)
     left_out = {"content": None, "data": None} if "left_out" in shown else {}
     pictures = [image.type for image in images_of(event.data)]
-    return {**event_json(event), **left_out, "view": shown, "images": pictures}
+    return {
+        **event_json(event),
+        **left_out,
+        "view": shown,
+        "images": pictures,
+        "usage": usage_json(spent(event.data)),
+    }
 
 
 def explain(asked: Asked) -> Any:
     """Why an event is or is not in the context."""
     return explanation_json(asked.agent.explain(int(asked.path["seq"]), at=asked.number("at")))
-
-
-def request(asked: Asked) -> Any:
-    """The request's body at a position, a page of its messages at a time."""
-    agent = asked.agent
-    at = asked.number("at")
-    format = asked.word("format", FORMATS, FORMATS[0])
-    model = asked.query.get("model") or None
-    body, repairs, size = _dumped(agent, agent.head if at is None else at, format, model)
-    key = next(key for key in ("messages", "input", "contents") if key in body)
-    messages = body[key]
-    after, limit = asked.number("after", 0) or 0, min(asked.number("limit", 50) or 50, MOST_LINES)
-    return {
-        "messages": messages[after : after + limit],
-        "key": key,
-        "rest": {name: value for name, value in body.items() if name != key},
-        "repairs": [repair._asdict() for repair in repairs],
-        "bytes": size,
-        "total": len(messages),
-    }
-
-
-@lru_cache(maxsize=4)
-def _dumped(agent: Agent, at: int, format: str, model: str | None) -> tuple[dict[str, Any], list[Any], int]:
-    """A request, kept for the pages that will be asked for next: what is at a position never changes."""
-    conversation = agent.conversation(at)
-    body, repairs = conversation.dump_request(format, model=model)
-    return body, repairs, len(conversation.to_bytes(format, model=model))
-
-
-def request_bytes(asked: Asked) -> bytes:
-    """The body as it would be sent."""
-    format = asked.word("format", FORMATS, FORMATS[0])
-    return asked.agent.conversation(asked.number("at")).to_bytes(
-        format, model=asked.query.get("model") or None
-    )
 
 
 def tokens(asked: Asked) -> Any:
@@ -234,6 +154,20 @@ def _haystack(event: Event) -> str:
     return f"{gist(event)}\n{event.content or ''}".casefold()
 
 
+def usage(asked: Asked) -> Any:
+    """Which models answered in a lineage, and what they read, wrote and cost, as far as the log says so."""
+    agent = asked.agent
+    after, head = asked.number("after", 0) or 0, agent.head
+    end = min(after + MOST_SCANNED, head)
+    totals: dict[str | None, Usage] = {}
+    for low in range(after, end, MOST_LINES * 10):
+        for event in agent.events(after=low, until=min(low + MOST_LINES * 10, end)):
+            found = spent(event.data) if event.kind in ANSWERS else None
+            if found is not None:
+                totals[found.model] = totals[found.model].and_(found) if found.model in totals else found
+    return {"models": [usage_json(one) for one in totals.values()], "next": end if end < head else None}
+
+
 def diff(asked: Asked) -> Any:
     """How two contexts differ, a page of changes at a time."""
     left, right = (_place(asked, side) for side in ("left", "right"))
@@ -258,7 +192,6 @@ def _place(asked: Asked, side: str) -> Reference:
     return Reference(agent, int(at) if at else agent.head)
 
 
-@lru_cache(maxsize=4)
 def _compared(left: Reference, right: Reference) -> Comparison:
     return left.agent.diff(right.agent, at=left.at, other_at=right.at)
 
@@ -268,38 +201,6 @@ def _parted(left: Agent, right: Agent) -> int:
     mine, theirs = (agent._log.backend.lineage(agent.snapshot) for agent in (left, right))
     owned = {piece.owner: piece.high for piece in mine}
     return max((min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned), default=0)
-
-
-def search(asked: Asked) -> Any:
-    """Events in all sessions that hold all words."""
-    words = asked.text("q")
-    agent = agent_of(asked.store, asked.query["agent"]) if asked.query.get("agent") else None
-    kinds = tuple(kind for kind in asked.query.get("kind", "").split(",") if kind)
-    if not set(kinds) <= set(KINDS):
-        raise Invalid("kind is not a kind of event")
-    live = asked.query.get("live") == "1"
-    hits = asked.store.search(
-        words, agent=agent, kinds=kinds, live=live, limit=MOST_HITS, progress=_impatient()
-    )
-    everyone = asked.store.agents() if hits else []
-    return {
-        "hits": [
-            hit_json(hit, f"{short_ref(hit.agent, everyone)}@{hit.event.seq}")
-            | {"session": hit.agent.session, "name": hit.agent.name, "content": None, "data": None}
-            for hit in hits
-        ]
-    }
-
-
-def _impatient() -> Callable[[int, int], None]:
-    """A progress that gives up when the index takes too long; what it has indexed stays indexed."""
-    end = time.monotonic() + INDEX_FOR
-
-    def progress(done: int, total: int) -> None:
-        if done < total and time.monotonic() > end:
-            raise StillIndexing(done, total)
-
-    return progress
 
 
 def resolve(asked: Asked) -> Any:
@@ -340,6 +241,7 @@ READS: dict[str, Callable[[Asked], Any]] = {
     "/hello": hello,
     "/sessions": sessions,
     "/sessions/{id}/agents": agents,
+    "/sessions/{id}/curve": curve,
     "/agents/{id}/outline": outline,
     "/agents/{id}/lines": lines,
     "/agents/{id}/events": events,
@@ -348,11 +250,10 @@ READS: dict[str, Callable[[Asked], Any]] = {
     "/agents/{id}/tokens": tokens,
     "/agents/{id}/preview": preview,
     "/agents/{id}/find": find,
+    "/agents/{id}/usage": usage,
     "/diff": diff,
     "/search": search,
     "/resolve": resolve,
     "/verify": verify,
     "/stats": stats,
 }
-# What these answer about positions that exist will never change.
-IMMUTABLE = ("/agents/{id}/lines", "/agents/{id}/events")

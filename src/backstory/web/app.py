@@ -23,9 +23,11 @@ from backstory.core.events import to_json
 from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound, ReadOnly
 from backstory.present.remedies import in_commands
 from backstory.store import Store
-from backstory.web.api import IMMUTABLE, READS, Asked, StillIndexing, agent_of, image, request_bytes
+from backstory.web.api import READS, image
+from backstory.web.asked import Asked, agent_of
 from backstory.web.guard import Guard, Proxy, Refused, Rules
 from backstory.web.moves import WRITES
+from backstory.web.request import request_bytes
 from backstory.web.watch import Watch
 
 CODE_LIVES = 60.0  # seconds in which a launch code has to be used
@@ -80,12 +82,9 @@ def app(
     routes = [
         *(Route(path, partial(_page, root=_static()["index.html"])) for path in PAGES),
         Route("/static/{name:path}", partial(_file, table=_static())),
-        *(
-            Route(f"/api{path}", _reader(store, read, immutable=path in IMMUTABLE))
-            for path, read in READS.items()
-        ),
+        *(Route(f"/api{path}", _reader(store, read)) for path, read in READS.items()),
         Route("/api/agents/{id}/request.json", _reader(store, request_bytes)),
-        Route("/api/events/{id}/{seq:int}/image/{n:int}", _reader(store, image, immutable=True)),
+        Route("/api/events/{id}/{seq:int}/image/{n:int}", _reader(store, image)),
         Route("/api/live", partial(_live, store=store, watch=watch)),
         Route("/api/key", partial(_exchange, launch=launch), methods=["POST"]),
         *(Route(f"/api{path}", _writer(store, change), methods=["POST"]) for path, change in WRITES.items()),
@@ -141,28 +140,26 @@ def _attribute(text: str) -> str:
     return escape(text, quote=True)
 
 
-def _reader(store: Store, read: Callable[[Asked], Any], *, immutable: bool = False) -> Any:
+def _reader(store: Store, read: Callable[[Asked], Any]) -> Any:
     def answer(request: Request) -> Response:
         asked = Asked(store, request.path_params, request.query_params)
         try:
             found = read(asked)
-        except StillIndexing as still:
-            return _json(request, {"done": still.done, "total": still.total}, status=202)
         except Error as error:
             return _failed(error)
-        cache = "private, max-age=31536000, immutable" if immutable else "no-store"
-        return _answer(request, found, cache)
+        return _answer(request, found)
 
     return answer
 
 
-def _answer(request: Request, found: Any, cache: str) -> Response:
+def _answer(request: Request, found: Any) -> Response:
+    """No answer is kept by a browser (the guard adds no-store): what is erased must not stay on its disk."""
     if isinstance(found, bytes):
-        return Response(found, media_type="application/json", headers={"cache-control": cache})
+        return Response(found, media_type="application/json")
     if isinstance(found, tuple):
         type_, content = found
-        return Response(content, media_type=type_, headers={"cache-control": cache})
-    return _json(request, found, cache=cache)
+        return Response(content, media_type=type_)
+    return _json(request, found)
 
 
 def _writer(store: Store, change: Callable[[Any, dict[str, Any], str | None], Any]) -> Any:
@@ -207,13 +204,13 @@ async def _live(request: Request, store: Store, watch: Watch) -> Response:
     return StreamingResponse(watch.stream(agent), media_type="text/event-stream")
 
 
-def _json(request: Request, value: Any, *, status: int = 200, cache: str = "no-store") -> Response:
+def _json(request: Request, value: Any) -> Response:
     content = to_json(value).encode("utf-8", "surrogatepass")
-    headers = {"cache-control": cache}
+    headers = {}
     if len(content) >= SMALLEST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
         content = gzip.compress(content, 5, mtime=0)
-        headers |= {"content-encoding": "gzip", "vary": "accept-encoding"}
-    return Response(content, status, headers, "application/json")
+        headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
+    return Response(content, headers=headers, media_type="application/json")
 
 
 async def _refused(_request: Request, refusal: Exception) -> Response:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backstory.agent import Agent
+from backstory.core.compaction import COMPACTED
 from backstory.core.events import Event, parse_object
 from backstory.core.kinds import TOOL_KINDS
 from backstory.core.messages import tool_call, tool_result
@@ -42,6 +43,7 @@ def outline_json(store: Store, agent: Agent, after: int) -> dict[str, Any]:
         "bytes": [row.size for row in rows],
         "times": _differences(row.created_us // 1_000_000 for row in rows),
         "bases": [[row.seq, row.base] for row in rows if row.base is not None],
+        "compactions": _compactions(agent, rows),
         "marks": [[event.seq, event.label] for event in agent.read(marks)] if marks else [],
         **_tools(_tool_events(agent, rows)),
     }
@@ -54,6 +56,19 @@ def _tool_events(agent: Agent, rows: list[OutlineRow]) -> Iterator[Event]:
         if any(row.kind in TOOL_KINDS for row in page):
             events = agent.events(after=page[0].seq - 1, until=page[-1].seq)
             yield from (event for event in events if event.kind in TOOL_KINDS)
+
+
+def _compactions(agent: Agent, rows: list[OutlineRow]) -> list[list[int]]:
+    """The clears that belong to a compaction, each with its summary: the next message of a user."""
+    summaries: dict[int, int] = {}
+    clear = 0
+    for row in rows:
+        if row.kind == "clear":
+            clear = row.seq
+        elif clear and row.kind == "user":
+            summaries[row.seq], clear = clear, 0
+    events = agent.read(summaries) if summaries else []
+    return [[summaries[event.seq], event.seq] for event in events if COMPACTED in (event.data or {})]
 
 
 def _pieces(store: Store, agent: Agent) -> list[list[Any]]:

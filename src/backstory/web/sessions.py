@@ -1,5 +1,6 @@
 """The list of sessions: what each is called, where it came from, and how large its context is."""
 
+from functools import lru_cache
 from typing import Any
 
 from backstory.agent import Agent
@@ -11,12 +12,20 @@ from backstory.store import Store
 
 MOST = 50  # of a page
 LONGEST_LINE = 240
+STEPS = 32  # of a curve
+MOVES = ("rewind", "jump")  # part of a context only if they have a base
+NEVER = ("clear",)
 
 
 def session_page(store: Store, after: str | None) -> dict[str, Any]:
     """A page of sessions, the latest written first."""
     found = store.sessions(order="updated", limit=MOST, after=after)
     return {"sessions": [_session(store, one) for one in found], "more": len(found) == MOST}
+
+
+def session_for_page(store: Store, id: str) -> dict[str, Any]:
+    """One session of that page."""
+    return _session(store, next(one for one in store.sessions() if one.id == id))
 
 
 def _session(store: Store, session: Session) -> dict[str, Any]:
@@ -40,6 +49,20 @@ def _context_size(agent: Agent) -> tuple[int, int]:
     log = agent._log
     counted = log.backend.census(agent.snapshot, log.walk(agent.snapshot).pieces)
     return sum(one.bytes for one in counted), sum(one.events for one in counted)
+
+
+@lru_cache(maxsize=200)
+def curve_of(agent: Agent, head: int) -> list[int]:
+    """The size of the context from the first event to the head, in a few steps: the largest of each."""
+    sizes = [0]
+    for row in agent.outline(0):
+        if row.seq > head:
+            break
+        base = row.seq - 1 if row.base is None else row.base
+        shows = row.kind not in NEVER and (row.kind not in MOVES or row.base is not None)
+        sizes.append(sizes[base] + (row.size if shows else 0))
+    steps = min(STEPS, len(sizes))
+    return [max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)]
 
 
 def _about(about: dict[str, Any]) -> dict[str, str]:

@@ -30,7 +30,7 @@ from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
 from backstory.wire.streams import as_plain
 from backstory.wire.turns import Repair
-from backstory.wire.writer import Written, body_of, forms_of
+from backstory.wire.writer import Written, body_of, forms_of, origins_of
 
 _FORMATS: Mapping[str, Format] = {
     format.name: format for format in (OPENAI, RESPONSES, ANTHROPIC, GEMINI, BEDROCK)
@@ -132,6 +132,13 @@ def _long_way(messages: Sequence[Readable], target: Target, options: Options, ca
             body, whys = change(body)
             repairs.extend(Repair("native", None, why) for why in whys)
     return Dump(marked(body, format.name, target.model) if cache == AUTO else body, repairs)
+
+
+def origins(messages: Iterable[Readable], format: str, *, model: str | None = None) -> list[list[int]]:
+    """For each message of the body that `dump` makes, the positions of the events that it says; nothing for
+    one that a repair put there. System text that goes on top is in no message."""
+    target = _target(format, None, model=model)
+    return origins_of(repaired(list(messages), target, Options()), target.format)
 
 
 def turn_forms(messages: Iterable[Readable], format: str) -> list[Written]:

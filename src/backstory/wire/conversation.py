@@ -17,7 +17,7 @@ from backstory.core.kinds import KINDS, SPOKEN
 from backstory.core.messages import Message, canonical
 from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
-from backstory.wire import Dump, Repair, dump, to_bytes
+from backstory.wire import Dump, Repair, dump, origins, to_bytes
 from backstory.wire.cache import marked_tools
 
 if TYPE_CHECKING:
@@ -112,6 +112,10 @@ class Conversation(Sequence[Message]):
     def repairs(self, format: str, **options: Any) -> list[Repair]:
         """What the body says otherwise than the log: which rule, at which event, and why."""
         return self.dump(format, **options).repairs
+
+    def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
+        """For each message of the body, the positions of the events that it says."""
+        return origins(self._sources, format, model=model or self.settings.model)
 
     def tokens(self, model: str | None = None) -> "Tokens":
         """How many tokens a model reads, tools included: a number that knows whether it is exact. The

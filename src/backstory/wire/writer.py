@@ -10,22 +10,60 @@ from backstory.wire.turns import Asked, Say, Step
 
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
     """The body that says what the turns say."""
-    roles: list[str] = []
-    forms: list[Form] = []
-    names: dict[str, None] = {}
+    placed = list(_placed(repaired, format))
+    names = {call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls}
+    system = [_top(say, format) for say in repaired.system]
+    body = format.body(system, [one.role for one in placed], [one.form for one in placed], names)
+    return body | repaired.after if repaired.after else body
+
+
+def origins_of(repaired: Repaired, format: Format) -> list[list[int]]:
+    """For each message of the body, the positions of the events that it says. The format puts the body
+    together as ever, only that each form is replaced by where it came from."""
+    placed = list(_placed(repaired, format))
+    forms = [_marked(one.form, one.at) for one in placed]
+    tops = [(_top(say, format), _known(say.at)) for say in repaired.system]
+    # Bare system text is no message: it stays on top.
+    system = [form if isinstance(form, str) else _marked(form, at) for form, at in tops]
+    body = format.body(system, [one.role for one in placed], forms, {})
+    messages = next(body[key] for key in ("messages", "input", "contents") if key in body)
+    return [sorted({at for mark in _marks(message) for at in mark}) for message in messages]
+
+
+class _Placed(NamedTuple):
+    role: str
+    form: Form
+    at: tuple[int, ...]  # the positions of its events
+
+
+def _placed(repaired: Repaired, format: Format) -> Iterator[_Placed]:
+    """What goes into the body, in order."""
     for turn in repaired.turns:
         if isinstance(turn, Say):
-            roles.append("system" if turn.role == "system" else "user")
-            forms.append(_said(turn, format))
+            role = "system" if turn.role == "system" else "user"
+            yield _Placed(role, _said(turn, format), _known(turn.at))
             continue
-        names |= {call.name: None for call in turn.calls}
-        roles.append("model")
-        forms.append(_step(turn, format))
-        results = list(_results(turn, format))
-        roles.extend(["user"] * len(results))
-        forms.extend(results)
-    body = format.body([_top(say, format) for say in repaired.system], roles, forms, names)
-    return body | repaired.after if repaired.after else body
+        yield _Placed("model", _step(turn, format), _known(turn.at, *(call.at for call in turn.calls)))
+        for at, form in _results(turn, format):
+            yield _Placed("user", form, at)
+
+
+def _known(*positions: int | None) -> tuple[int, ...]:
+    return tuple(at for at in positions if at is not None)
+
+
+def _marked(form: Form, at: tuple[int, ...]) -> Form:
+    """What stands for a form: a format has messages, lists of blocks or items, or bare texts."""
+    if isinstance(form, list):
+        return [at] * len(form)
+    return at if isinstance(form, dict) else [at]
+
+
+def _marks(message: Any) -> list[tuple[int, ...]]:
+    """The marks in one message of a body."""
+    if isinstance(message, dict):
+        message = message.get("content", message.get("parts"))
+    return message if isinstance(message, list) else [message]
 
 
 def _top(say: Say, format: Format) -> Form:
@@ -47,20 +85,24 @@ def _step(step: Step, format: Format) -> Form:
     return format.step(step.texts, calls, step.name)
 
 
-def _results(step: Step, format: Format) -> Iterator[Form]:
+def _results(step: Step, format: Format) -> Iterator[tuple[tuple[int, ...], Form]]:
+    """The results of a step, each with the positions of its events."""
     extras: list[Any] = []
+    shown: tuple[int, ...] = ()
     for call in step.order or step.calls:
         answer = call.answer
         if answer is None:
             continue
         if answer.wire is not None:
-            yield answer.wire
+            yield _known(answer.at), answer.wire
         else:
             content = answer.text if answer.content is None else answer.content
-            yield format.result(call.id, call.name, content, answer.error, call.kind)
-        extras.extend(answer.extra or ())
+            yield _known(answer.at), format.result(call.id, call.name, content, answer.error, call.kind)
+        if answer.extra:
+            extras.extend(answer.extra)
+            shown += _known(answer.at)
     if extras and all(call.answer is not None for call in step.calls):  # else the rest is still to come
-        yield extras
+        yield shown, extras
 
 
 class Written(NamedTuple):
@@ -84,5 +126,5 @@ def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
         for call in turn.calls:
             alone = Step(turn.at)
             alone.calls = [call]
-            form = [block for result in _results(alone, format) for block in result]
+            form = [block for _, result in _results(alone, format) for block in result]
             yield Written("result", call.answer.at if call.answer else None, form, [call])

@@ -15,7 +15,7 @@ from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
 from backstory.core.terms import harmless
 from backstory.errors import Invalid
-from backstory.exporters import TARGETS, exported
+from backstory.exporters import TARGETS, Export, exported
 from backstory.present.measures import counted
 from backstory.references import Reference
 from backstory.store import Store
@@ -91,7 +91,8 @@ def _write_for(
     if install and (output is not None or target not in HOMES):
         raise click.UsageError("--install goes with --to claude-code, codex or pi, and without -o.")
     with opened(url) as store:
-        export = exported(store, store.resolve(refs[0] if refs else "@"), target)
+        found = store.resolve(refs[0] if refs else "@")
+        export = _page(store, found) if target == "html" else exported(store, found, target)
     path = None if output == "-" else output
     if install and export.place is not None:
         path = str(_home(target) / export.place)
@@ -104,6 +105,13 @@ def _write_for(
         screen.answer_json({"path": path})
     elif path is not None:
         screen.say(f"wrote {path}")
+
+
+def _page(store: Store, found: Reference) -> Export:
+    """The page as one file: it can be read without a script, too."""
+    from backstory.web.standalone import standalone
+
+    return Export(standalone(store, found), None)
 
 
 def _home(target: str) -> Path:

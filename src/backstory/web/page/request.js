@@ -38,6 +38,9 @@ async function count() {
 
 const Json = ({ value }) => html`<pre tabindex="0">${visible(JSON.stringify(value, null, 2))}</pre>`;
 
+/** The events that a message says. */
+const Origins = ({ seqs }) => seqs && html`<span class="origins">${seqs.length ? "from " : "not in the log: a repair put it there"}${seqs.slice(0, 12).map((seq, index) => html`${index > 0 && ", "}<${Place} seq=${seq} key=${seq} />`)}${seqs.length > 12 && " …"}</span>`;
+
 export default function Request() {
   const name = `${state.route.value.agent} ${cursor.value} ${format.value}`;
   const page = found.value && found.value.name === name ? found.value : null;
@@ -61,5 +64,5 @@ export default function Request() {
     ${page && page.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>
       <span>${page.key} ${number(page.after + 1)}–${number(page.after + page.messages.length)}</span>
       <button disabled=${page.after + PAGE >= page.total} onClick=${turn(page.after + PAGE)}>Later</button></p>`}
-    ${page && page.messages.map((one, index) => html`<article class="message" key=${page.after + index}><header>${page.after + index + 1} <b>${one.role || one.type || ""}</b></header><${Json} value=${one} /></article>`)}</div>`;
+    ${page && page.messages.map((one, index) => html`<article class="message" key=${page.after + index}><header>${page.after + index + 1} <b>${one.role || one.type || ""}</b> <${Origins} seqs=${page.origins[index]} /></header><${Json} value=${one} /></article>`)}</div>`;
 }

@@ -5,41 +5,17 @@ import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
 import { computed, effect, signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
+import { axis, endOf, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
 
 const html = htm.bind(h);
-const { agents, route, cursor, log, domain } = state;
+const { agents, route, cursor, log } = state;
 export const LANE = 24;
 const MANY = 200; // beyond, branches of branches are folded at first
-export const PAD = 10;
 
 const folded = signal(new Map()); // agent -> true or false, where a person said so
 const wanted = signal({ text: "", marks: false, active: false, spawned: false });
 const scrolled = signal(0);
 const height = signal(160);
-
-/** Each agent with its depth, its children, and what to add to a position to get its place on the x-axis. */
-export const tree = computed(() => {
-  const nodes = new Map();
-  for (const one of agents.value.values()) nodes.set(one.id, { one, children: [], depth: 0, offset: 0 });
-  const roots = [];
-  for (const node of nodes.values()) {
-    const parent = nodes.get(node.one.parent);
-    if (parent) parent.children.push(node);
-    else roots.push(node);
-  }
-  const later = (a, b) => b.one.born_seq - a.one.born_seq || (a.one.created_at < b.one.created_at ? 1 : -1);
-  const waiting = [...roots.sort(later)].reverse();
-  while (waiting.length) {
-    const node = waiting.pop();
-    node.children.sort(later);
-    for (const child of node.children) {
-      child.depth = node.depth + 1;
-      child.offset = node.offset + (child.one.spawned ? child.one.born_seq : 0);
-      waiting.push(child);
-    }
-  }
-  return { nodes, roots };
-});
 
 /** The agents from the root to the open one. */
 const path = computed(() => {
@@ -79,22 +55,6 @@ export const rows = computed(() => {
   }
   return found;
 });
-
-/** The part of the x-axis that is shown: the family of the open agent, unless someone zoomed. */
-export const extent = computed(() => {
-  if (domain.value) return domain.value;
-  const mine = tree.value.nodes.get(route.value.agent);
-  const offset = mine ? mine.offset : 0;
-  let high = offset + Math.max(1, log.value.head);
-  for (const node of tree.value.nodes.values()) if (node.offset === offset) high = Math.max(high, offset + node.one.head);
-  return [offset, high];
-});
-export const offset = computed(() => (tree.value.nodes.get(route.value.agent) || { offset: 0 }).offset);
-
-export const xOf = (x, width) => {
-  const [low, high] = extent.value;
-  return PAD + ((x - low) / (high - low || 1)) * (width - 2 * PAD);
-};
 
 const colours = new Map();
 const darkness = matchMedia("(prefers-color-scheme: dark)");
@@ -145,8 +105,8 @@ function drawLanes(canvas) {
       context.fillStyle = soft;
       context.fillRect(0, y - LANE / 2, width, LANE);
     }
-    const start = xOf(node.offset + (one.spawned ? 0 : one.fork_seq), width);
-    const end = xOf(node.offset + one.head, width);
+    const start = xOf(startOf(node), width);
+    const end = xOf(endOf(node), width);
     context.strokeStyle = line;
     context.setLineDash(one.spawned ? [3, 3] : []);
     const parent = places.get(one.parent);
@@ -169,7 +129,7 @@ function drawLanes(canvas) {
     for (const child of node.children) {
       const place = places.get(child.one.id);
       if (place >= first && place < last) continue;
-      context.fillRect(xOf(node.offset + child.one.born_seq, width), y + 2, 1, 5);
+      context.fillRect(xOf(startOf(child), width), y + 2, 1, 5);
     }
   }
 }
@@ -180,7 +140,7 @@ function drawPath(canvas) {
   const [accent] = palette("accent");
   const places = new Map(rows.value.map((node, index) => [node.one.id, index]));
   const at = cursor.value;
-  const x = xOf(offset.value + at, width);
+  const x = xOf(placeOf(at), width);
   context.strokeStyle = accent;
   context.fillStyle = accent;
   context.globalAlpha = 0.5;
@@ -190,9 +150,9 @@ function drawPath(canvas) {
   for (const [id, low, high] of log.value.pieces) {
     const index = places.get(id);
     if (index === undefined || at < low) continue;
-    const end = xOf(offset.value + Math.min(at, high), width);
+    const end = xOf(placeOf(Math.min(at, high)), width);
     context.beginPath();
-    context.moveTo(xOf(offset.value + low - 1, width), yOf(index));
+    context.moveTo(Math.max(0, xOf(placeOf(low - 1), width)), yOf(index));
     context.lineTo(end, yOf(index));
     context.stroke();
     if (at >= low && at <= high) {
@@ -255,11 +215,10 @@ export function Lanes() {
     const index = Math.floor((event.offsetY + scrolled.value) / LANE);
     const node = rows.value[index];
     if (!node) return;
-    const [low, high] = extent.value;
-    const x = low + ((event.offsetX - PAD) / (still.current.clientWidth - 2 * PAD)) * (high - low);
-    const at = Math.max(1, Math.min(Math.round(x - node.offset), node.one.head));
-    if (node.one.id === route.value.agent) state.go(at, { jump: true });
-    else state.open(node.one.id, at >= node.one.head ? null : at);
+    const place = placeAtX(event.offsetX, still.current.clientWidth);
+    if (node.one.id === route.value.agent) { state.go(Math.max(1, seqAt(place + 0.5)), { jump: true }); return; }
+    const at = Math.max(1, Math.round(place - node.offset)); // by time, only the times of the open agent are known
+    state.open(node.one.id, axis.value === "time" || at >= node.one.head ? null : at);
   };
   const set = (name) => (event) => { wanted.value = { ...wanted.value, [name]: event.target.type === "checkbox" ? event.target.checked : event.target.value }; };
   return html`<section class="lanes" aria-label="Branches" style=${{ "--rows": rows.value.length }}>

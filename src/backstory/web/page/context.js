@@ -3,7 +3,8 @@ import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
-import { shows } from "./law.js";
+import { ranges, shows } from "./law.js";
+import { within, without } from "./changes.js";
 
 const html = htm.bind(h);
 const { log, cursor, liveRanges, number } = state;
@@ -28,7 +29,7 @@ export function elements(node, place) {
 }
 
 /** An event for reading. */
-export function Message({ seq, open }) {
+export function Message({ seq, open, isNew }) {
   const event = state.eventAt(seq);
   const kind = state.kindAt(seq);
   const [unfolded, unfold] = useState(false);
@@ -40,34 +41,41 @@ export function Message({ seq, open }) {
       if (click.ctrlKey || click.metaKey) return;
       click.preventDefault(); state.go(seq, { jump: true });
     }}>${seq}</a> <span class=${`kind k-${kind}`}>${name}</span>
+    ${isNew && html`<span class="badge new">new</span>`}
     ${log.value.errors.has(seq) && html`<span class="badge">failed</span>`}
-    ${event && event.data && event.data.compacted && html`<span class="badge">summary of ${event.data.compacted.events} events, ${event.data.compacted.from}–${event.data.compacted.to}</span>`}
-    ${event && html`<${Usage} data=${event.data} />`}
+    ${event && event.data && event.data.compacted && html`<${Compacted} seq=${seq} what=${event.data.compacted} />`}
+    ${event && event.usage && html`<${Usage} usage=${event.usage} />`}
     ${event && event.data && event.data.copy_of && html`<span class="badge">copy of ${event.data.copy_of}</span>`}</header>
     ${!event ? html`<p class="hint">…</p>` : event.view.left_out
       ? html`<button onClick=${load}>Load ${number(event.view.left_out)} characters</button>`
       : html`<div class=${whole || open ? "body" : "body folded"}>${event.view.tree.map(elements)}</div>
         ${!whole && !open && html`<button onClick=${() => unfold(true)}>Show all</button>`}`}
-    ${event && event.images.map((type, n) => html`<${Image} key=${n} seq=${seq} n=${n} />`)}
+    ${event && event.images.map((type, n) => html`<${Image} key=${n} seq=${seq} n=${n} held=${event.pictures} />`)}
   </article>`;
 }
 
-/** Which model answered, and what it read and wrote, where the log says so. */
-function Usage({ data }) {
-  const asked = (data && data.request) || {};
-  const usage = asked.usage || (data && data.usage) || {};
-  const first = (...names) => names.map((name) => usage[name]).find((value) => typeof value === "number");
-  const read = first("input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens");
-  const wrote = first("output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens");
-  const said = [asked.model || (data && data.model), read !== undefined && `${number(read)} tokens in`, wrote !== undefined && `${number(wrote)} out`,
-    typeof usage.cost === "number" && `$${usage.cost}`].filter((one) => typeof one === "string");
-  return said.length > 0 && html`<span class="badge">${said.join(" · ")}</span>`;
+/** Which model answered, and what it read, wrote and cost, where the log says so. */
+function Usage({ usage }) {
+  const said = [usage.model, usage.read && `${number(usage.read)} tokens in`, usage.wrote && `${number(usage.wrote)} out`, usage.cost && state.money(usage.cost)].filter(Boolean);
+  return html`<span class="badge">${said.join(" · ")}</span>`;
+}
+
+/** What a summary stands for, and the way to see it. */
+export function Compacted({ seq, what }) {
+  const compare = () => {
+    state.other.value = { agent: state.route.value.agent, at: what.to };
+    state.pane.value = "diff";
+    state.go(seq, { jump: true });
+  };
+  return html`<span class="badge">summary of ${number(what.events)} messages${what.tokens ? `, ≈ ${number(what.tokens)} tokens` : ""}</span>
+    <button class="small" onClick=${compare}>What was dropped</button>`;
 }
 
 /** An image comes with the key, so it is fetched and shown from memory. */
-function Image({ seq, n }) {
-  const [url, setUrl] = useState("");
+function Image({ seq, n, held }) {
+  const [url, setUrl] = useState(held ? held[n] : "");
   useEffect(() => {
+    if (held) return undefined;
     let made = "";
     state.ask(`/events/${state.ownerOf(seq)}/${seq}/image/${n}`, { raw: true }).then(async (answer) => {
       if (answer.ok) setUrl(made = URL.createObjectURL(await answer.blob()));
@@ -77,16 +85,30 @@ function Image({ seq, n }) {
   return url && html`<img src=${url} alt=${`image ${n + 1} of event ${seq}`} />`;
 }
 
-/** The newest positions of the context that the model is given, at most `most`. */
-function shown(most) {
+const SPOKEN = new Set([..."suacr"].map((c) => c.charCodeAt(0)));
+const isSpoken = (seq) => SPOKEN.has(log.value.kinds[seq - 1]) && shows(log.value, seq);
+
+/** The newest positions that the model is given of some ranges, at most `most`. */
+function shown(some, most) {
   const found = [];
-  const spoken = new Set([..."suacr"].map((c) => c.charCodeAt(0)));
-  for (const [low, high] of [...liveRanges.value].reverse()) {
-    for (let seq = high; seq >= low && found.length < most; seq--) {
-      if (spoken.has(log.value.kinds[seq - 1]) && shows(log.value, seq)) found.push(seq);
-    }
+  for (const [low, high] of [...some].reverse()) {
+    for (let seq = high; seq >= low && found.length < most; seq--) if (isSpoken(seq)) found.push(seq);
   }
   return found.reverse();
+}
+
+function spokenIn(some) {
+  let count = 0;
+  for (const [low, high] of some) for (let seq = low; seq <= high; seq++) if (isSpoken(seq)) count += 1;
+  return count;
+}
+
+/** What came and what left since the pinned position; null if none of this agent is pinned. */
+function changed() {
+  const pinned = state.other.value;
+  if (!pinned || pinned.agent !== state.route.value.agent || pinned.at > log.value.head) return null;
+  const then = ranges(log.value, pinned.at);
+  return { at: pinned.at, came: without(liveRanges.value, then), left: without(then, liveRanges.value) };
 }
 
 /** Bytes of the context by kind. */
@@ -119,17 +141,30 @@ function Ranges() {
   }
   const gone = at - log.value.count[at];
   return html`<details class="ranges"><summary>${number(log.value.count[at])} live in ${number(all.length)} ${all.length === 1 ? "range" : "ranges"}, ${number(gone)} left behind or without effect</summary>
-    <ul>${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.kindAt(by)} at
+    <ul>${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.moveAt(by)} at
       <a href=${state.addressOf(state.route.value.agent, by)} onClick=${(click) => { click.preventDefault(); state.go(by, { jump: true }); }}>${by}</a></li>`)}</ul></details>`;
+}
+
+function Since({ since, only, setOnly }) {
+  const pin = () => { state.other.value = { agent: state.route.value.agent, at: cursor.value }; };
+  if (!since) return html`<div class="since"><button class="small" title="Pin this position, to see what changes (d)" onClick=${pin}>Pin</button></div>`;
+  return html`<details class="since"><summary>Changed since <b>${number(since.at)}</b>: ${number(spokenIn(since.came))} came, ${number(spokenIn(since.left))} left</summary>
+    <p><label><input type="checkbox" checked=${only} onChange=${(event) => setOnly(event.target.checked)} /> Show only what came</label>
+      <button class="small" onClick=${() => { state.pane.value = "diff"; state.remember(false); }}>Compare</button> <button class="small" onClick=${() => { state.other.value = null; }}>Unpin</button></p>
+    ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<a key=${low} href=${state.addressOf(state.route.value.agent, high)} onClick=${(click) => {
+      click.preventDefault(); state.go(high, { jump: true });
+    }}>${low === high ? number(low) : `${number(low)}–${number(high)}`}</a> `)}</p>`}</details>`;
 }
 
 const load = state.fetcher((name, stop) => state.loadEvents(name.split(",").map(Number), stop));
 
 export function Context() {
   const [most, setMost] = useState(PAGE);
+  const [only, setOnly] = useState(false);
   const end = useRef(null);
   void state.texts.value;
-  const seqs = shown(most + 1);
+  const since = changed();
+  const seqs = shown(only && since ? since.came : liveRanges.value, most + 1);
   const more = seqs.length > most;
   const here = more ? seqs.slice(1) : seqs;
   const missing = here.filter((seq) => !state.eventAt(seq));
@@ -142,9 +177,9 @@ export function Context() {
     const box = end.current && end.current.closest(".pane");
     if (box) box.scrollTop = box.scrollHeight;
   }, [cursor.value, missing.length === 0, state.route.value.agent]);
-  return html`<${Sizes} /><${Ranges} />
+  return html`<div class="sticky"><${Sizes} /><div class="facts"><${Ranges} /><${Since} since=${since} only=${only} setOnly=${setOnly} /></div></div>
     ${more && html`<button class="more" disabled=${most >= MOST} onClick=${() => setMost(Math.min(most + PAGE, MOST))}>
       ${most >= MOST ? `The newest ${MOST} are shown: step back for earlier ones` : "Show earlier messages"}</button>`}
-    ${!here.length && html`<p class="hint">The context is empty here.</p>`}
-    ${here.map((seq) => html`<${Message} key=${`${state.ownerOf(seq)}${seq}`} seq=${seq} />`)}<i ref=${end}></i>`;
+    ${!here.length && html`<p class="hint">${only && since ? "Nothing came in since the pinned position." : "The context is empty here."}</p>`}
+    ${here.map((seq) => html`<${Message} key=${`${state.ownerOf(seq)}${seq}`} seq=${seq} isNew=${Boolean(since && within(since.came, seq))} />`)}<i ref=${end}></i>`;
 }

@@ -1,25 +1,32 @@
 /** One agent: its branches above, every position in the middle, the events and what was seen below. */
 import { h } from "./vendor/preact.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
-import { computed, signal } from "./vendor/signals.js";
+import { computed, effect, signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
 import { Lanes } from "./lanes.js";
 import { Scrubber } from "./scrubber.js";
 import { Tape } from "./tape.js";
 import { Context } from "./context.js";
+import Detail from "./detail.js";
+import Request from "./request.js";
+import Diff from "./diff.js";
+import { axis, turnAxis } from "./axis.js";
 
 const html = htm.bind(h);
-const { log, cursor, pane, dialog, number } = state;
+const { log, cursor, pane, dialog, route, number } = state;
 
 /** On a narrow screen one of these is shown at a time. */
 export const part = signal("tape");
+const menu = signal(false); // whether the moves are shown on a narrow screen
 const PANES = [["context", "Context"], ["event", "Event"], ["request", "Request"], ["diff", "Diff"]];
 
 const summary = computed(() => {
   const at = cursor.value;
   return { at, live: log.value.count[at] || 0, tokens: state.tokensOf(log.value.size[at] || 0) };
 });
+
+effect(() => { if (route.value.view === "workbench" && route.value.pane !== "context") part.value = "pane"; }); // a link to a pane shows it
 
 export function showPane(name) {
   pane.value = name;
@@ -33,7 +40,9 @@ function Position() {
   return html`<div class="position">
     <b>${state.agent.value && state.agent.value.name}@${number(at)}</b> of ${number(log.value.head)}<br />
     ${at > 0 && html`<time>${state.timeOf(at).toLocaleString()}</time>`}
-    <span>${number(live)} live · ≈ ${number(tokens)} tokens</span></div>`;
+    <span>${number(live)} live · ≈ ${number(tokens)} tokens</span>
+    <p><button class="small" title="o" onClick=${() => { dialog.value = { name: "overview" }; }}>Overview</button>
+      <button class="small" title="t" aria-pressed=${axis.value === "time"} onClick=${turnAxis}>Time axis</button></p></div>`;
 }
 
 function Tabs() {
@@ -49,7 +58,8 @@ function Tabs() {
     ${PANES.map(([name, title]) => html`<button role="tab" id=${`tab-${name}`} key=${name} aria-controls="pane"
       aria-selected=${pane.value === name} tabindex=${pane.value === name ? 0 : -1}
       onClick=${() => showPane(name)}>${title}</button>`)}</div>
-    ${state.canWrite && html`<div class="moves" role="group" aria-label="Moves">
+    ${state.canWrite && html`<button class="menu" aria-expanded=${menu.value} onClick=${() => { menu.value = !menu.value; }}>Moves</button>
+    <div class=${`moves ${menu.value ? "open" : ""}`} role="group" aria-label="Moves">
       <button onClick=${() => ask("fork")} title="f">Fork here</button>
       <button onClick=${() => ask("back")} title="b">Back to here</button>
       <button onClick=${() => ask("mark")} title="Set a mark at the head">Mark</button>
@@ -82,20 +92,19 @@ function Announcer() {
   return html`<div class="unseen" aria-live="polite">${text}</div>`;
 }
 
-export function Workbench({ Lazy }) {
+const SHOWN = { context: Context, event: Detail, request: Request, diff: Diff };
+
+export function Workbench() {
   const name = pane.value;
   return html`<main class="bench" data-part=${part.value}>
     <h1 class="unseen">${state.agent.value ? state.agent.value.name : "Loading"}</h1>
     <${Lanes} />
     <${Position} /><${Scrubber} />
-    <${Tape} Lazy=${Lazy} />
+    <${Tape} />
     <section class="panes" aria-label="What the model saw"><${Tabs} />
       <div id="pane" role="tabpanel" aria-labelledby=${`tab-${name}`} tabindex="0" class=${`pane ${name}`}>
         ${!log.value.head && html`<p class="hint">Nothing has been written yet.</p>`}
-        ${name === "context" && html`<${Context} />`}
-        ${name === "event" && html`<${Lazy} name="detail" />`}
-        ${name === "request" && html`<${Lazy} name="request" />`}
-        ${name === "diff" && html`<${Lazy} name="diff" />`}
+        <${SHOWN[name]} />
       </div></section>
     <${Parts} /><${Footer} /><${Announcer} />
   </main>`;

@@ -13,9 +13,12 @@ const text = signal("");
 const visited = Number(localStorage.getItem("visited") || 0);
 localStorage.setItem("visited", String(Date.now()));
 
+/** @type {[number, string][]} */
+const UNITS = [[31557600, "y"], [2629800, "mo"], [604800, "w"], [86400, "d"], [3600, "h"], [60, "min"]];
+
 export function age(stamp) {
   const seconds = (Date.now() - Date.parse(stamp)) / 1000;
-  for (const [size, unit] of [[31557600, "y"], [2629800, "mo"], [604800, "w"], [86400, "d"], [3600, "h"], [60, "min"]]) {
+  for (const [size, unit] of UNITS) {
     if (seconds >= size) return `${Math.floor(seconds / size)} ${unit}`;
   }
   return "now";
@@ -27,11 +30,30 @@ async function load(before) {
   more.value = page.more;
 }
 
+const curves = signal(new Map());
+/** One at a time, for the sessions that are listed: each is drawn when it is there. */
+const loadCurves = state.fetcher(async (name, stop) => {
+  for (const id of name.split(",")) {
+    if (curves.value.has(id)) continue;
+    const { curve } = await state.ask(`/sessions/${id.split("@")[0]}/curve`, { signal: stop });
+    curves.value = new Map(curves.value).set(id, curve);
+  }
+});
+const curveName = (one) => `${one.id}@${one.events}`;
+
+/** How the context grew and shrank. */
+function Sparkline({ curve }) {
+  const most = Math.max(1, ...curve);
+  const points = curve.map((size, n) => `${(n * 70) / Math.max(1, curve.length - 1)},${17 - (size / most) * 15}`).join(" ");
+  return html`<svg class="spark" viewBox="0 0 70 18" width="70" height="18" aria-hidden="true"><polygon points=${`0,18 ${points} 70,18`} /><polyline points=${points} /></svg>`;
+}
+
 export default function Sessions() {
   useEffect(() => {
     state.log.value = { ...state.log.value, head: 0 };
     load().catch(state.trouble);
   }, [state.fresh.value]);
+  useEffect(() => { if (found.value && found.value.length) loadCurves(found.value.map(curveName).join(",")); }, [found.value]);
   if (!found.value) return html`<main class="plain"><p class="hint">Loading …</p></main>`;
   const asked = text.value.toLowerCase();
   const rows = found.value.filter((one) => `${one.title} ${one.name} ${one.prompt} ${one.tags.join(" ")}`.toLowerCase().includes(asked));
@@ -45,9 +67,9 @@ export default function Sessions() {
       <td><a href=${`${state.root}/s/${one.id}/a/${one.latest}`} onClick=${(event) => {
         if (event.ctrlKey || event.metaKey) return;
         event.preventDefault(); state.navigate(`${state.root}/s/${one.id}/a/${one.latest}`);
-      }}>${one.title || one.name}</a>${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
+      }}>${one.title || one.name}</a>${one.name !== one.title && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
         ${Object.keys(one.about).length > 0 && html`<small class="about">${Object.values(one.about).join(" · ")}</small>`}</td>
       <td class="prompt">${one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
-      <td class="n">≈ ${number(one.tokens)}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>
+      <td class="n">≈ ${number(one.tokens)} ${curves.value.has(curveName(one)) && html`<${Sparkline} curve=${curves.value.get(curveName(one))} />`}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>
     ${more.value && html`<button onClick=${() => load(found.value[found.value.length - 1].id).catch(state.trouble)}>Show earlier sessions</button>`}</main>`;
 }

@@ -10,7 +10,7 @@ export function close() {
 export function Overlay({ label, children, locked, ...more }) {
   const box = useRef(null);
   useEffect(() => {
-    const back = document.activeElement;
+    const back = /** @type {HTMLElement} */ (document.activeElement);
     box.current.showModal();
     return () => back && back.isConnected && back.focus();
   }, []);

@@ -1,6 +1,10 @@
 /** What each key does. */
 import * as state from "./state.js";
 import { signal } from "./vendor/signals.js";
+import { turnAxis } from "./axis.js";
+import { copy } from "./detail.js";
+import { pin, swap } from "./diff.js";
+import { nextHit } from "./find.js";
 import { foldHere, laneStep } from "./lanes.js";
 import { page, stepped } from "./tape.js";
 import { showPane } from "./workbench.js";
@@ -16,9 +20,8 @@ const near = (codes, by) => {
   return undefined;
 };
 const move = (name) => () => { if (state.canWrite) dialog.value = { name: "move", move: name, at: cursor.value }; };
-const load = (name, run) => () => import(`./${name}.js`).then(run);
-const copyRef = load("detail", ({ copy }) => copy(state.reference(cursor.value), "Reference"));
-const copyLink = load("detail", ({ copy }) => copy(state.link(cursor.value), "Link"));
+const copyRef = () => copy(state.reference(cursor.value), "Reference");
+const copyLink = () => copy(state.link(cursor.value), "Link");
 
 let playing = 0;
 /** Steps through the log by itself, with idle time cut. */
@@ -33,7 +36,10 @@ function play() {
   next();
 }
 
-/** Keys, what they do, and how. */
+/** @type {[string, string, () => void][]} */
+const MOVES = [["f", "Fork here", move("fork")], ["b", "Back to here", move("back")], ["u", "Undo the last move", move("undo")]];
+
+/** Keys, what they do, and how. @type {[string, string, () => void][]} */
 export const COMMANDS = [
   ["j", "Step forward", () => state.go(stepped(1))],
   ["k", "Step back", () => state.go(stepped(-1))],
@@ -55,14 +61,16 @@ export const COMMANDS = [
   ["2", "Event pane", () => showPane("event")],
   ["3", "Request pane", () => showPane("request")],
   ["4", "Diff pane", () => showPane("diff")],
-  ["d", "Pin this position for the diff", load("diff", ({ pin }) => pin())],
-  ["D", "Swap the sides of the diff", load("diff", ({ swap }) => swap())],
+  ["o", "Overview: models, usage, moves and marks", () => { dialog.value = { name: "overview" }; }],
+  ["t", "By time, or by position", turnAxis],
+  ["d", "Pin this position for the diff", pin],
+  ["D", "Swap the sides of the diff", swap],
   ["y", "Copy the reference", copyRef],
   ["Y", "Copy the link", copyLink],
   [" ", "Play, or stop", play],
-  ["n", "Next hit of find", load("find", ({ nextHit }) => nextHit(1))],
-  ["N", "Hit of find before", load("find", ({ nextHit }) => nextHit(-1))],
-  ...(state.canWrite ? [["f", "Fork here", move("fork")], ["b", "Back to here", move("back")], ["u", "Undo the last move", move("undo")]] : []),
+  ["n", "Next hit of find", () => nextHit(1)],
+  ["N", "Hit of find before", () => nextHit(-1)],
+  ...(state.canWrite ? MOVES : []),
   ["/", "Search everything", () => { dialog.value = { name: "search" }; }],
   ["?", "All keys", () => { dialog.value = { name: "help" }; }],
 ];
@@ -77,7 +85,7 @@ export function pressed(event) {
   if ((event.ctrlKey || event.metaKey) && event.key === "f" && here) {
     if (find.value && document.activeElement.closest(".find")) return false; // the second time it is the browser's own
     find.value = find.value || { q: "", positions: [], next: null };
-    document.querySelector(".find input")?.focus();
+    /** @type {HTMLElement} */ (document.querySelector(".find input"))?.focus();
     return true;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || typing) return false;

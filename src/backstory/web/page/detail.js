@@ -54,6 +54,8 @@ export default function Detail() {
     <span class="gap"></span><button onClick=${() => copy(state.reference(seq), "Reference")} title="y">Copy reference</button>
     <button onClick=${() => copy(state.link(seq), "Link")} title="Y">Copy link</button></p>
     ${reason && html`<p class="reason">At the head, ${reason.reason}.${reason.by && html` <a href=${state.addressOf(id, reason.by)} onClick=${goTo(reason.by)}>Go to ${reason.by}</a>`}</p>`}
+    ${log.value.compactions.has(seq) && html`<p class="reason">This is a compaction: the <a href=${state.addressOf(id, log.value.compactions.get(seq))} onClick=${goTo(log.value.compactions.get(seq))}>summary at ${log.value.compactions.get(seq)}</a> stands
+      for what was before. <a href=${state.addressOf(id, seq - 1)} onClick=${goTo(seq - 1)}>What the model saw until then</a></p>`}
     <${Message} seq=${seq} open=${true} key=${`m${seq}`} />
     ${partner && html`<h2>${partner > seq ? "Its result" : "Its call"}</h2><${Message} seq=${partner} key=${`m${partner}`} />`}
     ${children.length > 0 && html`<h2>Born here</h2><ul>${children.map((one) => html`<li key=${one.id}><a href=${state.addressOf(one.id, null)} onClick=${(click) => {

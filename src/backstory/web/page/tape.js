@@ -5,6 +5,7 @@ import { computed, signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
 import { before, shows } from "./law.js";
+import Find from "./find.js";
 
 const html = htm.bind(h);
 const { log, cursor, following } = state;
@@ -59,23 +60,22 @@ const births = computed(() => {
   return found;
 });
 
-const REASONS = { x: "clear", w: "rewind", j: "jump" };
-
 function Row({ seq, index, total }) {
   const kind = state.kindAt(seq);
   const at = cursor.value;
   const left = seq > at ? 0 : state.leftAt(seq);
   const ahead = seq > at;
   const inert = !ahead && !left && kind !== "clear" && !shows(log.value, seq);
-  const why = left ? `left behind by the ${REASONS[state.letterAt(left)]} at ${left}` : ahead ? "after the cursor" : inert ? "has no effect" : "";
-  const text = state.textAt(seq);
+  const why = left ? `left behind by the ${state.moveAt(left)} at ${left}` : ahead ? "after the cursor" : inert ? "has no effect" : "";
+  const summary = log.value.compactions.get(seq);
+  const text = summary ? `a summary at ${summary} stands for what was before` : state.textAt(seq);
   const partner = log.value.partner.get(at) === seq;
   const hit = state.find.value && state.find.value.positions.includes(seq);
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
     seq === state.readTo.value && !following.value && state.unseen.value && "stopped"].filter(Boolean).join(" ");
   return html`<div role="option" id=${`row-${seq}`} class=${`row ${look}`} aria-selected=${seq === at}
     aria-posinset=${index + 1} aria-setsize=${total} title=${why} onClick=${() => state.go(seq)}>
-    <span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${state.WORDS[kind] || kind}</span> <span class="text">${text === undefined ? "" : text}</span>
+    <span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${summary ? "compact" : state.WORDS[kind] || kind}</span> <span class="text">${text === undefined ? "" : text}</span>
     ${why && html` <span class="unseen">(${why})</span>`}
     ${(births.value.get(seq) || []).slice(0, 2).map((one) => html` <span class="birth" key=${one.id} onClick=${(event) => {
       event.stopPropagation(); state.open(one.id);
@@ -95,7 +95,7 @@ function Filters() {
     ${listed.value && html`<span class="hint">${state.number(length())} of ${state.number(log.value.head)}</span>`}</div>`;
 }
 
-export function Tape({ Lazy }) {
+export function Tape() {
   const box = useRef(null);
   const own = useRef(0); // where we scrolled to ourselves: that is not a person scrolling
   const total = length();
@@ -135,7 +135,7 @@ export function Tape({ Lazy }) {
     scrolled.value = top;
   };
   return html`<section class="tape" aria-label="Events"><${Filters} />
-    ${state.find.value && html`<${Lazy} name="find" />`}
+    ${state.find.value && html`<${Find} />`}
     <div class="rows" role="listbox" tabindex="0" ref=${box} onScroll=${onScroll} aria-label="Events of this lineage"
       aria-activedescendant=${cursor.value ? `row-${cursor.value}` : undefined}>
       <div class="all" role="presentation" style=${{ height: `${total * ROW}px` }}>

@@ -1,23 +1,23 @@
 /** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
 import { h, render } from "./vendor/preact.js";
-import { batch, effect, signal } from "./vendor/signals.js";
+import { batch, effect } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
+import { isFile, takeOver } from "./offline.js";
+import * as axis from "./axis.js";
+import * as lanes from "./lanes.js";
+import * as law from "./law.js";
 import { Workbench } from "./workbench.js";
+import Sessions from "./sessions.js";
+import Check from "./check.js";
+import Search from "./search.js";
+import Help from "./help.js";
+import Move from "./moves.js";
+import Overview from "./overview.js";
+import { pressed } from "./keys.js";
 
 const html = htm.bind(h);
 const { route, agents, log, cursor, following, dialog, toast, failure, live, root } = state;
-const lazy = signal({}); // views that are loaded when they are first shown
-
-function Lazy({ name, ...props }) {
-  const view = lazy.value[name];
-  if (!view) {
-    import(`./${name}.js`).then((found) => { lazy.value = { ...lazy.value, [name]: found.default }; });
-    return null;
-  }
-  return h(view, props);
-}
-
 // --- the key: it comes behind the #, and leaves the address at once ---
 
 async function takeKey() {
@@ -35,8 +35,7 @@ async function arrive(to) {
   if (to.view === "reference") {
     const found = await state.ask(`/resolve?ref=${encodeURIComponent(to.ref)}`);
     const at = found.at === null ? "" : `@${found.at}`;
-    history.replaceState(null, "", `${root}/s/${found.session}/a/${found.agent}${at}`);
-    route.value = state.parse(window.location);
+    state.navigate(`${root}/s/${found.session}/a/${found.agent}${at}`, true);
     return;
   }
   if (to.view !== "workbench") return;
@@ -72,7 +71,7 @@ effect(() => {
 
 function explain(error) {
   if (error.status === 401) dialog.value = { name: "locked", why: error.message };
-  else failure.value = error instanceof TypeError ? "The server does not answer." : error.message;
+  else failure.value = error instanceof TypeError && !isFile ? "The server does not answer." : error.message;
 }
 
 window.addEventListener("popstate", () => { route.value = state.parse(window.location); });
@@ -146,6 +145,7 @@ function turn() {
 // --- the frame ---
 
 const Status = () => {
+  if (isFile) return html`<span class="status">a file</span>`;
   if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, trying again</span>`;
   if (route.value.view !== "workbench") return html`<span class="status">${live.value === "on" ? "live" : ""}</span>`;
   if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
@@ -159,7 +159,7 @@ function Top() {
   const go = (event) => { event.preventDefault(); state.navigate(`${root}/`); };
   return html`<header class="top">
     <a href=${`${root}/`} class="brand" onClick=${go}>backstory</a>
-    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${one.about.title && one.about.title !== one.name ? ` ${one.about.title}` : ""}</span>`}
+    ${one && route.value.view === "workbench" && html`<span class="crumb" title=${[one.about.title, one.about.cwd, one.about.model].filter(Boolean).join(" · ")}>/ <b>${one.name}</b>${[one.about.title !== one.name && one.about.title, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
     <span class="gap"></span>
     <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
       Search <kbd>/</kbd></button>
@@ -181,38 +181,27 @@ const Toast = () => toast.value && html`<div class="toast" role="status">${toast
     ${toast.value.action}</button>`}
   <button onClick=${() => { toast.value = null; }}>Close</button></div>`;
 
-const VIEWS = { sessions: "sessions", check: "check" };
-const DIALOGS = { search: "search", help: "help", move: "moves", locked: "help" };
+const VIEWS = { workbench: Workbench, sessions: Sessions, check: Check };
+const DIALOGS = { search: Search, help: Help, move: Move, locked: Help, overview: Overview };
 
 function App() {
   const { view } = route.value;
   const over = dialog.value;
   return html`<${Top} /><${Alert} />
-    ${view === "workbench" && html`<${Workbench} Lazy=${Lazy} />`}
-    ${VIEWS[view] && html`<${Lazy} name=${VIEWS[view]} />`}
+    ${VIEWS[view] && html`<${VIEWS[view]} />`}
     ${view === "missing" && html`<main class="plain"><h1>There is nothing at this address</h1></main>`}
-    ${over && html`<${Lazy} name=${DIALOGS[over.name]} key=${over.name} over=${over} />`}
+    ${over && html`<${DIALOGS[over.name]} key=${over.name} over=${over} />`}
     <${Toast} />`;
 }
 
-let keys = null;
-const loadKeys = () => import("./keys.js").then((found) => { keys = found; });
-setTimeout(loadKeys, 1500);
+window.addEventListener("keydown", (event) => { if (!dialog.value && pressed(event)) event.preventDefault(); });
 
-window.addEventListener("keydown", (event) => {
-  if (dialog.value) return;
-  if (keys) {
-    if (keys.pressed(event)) event.preventDefault();
-    return;
-  }
-  const typing = /^(INPUT|TEXTAREA|SELECT|BUTTON|A|SUMMARY)$/.test(event.target.tagName);
-  const command = event.ctrlKey || event.metaKey ? /^[kf]$/.test(event.key) : !typing && /^([^a-z]|Page.*|Home|End)$/i.test(event.key);
-  if (command && !event.altKey) event.preventDefault();
-  loadKeys().then(() => keys.pressed(event));
-});
+/** For the console, and for tests: what the page is made of. */
+Object.assign(window, { backstory: { state, axis, lanes, law } });
 
+if (isFile) takeOver();
 takeKey().then(() => {
   route.value = state.parse(window.location);
-  listen();
+  if (!isFile) listen();
 }).catch((error) => { route.value = { view: "none" }; explain(error); });
 render(h(App), document.getElementById("app"));

@@ -1,6 +1,7 @@
 /** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
 import { batch, computed, signal } from "./vendor/signals.js";
 import { emptyLog, extended, leftBy, ranges } from "./law.js";
+import { answerOf, isFile, opening, rawOf } from "./offline.js";
 
 const given = JSON.parse(document.querySelector("meta[name=backstory]").getAttribute("content"));
 export const root = given.root;
@@ -41,6 +42,9 @@ export const letterAt = (seq) => String.fromCharCode(log.value.kinds[seq - 1]);
 export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
 export const number = (n) => n.toLocaleString("en-US");
 export const tokensOf = (bytes) => Math.round(bytes / 4);
+export const money = (cost) => `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
+/** What a move is called: a clear that a summary follows is a compaction. */
+export const moveAt = (seq) => (log.value.compactions.has(seq) ? "compaction" : kindAt(seq));
 export const timeOf = (seq) => new Date(log.value.times[seq - 1] * 1000);
 
 // --- asking ---
@@ -58,7 +62,9 @@ export function setKey(value) {
   sessionStorage.setItem("key", value);
 }
 
+/** @param {string} path @param {{body?: object, signal?: AbortSignal, raw?: boolean}} [options] @returns {Promise<any>} */
 export async function ask(path, { body, signal: stop, raw } = {}) {
+  if (isFile) return raw ? rawOf(path) : answerOf(path);
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   if (body) headers["content-type"] = "application/json";
   const options = { headers, signal: stop, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
@@ -72,14 +78,19 @@ export async function ask(path, { body, signal: stop, raw } = {}) {
 /** Shows what went wrong; what was given up on purpose is nobody's business. */
 export function trouble(error) {
   if (error.name === "AbortError") return;
-  failure.value = error instanceof Failed ? error.message : "The server does not answer.";
+  failure.value = error.status ? error.message : "The server does not answer.";
 }
 
 // --- addresses ---
 
+/** In a file the address is behind the #: a file has no other place for it. */
+const behind = (location) => new URL(/^#\//.test(location.hash) ? location.hash.slice(1) : opening(), "file:///");
+const put = (url) => (isFile ? `#${url}` : url);
+
 export function parse(location) {
-  const path = decodeURIComponent(location.pathname.slice(root.length));
-  const query = new URLSearchParams(location.search);
+  const from = isFile ? behind(location) : location;
+  const path = decodeURIComponent(from.pathname.slice(root.length));
+  const query = new URLSearchParams(from.search);
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
   if (bench) {
     return { view: "workbench", session: bench[1], agent: bench[2], at: bench[3] ? Number(bench[3]) : null,
@@ -111,14 +122,14 @@ let last = "";
 export function remember(jumped) {
   if (route.value.view !== "workbench") return;
   clearTimeout(waiting);
-  if (jumped && last) history.replaceState(null, "", last); // where the jump began: that step was not written yet
+  if (jumped && last) history.replaceState(null, "", put(last)); // where the jump began: that step was not written yet
   last = jumped ? "" : address();
-  if (jumped) history.pushState(null, "", address());
-  else waiting = setTimeout(() => { history.replaceState(null, "", last); last = ""; }, 150);
+  if (jumped) history.pushState(null, "", put(address()));
+  else waiting = setTimeout(() => { history.replaceState(null, "", put(last)); last = ""; }, 150);
 }
 
 export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;
-export const link = (seq) => window.location.origin + addressOf(route.value.agent, seq);
+export const link = (seq) => new URL(put(addressOf(route.value.agent, seq)), window.location.href).href;
 
 // --- moving about ---
 
@@ -143,8 +154,8 @@ export function open(id, at = null) {
     (pane.value === "context" ? "" : `?pane=${pane.value}`));
 }
 
-export function navigate(url) {
-  history.pushState(null, "", url);
+export function navigate(url, replaces = false) {
+  history[replaces ? "replaceState" : "pushState"](null, "", put(url));
   route.value = parse(window.location);
 }
 

@@ -9,6 +9,7 @@ import { visible } from "./detail.js";
 const html = htm.bind(h);
 const { agents, cursor, other, number } = state;
 const found = signal(null);
+const LONGEST = 4000; // characters of a message that are shown
 
 const load = state.fetcher(async (name, stop) => {
   const [left, right, after] = name.split(" ");
@@ -25,12 +26,24 @@ const textOf = (event) => {
   return event.content || "";
 };
 
-function Side({ event, words, sign, id }) {
+/** The words of one side. Behind an event's text its data stand: they are for machines, and left out; a call is shown as it reads. */
+function wordsOf(event, words, sign) {
+  if (event.kind === "tool_call" || !words.length) return [["=", textOf(event).slice(0, LONGEST)]];
+  let rest = (event.content || "").length;
+  return words.filter(([op]) => op === "=" || op === sign).flatMap(([op, text]) => {
+    const kept = text.slice(0, Math.max(0, rest));
+    rest -= text.length;
+    return kept ? [[op, kept]] : [];
+  });
+}
+const isCopy = ({ left, right }) => left && right && left.kind === right.kind && textOf(left) === textOf(right);
+
+function Side({ event, words, sign, id, same }) {
   if (!event) return html`<div class="side none" aria-hidden="true"></div>`;
   const open = (click) => { click.preventDefault(); state.open(id, event.seq); };
-  return html`<div class=${`side ${sign === "-" ? "mine" : "theirs"}`}><header><a href=${state.addressOf(id, event.seq)} onClick=${open}>${event.seq}</a> <span class=${`kind k-${event.kind}`}>${state.WORDS[event.kind] || event.kind}</span></header>
-    <div class="words">${words.length ? words.filter(([op]) => op === "=" || op === sign).map(([op, text], index) => (op === "=" ? visible(text)
-      : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`)) : visible(textOf(event).slice(0, 4000))}</div></div>`;
+  return html`<div class=${`side ${same ? "" : sign === "-" ? "mine" : "theirs"}`}><header><a href=${state.addressOf(id, event.seq)} onClick=${open}>${event.seq}</a> <span class=${`kind k-${event.kind}`}>${state.WORDS[event.kind] || event.kind}</span></header>
+    ${same && html`<span class="badge">the same words, written again</span>`}
+    <div class="words">${wordsOf(event, words, sign).map(([op, text], index) => (op === "=" ? visible(text) : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`))}</div></div>`;
 }
 
 export function pin() {
@@ -72,6 +85,6 @@ export default function Diff() {
       ${" "}${messages(page.common)} the same in both${page.total ? `, ${number(page.total)} differ.` : ": the model sees no difference."}</p>
       ${page.common > 0 && html`<div class="common">${messages(page.common)} in common</div>`}
       ${page.changes.map((one, index) => html`<div class="pair" key=${index}>
-        <${Side} event=${one.left} words=${one.words} sign="-" id=${page.left.agent} /><${Side} event=${one.right} words=${one.words} sign="+" id=${page.right.agent} /></div>`)}
+        <${Side} event=${one.left} words=${one.words} sign="-" id=${page.left.agent} same=${isCopy(one)} /><${Side} event=${one.right} words=${one.words} sign="+" id=${page.right.agent} same=${isCopy(one)} /></div>`)}
       ${page.changes.length < page.total && html`<button onClick=${() => load(`${name} ${page.changes.length}`)}>Show more changes</button>`}`}</div>`;
 }

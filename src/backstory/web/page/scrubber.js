@@ -3,7 +3,8 @@ import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
-import { extent, offset, PAD, palette, pen, tree, xOf } from "./lanes.js";
+import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "./axis.js";
+import { palette, pen } from "./lanes.js";
 
 const html = htm.bind(h);
 const { log, cursor, liveRanges, domain, number } = state;
@@ -18,16 +19,15 @@ function curve(context, width, tall) {
   const { size, head } = log.value;
   const [low, high] = extent.value;
   let most = 1;
-  for (let n = Math.max(0, low - offset.value); n <= Math.min(head, high - offset.value); n++) if (size[n] > most) most = size[n];
-  const step = (high - low) / Math.max(1, width - 2 * PAD);
+  for (let n = seqAt(low); n <= seqAt(high); n++) if (size[n] > most) most = size[n];
   context.beginPath();
   context.moveTo(PAD, tall);
   let last = PAD;
   for (let x = PAD; x <= width - PAD; x++) {
-    const from = low + (x - PAD) * step - offset.value;
-    if (from > head) break;
+    if (placeAtX(x, width) > placeOf(head)) break;
+    const end = seqAt(placeAtX(x + 1, width));
     let top = 0;
-    for (let n = Math.max(0, Math.floor(from)); n <= Math.min(head, Math.floor(from + step)); n++) if (size[n] > top) top = size[n];
+    for (let n = seqAt(placeAtX(x, width)); n <= end; n++) if (size[n] > top) top = size[n];
     context.lineTo(x, tall - (top / most) * (tall - FLAGS - 4));
     last = x;
   }
@@ -40,24 +40,24 @@ function curve(context, width, tall) {
 }
 
 function ticks(context, width, tall) {
-  const { kinds, head, moves, errors, marks } = log.value;
+  const { kinds, moves, errors, marks } = log.value;
   const [prompt, move, bad, flag, ink] = palette("user", "move", "move", "mark", "ink");
   let before = -9;
   context.fillStyle = prompt;
   const [low, high] = extent.value;
-  for (let n = Math.max(1, Math.floor(low - offset.value)); n <= Math.min(head, high - offset.value); n++) {
+  for (let n = Math.max(1, seqAt(low)); n <= seqAt(high); n++) {
     if (kinds[n - 1] !== CODE.u) continue;
-    const x = xOf(offset.value + n, width);
+    const x = xOf(placeOf(n), width);
     if (x - before >= 1.5) context.fillRect(before = x, tall - 6, 1, 6);
   }
   context.fillStyle = move;
   context.globalAlpha = moves.length * 12 > width ? 0.55 : 1; // many lines would hide the curve
-  for (const n of moves) context.fillRect(xOf(offset.value + n, width), FLAGS, 1, tall - FLAGS);
+  for (const n of moves) context.fillRect(xOf(placeOf(n), width), FLAGS, 1, tall - FLAGS);
   context.globalAlpha = 1;
   context.fillStyle = bad;
   before = -9;
   for (const n of errors) {
-    const x = xOf(offset.value + n, width);
+    const x = xOf(placeOf(n), width);
     if (x - before < 4) continue;
     context.beginPath();
     context.arc(before = x, tall - 10, 2, 0, 7);
@@ -78,7 +78,7 @@ function ticks(context, width, tall) {
   };
   context.font = "10px system-ui";
   for (const [n] of marks) {
-    const x = xOf(offset.value + n, width);
+    const x = xOf(placeOf(n), width);
     if (cluster && x - cluster.x < CLOSE) cluster.count += 1;
     else { draw(); cluster = { x, count: 1 }; }
   }
@@ -94,12 +94,12 @@ function drawCursor(canvas) {
   let end = 0;
   for (const [low, high] of liveRanges.value) {
     if (low > end + 1) {
-      const x = xOf(offset.value + end, width);
-      context.fillRect(x, FLAGS, xOf(offset.value + low, width) - x, tall - FLAGS);
+      const x = xOf(placeOf(end), width);
+      context.fillRect(x, FLAGS, xOf(placeOf(low), width) - x, tall - FLAGS);
     }
     end = high;
   }
-  const at = xOf(offset.value + cursor.value, width);
+  const at = xOf(placeOf(cursor.value), width);
   context.globalAlpha = 0.45;
   const [veil] = palette("bg");
   context.fillStyle = veil;
@@ -108,7 +108,7 @@ function drawCursor(canvas) {
   const pinned = state.other.value;
   if (pinned && pinned.agent === state.route.value.agent) {
     context.fillStyle = pin;
-    context.fillRect(xOf(offset.value + pinned.at, width) - 1, 0, 2, tall);
+    context.fillRect(xOf(placeOf(pinned.at), width) - 1, 0, 2, tall);
   }
   context.fillStyle = accent;
   context.fillRect(at - 1, 0, 2, tall);
@@ -149,7 +149,7 @@ export function Scrubber() {
     if (!log.value.head) return;
     curve(context, width, tall);
     ticks(context, width, tall);
-  }, [log.value, extent.value, state.texts.value, still.current && still.current.clientWidth]);
+  }, [log.value, extent.value, axis.value, state.texts.value, still.current && still.current.clientWidth]);
   useLayoutEffect(() => {
     drawCursor(moving.current);
     if (near.current) drawNear(near.current);
@@ -162,9 +162,7 @@ export function Scrubber() {
 
   const positionAt = (event) => {
     const box = still.current.getBoundingClientRect();
-    const [low, high] = extent.value;
-    const x = low + ((event.clientX - box.left - PAD) / (box.width - 2 * PAD)) * (high - low);
-    return Math.max(1, Math.min(log.value.head, Math.round(x - offset.value)));
+    return Math.max(1, seqAt(placeAtX(event.clientX - box.left, box.width) + (axis.value === "time" ? 0 : 0.5)));
   };
   const grab = (event) => {
     dragging.current = true;
@@ -176,11 +174,12 @@ export function Scrubber() {
   const zoom = (event) => {
     event.preventDefault();
     const [low, high] = extent.value;
-    const place = offset.value + positionAt(event);
+    const place = placeOf(positionAt(event));
     const by = event.deltaY > 0 ? 1.25 : 0.8;
-    const next = [place - (place - low) * by, place + (high - place) * by];
-    const whole = next[1] - next[0] >= log.value.head;
-    domain.value = whole || next[1] - next[0] < 10 ? (whole ? null : domain.value) : [Math.max(offset.value, next[0]), Math.min(offset.value + log.value.head, next[1])];
+    const [first, last] = whole.value;
+    const next = [Math.max(first, place - (place - low) * by), Math.min(last, place + (high - place) * by)];
+    if (next[1] - next[0] >= last - first) domain.value = null;
+    else if (next[1] - next[0] >= 10) domain.value = next;
   };
   const at = cursor.value;
   const text = at ? `Position ${at} of ${log.value.head}, ${state.timeOf(at).toLocaleString()}, ${number(log.value.count[at])} live, about ${number(state.tokensOf(log.value.size[at]))} tokens` : "Position 0";

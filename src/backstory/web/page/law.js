@@ -3,7 +3,7 @@
 
 /** @typedef {{head: number, kinds: Uint8Array, bytes: Uint32Array, times: Float64Array, size: Float64Array,
  *   count: Uint32Array, valid: Uint8Array, moves: number[], bases: number[], errors: Set<number>,
- *   marks: [number, string|null][], partner: Map<number, number>, pieces: [string, number, number][]}} Log */
+ *   marks: [number, string|null][], partner: Map<number, number>, compactions: Map<number, number>, pieces: [string, number, number][]}} Log */
 
 const NEVER = new Set([..."x?"].map((c) => c.charCodeAt(0)));
 const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
@@ -12,7 +12,7 @@ const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
 export function emptyLog() {
   return { head: 0, kinds: new Uint8Array(0), bytes: new Uint32Array(0), times: new Float64Array(0),
     size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), moves: [], bases: [],
-    errors: new Set(), marks: [], partner: new Map(), pieces: [] };
+    errors: new Set(), marks: [], partner: new Map(), compactions: new Map(), pieces: [] };
 }
 
 const grown = (array, length) => {
@@ -32,6 +32,7 @@ export function extended(log, outline) {
   next.bases = log.bases.concat(outline.bases.map((pair) => pair[1]));
   next.marks = log.marks.concat(outline.marks);
   for (const seq of outline.errors) next.errors.add(seq);
+  for (const [clear, summary] of outline.compactions) next.compactions.set(clear, summary);
   for (const [call, result] of outline.calls) next.partner.set(call, result).set(result, call);
   let time = 0;
   let move = log.moves.length;

@@ -41,7 +41,7 @@ export default function Find() {
   const place = positions.indexOf(cursor.value);
   const onKey = (event) => {
     if (event.key === "Enter") nextHit(event.shiftKey ? -1 : 1);
-    if (event.key === "Escape") { event.stopPropagation(); find.value = null; document.querySelector(".rows").focus(); }
+    if (event.key === "Escape") { event.stopPropagation(); find.value = null; /** @type {HTMLElement} */ (document.querySelector(".rows")).focus(); }
   };
   return html`<div class="find" role="search"><input ref=${box} type="search" value=${q} aria-label="Find in this lineage" placeholder="Find in this lineage" onKeyDown=${onKey}
       onInput=${(event) => { find.value = { q: event.target.value, positions: [], next: 0 }; state.remember(false); }} />

@@ -10,20 +10,23 @@ import { COMMANDS } from "./keys.js";
 const html = htm.bind(h);
 const text = signal("");
 const hits = signal([]);
+const next = signal(null); // where the following page begins
 const note = signal("");
 const place = signal(0);
 
 const load = state.fetcher(async (asked, stop) => {
+  const { q, after } = JSON.parse(asked);
   for (;;) {
-    const found = await state.ask(`/search?q=${encodeURIComponent(asked)}`, { signal: stop });
-    if (found.status !== 202) {
-      hits.value = found.hits;
-      note.value = found.hits.length ? "" : "Nothing was found in any event.";
-      return;
-    }
-    note.value = `Indexing: ${state.number(found.done)} of ${state.number(found.total)} events`;
+    const found = await state.ask(`/search?q=${encodeURIComponent(q)}&after=${after}`, { signal: stop });
+    hits.value = after ? [...hits.value, ...found.hits] : found.hits;
+    next.value = found.next;
+    note.value = found.behind ? `The index has ${state.number(found.done)} of ${state.number(found.total)} events; these are from those.` : found.hits.length || after ? "" : "Nothing was found in any event.";
+    if (!found.behind || after) return;
+    await new Promise((done) => setTimeout(done, 1000));
+    if (stop.aborted) return;
   }
 });
+const more = () => load(JSON.stringify({ q: text.value.trim(), after: next.value }));
 
 /** What of the open session fits: agents, marks, a position, a command. */
 function near(asked) {
@@ -64,8 +67,8 @@ export default function Search() {
   }, []);
   useEffect(() => {
     place.value = 0;
-    if (!asked) { hits.value = []; note.value = ""; load(""); return undefined; }
-    const waiting = setTimeout(() => load(asked), 150);
+    if (!asked) { hits.value = []; next.value = null; note.value = ""; load(""); return undefined; }
+    const waiting = setTimeout(() => load(JSON.stringify({ q: asked, after: 0 })), 150);
     return () => clearTimeout(waiting);
   }, [asked]);
   const local = asked ? near(asked) : [];
@@ -88,5 +91,6 @@ export default function Search() {
     <div id="hits" role="listbox" aria-label="Results">${all.map((one, index) => html`<div role="option" id=${`hit-${index}`} key=${index} class="result" aria-selected=${index === place.value}
       onClick=${() => choose(one)} onMouseMove=${() => { place.value = index; }}>
       ${one.hit ? html`<small>${one.hit.ref} · ${state.WORDS[one.hit.kind] || one.hit.kind}${one.hit.live ? "" : " · left behind"}</small><${Marked} hit=${one.hit} />`
-        : html`<span>${one.title}</span><small>${one.what}</small>`}</div>`)}</div><//>`;
+        : html`<span>${one.title}</span><small>${one.what}</small>`}</div>`)}</div>
+    ${next.value !== null && hits.value.length > 0 && html`<button class="more" onClick=${more}>Show more events</button>`}<//>`;
 }

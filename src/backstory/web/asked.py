@@ -1,0 +1,55 @@
+"""One request without its HTTP: which store, which path, which arguments, each read as what it has to be."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from backstory.agent import Agent
+from backstory.errors import AgentNotFound, Invalid
+from backstory.store import Store
+
+LONGEST_QUESTION = 400
+IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
+
+
+class Asked(NamedTuple):
+    """One request, without its HTTP."""
+
+    store: Store
+    path: Mapping[str, Any]  # the parts of the path that have names
+    query: Mapping[str, str]
+
+    @property
+    def agent(self) -> Agent:
+        """The agent in the path."""
+        return agent_of(self.store, str(self.path["id"]))
+
+    def number(self, name: str, default: int | None = None) -> int | None:
+        """A position or a number of things."""
+        text = self.query.get(name, "")
+        if text == "":
+            return default
+        if not text.isascii() or not text.isdigit() or len(text) > 15:
+            raise Invalid(f"{name} is not a whole number")
+        return int(text)
+
+    def word(self, name: str, words: tuple[str, ...], default: str) -> str:
+        """One word of a list."""
+        text = self.query.get(name) or default
+        if text not in words:
+            raise Invalid(f"{name} is not one of {', '.join(words)}")
+        return text
+
+    def text(self, name: str, longest: int = LONGEST_QUESTION) -> str:
+        """What a person typed."""
+        text = self.query.get(name, "")
+        if not text.strip() or len(text) > longest:
+            raise Invalid(f"{name} is a text of 1 to {longest} characters")
+        return text
+
+
+def agent_of(store: Store, id: str) -> Agent:
+    """The agent with an id, or a unique beginning of one."""
+    if not IDS.fullmatch(id):
+        raise AgentNotFound("that is not the id of an agent")
+    return store.agent(id)

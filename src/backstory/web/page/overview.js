@@ -1,0 +1,71 @@
+/** One agent at a glance, as text: where it came from, which models answered and what that took, every move and mark.
+ *  It says what the scrubber draws. */
+import { h } from "./vendor/preact.js";
+import { useEffect, useState } from "./vendor/hooks.js";
+import htm from "./vendor/htm.js";
+import * as state from "./state.js";
+import { close, Overlay } from "./overlay.js";
+
+const html = htm.bind(h);
+const { log, number } = state;
+const MOST = 200; // moves or marks of one page of the table
+const NAMES = { cwd: "folder", source: "from", agent_type: "kind of agent", git_branch: "git branch" };
+
+/** What is known of an agent beside its events; an agent that says nothing is described by its session. */
+function facts(one) {
+  const root = state.agents.value.get(one.session);
+  const about = { ...(root && root.about), ...one.about };
+  const words = (value) => (value && typeof value === "object" ? Object.values(value).filter((part) => typeof part === "string").join(" · ") : String(value));
+  const known = Object.entries(about).filter(([, value]) => value !== null && value !== "").map(([name, value]) => [NAMES[name] || name.replaceAll("_", " "), words(value)]);
+  const parent = state.agents.value.get(one.parent);
+  return [...known, ...(parent ? [[one.spawned ? "spawned by" : "forked from", `${parent.name}@${one.born_seq}`]] : []),
+    ["written", `${new Date(one.created_at).toLocaleString()} to ${new Date(one.updated_at).toLocaleString()}`], ["id", one.id]];
+}
+
+async function usage(id, tell) {
+  const sums = new Map();
+  for (let next = 0; next !== null;) {
+    const found = await state.ask(`/agents/${id}/usage?after=${next}`);
+    for (const one of found.models) {
+      const sum = sums.get(one.model) || { model: one.model, answers: 0, read: 0, cached: 0, wrote: 0, cost: 0 };
+      for (const name of ["answers", "read", "cached", "wrote", "cost"]) sum[name] += one[name];
+      sums.set(one.model, sum);
+    }
+    next = found.next;
+  }
+  tell([...sums.values()]);
+}
+
+const Models = ({ all }) => html`<table><thead><tr><th>Model</th><th class="n">Answers</th><th class="n">Tokens in</th><th class="n">of these cached</th><th class="n">Tokens out</th><th class="n">Cost</th></tr></thead>
+  <tbody>${all.map((one) => html`<tr key=${one.model}><td>${one.model || "not said"}</td><td class="n">${number(one.answers)}</td><td class="n">${number(one.read)}</td>
+    <td class="n">${number(one.cached)}</td><td class="n">${number(one.wrote)}</td><td class="n">${one.cost ? state.money(one.cost) : "not said"}</td></tr>`)}</tbody></table>`;
+
+/** Moves and marks, in order: [position, what it is, where it leads or what it is called]. */
+function steps() {
+  const { moves, bases, marks, compactions } = log.value;
+  const found = moves.map((seq, place) => [seq, compactions.has(seq) ? "compaction" : state.kindAt(seq), compactions.has(seq) ? `summary at ${compactions.get(seq)}` : bases[place] ? `back to ${bases[place]}` : "to nothing"]);
+  return [...found, ...marks.map(([seq, label]) => [seq, "mark", label || ""])].sort((a, b) => a[0] - b[0]);
+}
+
+export default function Overview() {
+  const one = state.agent.value;
+  const [models, setModels] = useState(null);
+  const all = steps();
+  const [first, setFirst] = useState(Math.max(0, all.length - MOST));
+  useEffect(() => { usage(one.id, setModels).catch(state.trouble); }, []);
+  const { size } = log.value;
+  const go = (seq) => (event) => { event.preventDefault(); close(); state.go(seq, { jump: true }); };
+  return html`<${Overlay} label="Overview" class="overview"><h2>${one.name}</h2>
+    <dl>${facts(one).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
+    <h3>Models and usage</h3>
+    <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which model answered.</p>`}</div>
+    <h3>Moves and marks</h3>
+    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<table><thead><tr><th class="n">Position</th><th>What</th><th></th><th class="n">Context before</th><th class="n">after</th><th>When</th></tr></thead>
+      <tbody>${all.slice(first, first + MOST).map(([seq, what, more]) => html`<tr key=${seq}><td class="n"><a href=${state.addressOf(one.id, seq)} onClick=${go(seq)}>${number(seq)}</a></td>
+        <td class=${`k-${what === "compaction" ? "clear" : what}`}>${what}</td><td>${more}</td><td class="n">${number(state.tokensOf(size[seq - 1]))}</td><td class="n">${number(state.tokensOf(size[seq]))}</td>
+        <td class="n">${state.timeOf(seq).toLocaleString()}</td></tr>`)}</tbody></table>`}
+    ${all.length > MOST && html`<p class="facts"><button disabled=${!first} onClick=${() => setFirst(Math.max(0, first - MOST))}>Earlier</button>
+      <span>${number(first + 1)}–${number(Math.min(all.length, first + MOST))} of ${number(all.length)}</span>
+      <button disabled=${first + MOST >= all.length} onClick=${() => setFirst(first + MOST)}>Later</button></p>`}
+    <p class="buttons"><button onClick=${close}>Close</button></p><//>`;
+}

@@ -1,0 +1,132 @@
+"""What the page says of a whole agent: moves, marks, models, usage, compactions, changes, the time axis."""
+
+import backstory
+from backstory.wire import FORMATS
+from tests.web.asgi import Client
+from tests.web.conftest import fill
+
+
+def compacted(store):
+    main = fill(store)
+    main.describe(title="Two files", cwd="/home/ada/project", model="m-1")
+    main.assistant("Yes.", data={"model": "m-1", "usage": {"input": 1200, "output": 30, "cost": 0.25}})
+    main.compact("There are two files.", keep=1)
+    return main
+
+
+def test_the_overview_lists_moves_marks_folder_models_and_cost(show):
+    with backstory.open(":memory:") as store:
+        compacted(store)
+        screen = show(store).ready()
+        screen.press("o")
+        screen(".overview tbody td").first.wait_for()
+        text = screen(".overview").inner_text()
+        for words in ("/home/ada/project", "Two files", "m-1", "1,200", "$0.25", "back to 5", "compaction"):
+            assert words in text, words
+        screen(".overview a").filter(has_text="9").first.click()
+        screen.at("main@9")
+
+
+def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(filled):
+    main = filled.agent("main")
+    assert Client(filled)(f"/api/agents/{main.id}/usage").json == {"models": [], "next": None}
+    asked = {"model": "x", "usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    main.assistant("a", data={"request": asked})
+    main.assistant("a", data={"request": asked, "copy_of": 11})
+    main.assistant("b", data={"model": "x", "usage": {"input_tokens": 3, "cost": 0.5}})
+    main.assistant("c", data={"model": 3, "usage": "much"})
+    (found,) = Client(filled)(f"/api/agents/{main.id}/usage").json["models"]
+    assert found == {"model": "x", "answers": 2, "read": 10, "cached": 0, "wrote": 1, "cost": 0.5}
+
+
+def test_a_compaction_says_what_it_dropped_and_where_its_summary_is(show):
+    with backstory.open(":memory:") as store:
+        main = compacted(store)
+        clear = next(event.seq for event in main.events() if event.kind == "clear")
+        summary = next(event for event in main.events(after=clear) if event.kind == "user")
+        screen = show(store, f"/s/{main.session}/a/{main.id}@{clear}?pane=event")
+        screen(".reason").filter(has_text=f"summary at {summary.seq}").wait_for()
+        screen.row(2).filter(has_text=f"left behind by the compaction at {clear}").wait_for()
+        screen.press("1", "g")
+        screen(f".message[data-seq='{summary.seq}'] .badge").filter(has_text="summary of").wait_for()
+        screen(".message button").filter(has_text="What was dropped").click()
+        screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
+
+
+def test_what_came_and_what_left_since_a_pinned_position_is_said(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@8").ready()
+    screen(".since button").filter(has_text="Pin").click()
+    screen.press("g")
+    screen(".since summary").filter(has_text="Changed since 8: 1 came, 3 left").wait_for()
+    screen(".message[data-seq='10'] .new").wait_for()
+    screen(".since summary").click()
+    screen(".since input").check()
+    screen(".message[data-seq='2']").wait_for(state="detached")
+    assert [int(text) for text in screen.texts(".message > header > a")] == [10]
+    screen(".since a").filter(has_text="6\u20138").click()
+    screen.at("main@8")
+
+
+def test_each_message_of_a_request_leads_to_its_events(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}?pane=request&format=anthropic")
+    screen(".origins").first.wait_for()
+    assert screen.texts(".origins")[:3] == ["from 2", "from 3", "from 4"]
+    assert "a repair put it there" in screen.texts(".origins")[-1]
+    screen(".origins a").nth(1).click()
+    screen.at("main@3")
+
+
+def test_the_axis_can_be_time_and_a_click_still_goes_where_it_points(show, filled):
+    screen = show(filled).ready()
+    screen(".position button").filter(has_text="Time axis").click()
+    screen(".position button[aria-pressed=true]").wait_for()
+    box = screen("[role=slider]").bounding_box()
+    screen.page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 40)
+    screen.at("main@10")
+    screen.press("k")
+    screen.at("main@9")
+    screen.press("t")
+    screen(".position button[aria-pressed=false]").wait_for()
+
+
+AXIS = """() => {
+  const { state, axis } = window.backstory;
+  axis.axis.value = "time";
+  const { head } = state.log.value;
+  const places = Array.from({ length: head }, (_, n) => axis.placeOf(n + 1));
+  return [places, places.map((place) => axis.seqAt(place)), axis.whole.value];
+}"""
+
+
+def test_by_time_long_pauses_are_folded_and_positions_stay_in_order(show, filled):
+    screen = show(filled)
+    screen.ready()
+    places, positions, (low, high) = screen.page.evaluate(AXIS)
+    assert places == sorted(places)
+    assert low <= places[0]
+    assert places[-1] <= high
+    assert all(found >= seq for seq, found in enumerate(positions, 1))
+
+
+def test_a_session_shows_how_its_context_grew_and_shrank(show, filled):
+    main = filled.agent("main")
+    screen = show(filled, "/")
+    screen(".spark polyline").first.wait_for()
+    curve = Client(filled)(f"/api/sessions/{main.session}/curve").json["curve"]
+    sizes = [sum(row.size for row in main.outline() if row.seq in live(main, at)) for at in range(11)]
+    assert curve == sizes
+
+
+def live(agent, at):
+    return {event.seq for event in agent.context(at).messages} if at else set()
+
+
+def test_a_picture_is_in_the_request_of_every_format(filled):
+    png = b"\x89PNG\r\n\x1a\n" + bytes(40)
+    main = filled.agent("main")
+    main.user("Look.", images=[png])
+    for format in FORMATS:
+        page = Client(filled)(f"/api/agents/{main.id}/request?format={format}")
+        assert (page.status, "iVBORw0KGgo" in str(page.json["messages"][-1])) == (200, True), format
