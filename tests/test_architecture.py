@@ -98,13 +98,22 @@ def is_pure(path):
     return floor(path) in PURE or part(path.relative_to(SOURCE).as_posix()) in PURE_PARTS
 
 
+HARMLESS = {"os.register_at_fork", "threading.Lock"}  # they read and write nothing
+
+
+def names_of(package, path):
+    """The names that a module uses of a package."""
+    found = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute))
+    return {ast.unparse(node) for node in found if ast.unparse(node.value) == package}
+
+
 @pytest.mark.parametrize("path", [p for p in MODULES if is_pure(p)], ids=lambda p: str(p.relative_to(SOURCE)))
 def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
     for module in imports(path):
         package, *rest = module.split(".")
         if package == "backstory":
             assert rest[0] in PURE or (floor(path) not in PURE and part("/".join(rest)) in PURE_PARTS)
-        assert package not in IMPURE_MODULES
+        assert package not in IMPURE_MODULES or set() < names_of(package, path) <= HARMLESS
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in ("open", "print", "input")

@@ -1,6 +1,8 @@
 """The pause of the garbage collector."""
 
 import gc
+import os
+import threading
 
 import pytest
 
@@ -31,3 +33,38 @@ def test_who_runs_without_a_collector_still_does():
     with pause_gc():
         pass
     assert not gc.isenabled()
+
+
+def test_the_last_of_several_threads_switches_it_on_again():
+    """The second comes when it is off already, and leaves last."""
+    first, second = pause_gc(), pause_gc()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_process_that_is_forked_meanwhile_collects():
+    entered, done = threading.Event(), threading.Event()
+
+    def paused():
+        with pause_gc():
+            entered.set()
+            done.wait()
+
+    thread = threading.Thread(target=paused)
+    thread.start()
+    entered.wait()
+    child = os.fork()
+    if child == 0:
+        with pause_gc():
+            pass
+        os._exit(0 if gc.isenabled() else 1)
+    _, status = os.waitpid(child, 0)
+    done.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert gc.isenabled()

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backstory.core.chain import ERASED, inner, is_erased
-from backstory.core.garbage import pause_gc
 from backstory.core.json_text import exact_json
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
@@ -147,8 +146,7 @@ class Event(_Columns):
 
 def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     """The events of rows in the order of `Row`'s columns."""
-    with pause_gc():
-        return list(map(Event, rows))
+    return list(map(Event, rows))
 
 
 class Stored(NamedTuple):

@@ -81,8 +81,9 @@ def dump(
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
     target = _target(format, cache, model=model, stored=stored)
+    given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
-        return _dumped(messages, target, Options(pending, pause, system_inside), cache)
+        return _dumped(given, target, Options(pending, pause, system_inside), cache)
 
 
 def to_bytes(
@@ -98,12 +99,12 @@ def to_bytes(
 ) -> bytes:
     """The body of `dump` as JSON. Blobs are base64 in it, and are never decoded on the way."""
     target = _target(format, cache, model=model, stored=stored, packed=True)
+    given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
-        return _as_bytes(messages, target, Options(pending, pause, system_inside), cache)
+        return _as_bytes(given, target, Options(pending, pause, system_inside), cache)
 
 
-def _dumped(messages: Iterable[Readable], target: Target, options: Options, cache: str | None) -> Dump:
-    messages = messages if isinstance(messages, Sequence) else list(messages)
+def _dumped(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
     plain = plain_json(messages, target.format, pause=options.pause)
     if plain is None:
         return _long_way(messages, target, options, cache)
@@ -111,8 +112,7 @@ def _dumped(messages: Iterable[Readable], target: Target, options: Options, cach
     return Dump(marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs)
 
 
-def _as_bytes(messages: Iterable[Readable], target: Target, options: Options, cache: str | None) -> bytes:
-    messages = messages if isinstance(messages, Sequence) else list(messages)
+def _as_bytes(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> bytes:
     plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
     return encoded(_long_way(messages, target, options, cache).body) if plain is None else plain.json
 
