@@ -249,3 +249,17 @@ def test_a_compressed_rollout_is_read(tmp_path):
     packed.write_bytes(zstandard.ZstdCompressor().compress(plain.read_bytes()))
     [session] = read(packed)[0]
     assert context(log(session.threads[0])) == [("user", "go")]
+
+
+def test_a_rollout_of_nothing_but_events_is_told_by_them(tmp_path):
+    asked = [event("user_message", message="one"), event("agent_message", message="first")]
+    left = [event("user_message", message="two"), event("thread_rolled_back", num_turns=1)]
+    thread = thread_of(tmp_path, meta(), *asked, *left, event("user_message", message="three"))
+    told = [line for line in context(log(thread)) if line[0] != "system"]
+    assert told == [("user", "one"), ("assistant", "first"), ("user", "three")]
+
+
+def test_events_beside_items_are_passed_over(tmp_path):
+    lines = [meta(), event("user_message", message="one"), said("user", "one"), said("assistant", "first")]
+    told = [line for line in context(log(thread_of(tmp_path, *lines))) if line[0] != "system"]
+    assert told == [("user", "one"), ("assistant", "first")]

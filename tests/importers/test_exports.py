@@ -170,3 +170,13 @@ def test_the_text_of_an_attachment_was_read_by_the_model(exported):
     prompt = message("m1", ROOT, "human", words("see"), attachments=[file])
     event = log(one(exported(conversation(prompt))[0]))[-1]
     assert (event.content, event.data) == ("inside", {"meta": "attachment", "name": "a.txt"})
+
+
+def test_a_large_export_has_its_conversations_in_several_members(tmp_path):
+    with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+        for number in range(3):
+            mapping = {"a": node("a", None, "user", f"question {number}")}
+            conversation = {"conversation_id": f"c{number}", "mapping": mapping, "current_node": "a"}
+            archive.writestr(f"conversations-00{number}.json", json.dumps([conversation]))
+    sessions, _ = read(tmp_path / "export.zip")
+    assert [session.id for session in sessions] == ["c0", "c1", "c2"]

@@ -171,3 +171,22 @@ def test_headlines_begin_sessions_and_marks_say_who_speaks(tmp_path):
     ]
     assert [(event.data or {}).get("meta") for event in events] == ["tool", None, None, "tool", None]
     assert "before the first headline" in report.notes[0].what
+
+
+def test_a_result_of_2023_belongs_to_the_oldest_call_that_waits(tmp_path):
+    messages = [
+        {"role": "user", "content": "count"},
+        {"role": "assistant", "content": None, "function_call": {"name": "run", "arguments": "{}"}},
+        {"role": "function", "name": "run", "content": "1"},
+    ]
+    sessions, _ = read(write_lines(tmp_path / "x.jsonl", [{"messages": messages}]))
+    (_, call), (_, result, text) = context(log(one(sessions)))[1:]
+    assert (call, text) == (result, "1")
+
+
+def test_a_history_of_parts_is_not_a_trajectory(tmp_path):
+    checkpoint = {"history": [{"role": "user", "parts": [{"text": "hi"}]}], "authType": "oauth"}
+    (tmp_path / "checkpoint.json").write_text(json.dumps(checkpoint))
+    sessions, report = read(tmp_path / "checkpoint.json")
+    assert sessions == []
+    assert [fault.what for fault in report.notes] == ["not a transcript that is known"]

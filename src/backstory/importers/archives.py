@@ -1,6 +1,7 @@
 """Sources that are zips and folders."""
 
 import os
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from backstory.importers.format import Head
 from backstory.importers.transcript import Fault, Report
 
 MAGIC = b"PK\x03\x04"
+CONVERSATIONS = "conversations.json"
 
 
 class ZipSource(FileSource):
@@ -24,20 +26,36 @@ class ZipSource(FileSource):
         except (zipfile.BadZipFile, OSError, ValueError) as error:
             raise Unreadable(f"not a zip that can be read: {error}") from error
 
+    def _parts(self, name: str) -> list[zipfile.ZipInfo]:
+        """The members that an array is in: one, or several with numbers. A large export of ChatGPT has
+        conversations-000.json, conversations-001.json and so on."""
+        members = self._members()
+        if name in members:
+            return [members[name]]
+        stem, _, suffix = name.rpartition(".")
+        numbered = re.compile(rf"{re.escape(stem)}-[0-9]+\.{re.escape(suffix)}")
+        return [members[one] for one in sorted(members) if numbered.fullmatch(one)]
+
     def head(self) -> Head:
         """Its members, and the beginning of the conversations."""
-        members = self._members()
         text = ""
-        if "conversations.json" in members:
-            with zipfile.ZipFile(self._path) as archive, archive.open(members["conversations.json"]) as file:
+        parts = self._parts(CONVERSATIONS)
+        if parts:
+            with zipfile.ZipFile(self._path) as archive, archive.open(parts[0]) as file:
                 text = file.read(64 * 1024).decode("utf-8", "replace")
-        return Head([], text, frozenset(), {}, frozenset(members))
+        members = frozenset(self._members()) | ({CONVERSATIONS} if parts else set())
+        return Head([], text, frozenset(), {}, members)
 
     def items(self, name: str, report: Report) -> Iterator[Any]:
-        """The elements of the array that a member is."""
-        info = self._members().get(name)
-        if info is None:
+        """The elements of the array that a member is, or several with numbers are."""
+        parts = self._parts(name)
+        if not parts:
             raise Unreadable(f"no {name} in it")
+        for part in parts:
+            yield from self._elements(part, report)
+
+    def _elements(self, info: zipfile.ZipInfo, report: Report) -> Iterator[Any]:
+        name = info.filename
         if info.file_size > ENOUGH and info.file_size > info.compress_size * BLOWN_UP:
             raise Unreadable(f"{name} is more than {BLOWN_UP} times its size when it is unpacked")
         try:

@@ -139,7 +139,10 @@ def _result(block: Data, id: str, time: int | None, calls: Calls) -> Entry:
     text, data = anthropic_result({key: value for key, value in block.items() if key != "name"}, id)
     bound = calls.result(given if isinstance(given, str) and given else None)
     data = data | {"id": bound or data["id"]}
-    return Entry(id, "tool_result", text or text_in(block.get("content")), data, time)
+    content = block.get("content")
+    return Entry(
+        id, "tool_result", text or text_in(content) or (as_text(content) if content else ""), data, time
+    )
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:

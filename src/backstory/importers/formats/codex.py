@@ -84,6 +84,9 @@ def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
                 names[record["id"]] = (when, record["thread_name"])
 
 
+ITEMS = BARE | {"response_item", "compacted"}
+
+
 class _File:
     """A rollout, and what its first records say of where it came from."""
 
@@ -104,6 +107,11 @@ class _File:
         self.spawned_from = _spawner(meta)
         self.meta = meta
         self.report = Report()
+        self._has_items = any(r.get("type") in ITEMS for r in head)
+
+    def is_mirror(self) -> bool:
+        """Whether the file has events only, and none of the items that they mirror."""
+        return not self._has_items and next(self.source.having(b'"response_item"'), None) is None
 
 
 def _text(value: Any) -> str | None:
@@ -153,6 +161,7 @@ class _Family:
 
         def read(met: Report) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
+            reader.is_mirror = file.is_mirror()
             yield from reader.read(file.source.lines(met))
             marks[:] = _bookmarks(file.source, reader)
             about.update(named)

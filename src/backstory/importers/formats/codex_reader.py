@@ -4,7 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from backstory.importers.entries import Data, microseconds, text_in, usage_of
+from backstory.importers.entries import Data, as_text, microseconds, text_in, usage_of
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
 from backstory.importers.marker import marker_in
@@ -86,6 +86,7 @@ class Reader:
         self._last_time: int | None = None
         self._last_line = 0
         self._is_tail = False
+        self.is_mirror = False  # nothing but events: what they mirror is not in the file
         self._points: deque[Point] = deque(maxlen=2)
 
     @classmethod
@@ -96,6 +97,7 @@ class Reader:
         reader.history = [] if at is None else [Past(at, at, items.Kind(), b"", None, None)]
         reader._model, reader._top = state["model"], state["top"]
         reader._first_meta, reader._is_tail = False, True
+        reader.is_mirror = state["mirror"]
         return reader
 
     def point(self) -> Point | None:
@@ -109,6 +111,7 @@ class Reader:
         if not self._points or line.number - self._points[-1].lines > ROWS:
             about = {key: value for key, value in self.about.items() if key != "title"}
             state = {"at": self._at(), "model": self._model, "top": self._top, "about": about}
+            state["mirror"] = self.is_mirror
             self._points.append(Point(line.place, line.number - 1, state))
 
     def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
@@ -144,7 +147,10 @@ class Reader:
             case "compacted" if isinstance(payload, dict):
                 yield from self._compaction(payload, id, time, line)
             case "event_msg" if isinstance(payload, dict):
-                yield from self._event(payload, id, time)
+                said = _said(payload) if self.is_mirror else None
+                yield from (
+                    self._event(payload, id, time) if said is None else self._item(said, id, time, line)
+                )
             case "turn_context" if isinstance(payload, dict):
                 self._turn(payload)
             case "session_meta" if isinstance(payload, dict):
@@ -324,6 +330,16 @@ class Reader:
             self.fork_at = self._at()
         self.trail.append(Copied(digest, id))
         return id, False
+
+
+def _said(event: Data) -> items.Item | None:
+    """The item that an event mirrors."""
+    role = {"user_message": "user", "agent_message": "assistant"}.get(as_text(event.get("type")))
+    text = event.get("message")
+    if role is None or not isinstance(text, str):
+        return None
+    part = {"type": "input_text" if role == "user" else "output_text", "text": text}
+    return {"type": "message", "role": role, "content": [part]}
 
 
 def _newest_equal(places: list[Past], likeness: bytes) -> Past | None:

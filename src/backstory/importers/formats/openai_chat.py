@@ -60,7 +60,19 @@ def entries(messages: Iterable[Data]) -> Iterator[tuple[str, list[Entry]]]:
     """The entries of each message, calls and results bound."""
     calls = Calls()
     for number, message in enumerate(messages):
-        yield str(number), [calls.entry(entry) for entry in _message(message, str(number))]
+        found = _message(message, str(number))
+        if found[0].kind == "tool_result" and not _names_call(message):
+            # The result of a `function_call` of 2023 names no id: it belongs to the oldest call that waits.
+            id = calls.result(None)
+            yield str(number), [found[0]._replace(data=(found[0].data or {}) | ({"id": id} if id else {}))]
+            continue
+        yield str(number), [calls.entry(entry) for entry in found]
+
+
+def _names_call(message: Data) -> bool:
+    """Whether a result says which call it belongs to."""
+    id = message.get("tool_call_id")
+    return isinstance(id, str) and bool(id)
 
 
 def _message(message: Data, id: str) -> list[Entry]:

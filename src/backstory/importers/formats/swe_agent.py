@@ -21,7 +21,7 @@ def fits(head: Head) -> bool:
         )
     history, steps = first.get("history"), first.get("trajectory")
     if isinstance(history, list) and history and isinstance(history[0], dict):
-        return "role" in history[0]
+        return "role" in history[0] and "parts" not in history[0]  # with parts: a checkpoint of Gemini CLI
     return isinstance(steps, list) and bool(steps) and isinstance(steps[0], dict) and "action" in steps[0]
 
 
