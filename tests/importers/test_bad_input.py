@@ -2,6 +2,7 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -147,3 +148,19 @@ def test_a_line_of_200_megabytes_takes_little_memory(tmp_path):
     told, peak = ran.stdout.splitlines()
     assert told.startswith("2 two a line of 200,")
     assert int(peak) < 400_000
+
+
+def test_a_source_that_cannot_be_read_keeps_no_other_out(store, tmp_path):
+    folder = tmp_path / "crush"
+    folder.mkdir()
+    for name, column in (("broken", "other"), ("sound", "title")):
+        with sqlite3.connect(folder / f"{name}.db") as connection:
+            connection.execute(f"create table sessions (id, parent_session_id, {column}, created_at)")
+            connection.execute("create table messages (id, session_id, role, parts, model, created_at)")
+            connection.execute("insert into sessions values (?, null, 'T', 1)", (name,))
+            parts = json.dumps([{"type": "text", "data": {"text": "hi"}}])
+            connection.execute("insert into messages values ('m', ?, 'user', ?, 'x', 1)", (name, parts))
+        connection.close()
+    outcome = store.import_transcripts([folder], settle=0)
+    assert [session.id for session in outcome.sessions] == ["sound"]
+    assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.everything().unread] == ["broken.db"]

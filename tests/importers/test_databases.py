@@ -222,3 +222,30 @@ def test_a_database_with_broken_rows_is_read_as_far_as_it_goes(crush):
     sessions, report = crush.read()
     assert context(log(one(sessions)))[-1] == ("user", "go")
     assert len(report.damaged) == 1
+
+
+def test_a_database_of_crush_from_before_summaries_is_read(other):
+    other.table("sessions", "id", "parent_session_id", "title", "created_at")
+    other.table("messages", "id", "session_id", "role", "parts", "model", "created_at")
+    other.add("sessions", "s", None, "Old", 1)
+    parts = [{"type": "text", "data": {"text": "hi"}}]
+    other.add("messages", "m", "s", "user", json.dumps(parts), "x", 1)
+    sessions, report = other.read()
+    assert context(log(one(sessions))) == [("user", "hi")]
+    assert not report.unread
+
+
+def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_too(other):
+    other.table("conversations", "id", "name", "model")
+    other.table("responses", "id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc")
+    other.add("conversations", "c", "Named", "x")
+    other.add("responses", "r1", "x", "one", None, "first", "c", "2024-01-01T00:00:00")
+    other.add("responses", "r2", "x", "two", None, "second", None, "2024-01-01T00:00:01")
+    other.add("responses", "r3", "x", "three", None, "third", "gone", "2024-01-01T00:00:02")
+    sessions, report = other.read()
+    assert {session.id: context(log(session.threads[0]))[0] for session in sessions} == {
+        "c": ("user", "one"),
+        "r2": ("user", "two"),
+        "gone": ("user", "three"),
+    }
+    assert not report.unread

@@ -193,3 +193,19 @@ def test_an_old_message_with_several_steps_is_told_step_by_step(stored):
         ("result", "c1", "x"),
         ("assistant", "Then."),
     ]
+
+
+def test_before_0_4_sessions_stood_in_info_and_parts_below_their_session(tmp_path):
+    root = tmp_path / "project" / "x" / "storage" / "session"
+    files = {
+        "info/ses_0.json": {"id": "ses_0", "title": "Old"},
+        "message/ses_0/msg_1.json": {"id": "msg_1", "role": "user", "time": {"created": 1}},
+        "part/ses_0/msg_1/prt_1.json": {"id": "prt_1", "type": "text", "text": "hi"},
+    }
+    for name, value in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(json.dumps(value))
+    sessions, _ = read(tmp_path)
+    assert [(session.id, context(log(session.threads[0]))) for session in sessions] == [
+        ("ses_0", [("user", "hi")])
+    ]

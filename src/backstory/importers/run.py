@@ -141,21 +141,49 @@ class Run:
             told.append(session)
             yield done
 
+        unread: set[str] = set()
+        for session in self._parsed(format, [source for _, source in opened], unread):
+            if writer.is_ready(session):
+                yield from self._guarded(write, session, unread)
+            else:
+                waiting.append(session)
+        while waiting:
+            ready = [one for one in waiting if writer.is_ready(one)] or waiting[:1]
+            for session in ready:
+                waiting.remove(session)
+                yield from self._guarded(write, session, unread)
+        self._finish(format, [(o, s) for o, s in opened if s.path not in unread], unsettled, told)
+
+    def _parsed(self, format: Format, sources: list[FileSource], unread: set[str]) -> Iterator[Session]:
+        """The sessions in some sources. If one of them cannot be read, each is tried by itself."""
+        told: set[str] = set()
         try:
-            for session in map(holdable, format.sessions([source for _, source in opened])):
-                if writer.is_ready(session):
-                    yield from write(session)
-                else:
-                    waiting.append(session)
-            while waiting:
-                ready = [one for one in waiting if writer.is_ready(one)] or waiting[:1]
-                for session in ready:
-                    waiting.remove(session)
-                    yield from write(session)
+            for session in map(holdable, format.sessions(sources)):
+                told.add(session.id)
+                yield session
         except (OSError, Unreadable) as error:
-            report.unread.append(Fault(format.name, None, str(error)))
-            return
-        self._finish(format, opened, unsettled, told)
+            if len(sources) == 1:
+                self._cannot_read(sources[0].path, error, unread)
+                return
+            for source in sources:
+                for session in self._parsed(format, [source], unread):
+                    if session.id not in told:
+                        told.add(session.id)
+                        yield session
+
+    def _guarded(
+        self, write: Callable[[Session], Iterator[Imported]], session: Session, unread: set[str]
+    ) -> Iterator[Imported]:
+        """Write a session; what cannot be read of it keeps none of the others out."""
+        try:
+            yield from write(session)
+        except (OSError, Unreadable) as error:
+            self._cannot_read(session.source, error, unread)
+
+    def _cannot_read(self, path: str, error: Exception, unread: set[str]) -> None:
+        if path not in unread:
+            unread.add(path)
+            self.outcome.report.unread.append(Fault(path, None, str(error)))
 
     def _rename(self, writer: Writer, session: Session) -> None:
         """Take over what a source says of a session that is not in it, if the store has the session."""

@@ -41,12 +41,13 @@ def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
 
 
 def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, list[Entry]]]:
-    columns = source.columns()["messages"]
+    tables = source.columns()
+    columns = tables["messages"]
     summary = "is_summary_message" if "is_summary_message" in columns else "0"
     provider = "provider" if "provider" in columns else "null"
-    chosen = next(
-        iter(source.rows("select summary_message_id from sessions where id = ?", (session,))), (None,)
-    )[0]
+    pointer = "summary_message_id" if "summary_message_id" in tables["sessions"] else "null"
+    found = source.rows(f"select {pointer} from sessions where id = ?", (session,))
+    chosen = next(iter(found), (None,))[0]
     query = (
         f"select id, role, parts, model, {provider}, created_at, {summary} from messages"
         " where session_id = ? order by created_at, rowid"

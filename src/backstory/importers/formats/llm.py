@@ -159,21 +159,34 @@ def _conversations(source: Source, tables: Any) -> Iterator[Session]:
         found = {"title": name, "model": model}
         about = {key: value for key, value in found.items() if isinstance(value, str) and value}
 
-        def steps(id: str = id) -> Iterator[Step]:
-            return chained(_responses(source, tables, id))
-
         used = next(iter(source.rows("select count(*) from responses where conversation_id = ?", (id,))))[0]
         if used:
-            yield Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, Report())
+            yield _conversation(source, tables, id, about)
+    lost = (
+        "select distinct coalesce(conversation_id, id) from responses where conversation_id is null"
+        " or conversation_id not in (select id from conversations)"
+    )
+    for (id,) in list(source.rows(lost)):
+        yield _conversation(source, tables, as_text(id), {})
+
+
+def _conversation(source: Source, tables: Any, id: str, about: Data) -> Session:
+    def steps() -> Iterator[Step]:
+        return chained(_responses(source, tables, id))
+
+    return Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, Report())
 
 
 def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple[str, list[Entry]]]:
-    """Each response: the results it was asked with, its prompt, its answer and calls."""
+    """Each response: the results it was asked with, its prompt, its answer and calls. One without a
+    conversation is one by itself."""
     told: str | None = None
-    reasoning = "reasoning" if "reasoning" in tables["responses"] else "null"
+    # Tokens came with 0.20, reasoning later.
+    newer = ("input_tokens", "output_tokens", "reasoning")
+    columns = ", ".join(name if name in tables["responses"] else "null" for name in newer)
     query = (
-        f"select id, model, prompt, system, response, datetime_utc, input_tokens, output_tokens, {reasoning}"
-        " from responses where conversation_id = ? order by datetime_utc, id"
+        f"select id, model, prompt, system, response, datetime_utc, {columns}"
+        " from responses where coalesce(conversation_id, id) = ? order by datetime_utc, id"
     )
     for id, model, prompt, system, said, when, given, taken, thought in source.rows(query, (conversation,)):
         time = microseconds(when)

@@ -70,7 +70,10 @@ def _from_document(source: Source, report: Report) -> Iterator[Info]:
 
 
 def _from_folder(source: Source, report: Report) -> Iterator[Info]:
-    for path, info in source.files("session", report):
+    """Sessions, messages and parts in folders of their names. Before 0.4 the sessions stood in `info`, and
+    parts below their session."""
+    sessions = [*source.files("session", report), *source.files("info", report)]
+    for path, info in sessions:
         if not isinstance(info, dict):
             continue
         id = as_text(info.get("id")) or path.rsplit("/", 1)[-1].removesuffix(".json")
@@ -80,7 +83,8 @@ def _from_folder(source: Source, report: Report) -> Iterator[Info]:
             for name, data in source.files(f"message/{id}", met):
                 if isinstance(data, dict):
                     message = as_text(data.get("id")) or name.rsplit("/", 1)[-1].removesuffix(".json")
-                    inside = [part for _, part in source.files(f"part/{message}", met)]
+                    places = (f"part/{message}", f"part/{id}/{message}")
+                    inside = [part for place in places for _, part in source.files(place, met)]
                     found.append(_message(data | {"id": message}, inside))
             return found
 
