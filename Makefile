@@ -7,7 +7,7 @@ CHAT := .venv-chat
 ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help chat web test test-all test-adapters coverage corpus check format bench bench-adapters bench-peers clean
+.PHONY: help chat web test test-all test-adapters coverage corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -88,6 +88,9 @@ coverage: $(READY)  ## Check that the tests reach every line and branch of the p
 corpus: $(READY)  ## Check requests and imports against recordings, if they are beside this folder
 	$(BIN)/python -m tests.wire.corpus
 	$(BIN)/python -m tests.importers.corpus
+
+soak: $(READY)  ## Eight processes do everything at once, and some are killed: ten minutes on each store
+	$(BIN)/python -m tests.soak $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 check: $(READY)  ## Run the linter and the type checker
 	$(BIN)/ruff check .

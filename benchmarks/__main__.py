@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from benchmarks.measure import Row, table
+from benchmarks.sizes import Sizes
 
 # A table's module is imported when it is measured: the others may need packages that are not installed.
 TABLES = {
@@ -16,13 +17,15 @@ TABLES = {
     "importers": "benchmarks.importers:importers_table",
     "cli": "benchmarks.cli:cli_table",
     "web": "benchmarks.web:web_table",
+    "growth": "benchmarks.growth:growth_table",
 }
 
 
-def measure(name: str, folder: str) -> list[Row]:
+def measure(name: str, folder: str, sizes: Sizes) -> list[Row]:
     """The rows of one table."""
     module, _, function = TABLES[name].partition(":")
-    rows: list[Row] = getattr(import_module(module), function)(folder)
+    options = {"sizes": sizes} if name == "growth" else {}
+    rows: list[Row] = getattr(import_module(module), function)(folder, **options)
     return rows
 
 
@@ -32,14 +35,18 @@ def main() -> None:
     names = ", ".join(TABLES)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {names} (default: all)")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
+    for name, usual in Sizes()._asdict().items():
+        what = f"of the table growth (default: {usual:,})"
+        parser.add_argument(f"--{name}", type=type(usual), default=usual, metavar="N", help=what)
     arguments = parser.parse_args()
+    sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
     unknown = set(arguments.tables) - set(TABLES)
     if unknown:
         parser.error(f"no table {', '.join(sorted(unknown))}: use {names}")
     measured: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for name in arguments.tables or TABLES:
-            measured[name] = measure(name, folder)
+            measured[name] = measure(name, folder, sizes)
             print(table(name, measured[name]), end="\n\n", flush=True)
     if arguments.json:
         numbers = {

@@ -53,8 +53,8 @@ class BarePostgres:
     def __init__(self, url: str) -> None:
         self.db = psycopg.connect(url, autocommit=True)
         self.db.execute(
-            "CREATE TABLE messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, agent bigint, "
-            "kind text, content text, data text, created_at bigint)"
+            "CREATE TABLE IF NOT EXISTS messages (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, "
+            "agent bigint, kind text, content text, data text, created_at bigint)"
         )
 
     def insert(self, message: Message) -> None:

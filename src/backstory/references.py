@@ -19,7 +19,7 @@ from backstory.storage.positions import no_position
 from backstory.storage.protocols import AgentRecord, Sources, Wanted
 from backstory.storage.protocols import Agents as RecordedAgents
 
-MOST_NAMES = 1_000  # that a misspelled one is compared with
+MOST_NAMES = 200  # that a misspelled one is compared with: the latest
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
 

@@ -8,7 +8,7 @@ import pytest
 
 import backstory
 from backstory.core.terms import query as words_query
-from backstory.core.terms import words
+from backstory.core.terms import searchable, words
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.protocols import CANDIDATES
 
@@ -194,11 +194,58 @@ def test_what_another_process_has_indexed_meanwhile_is_not_indexed_again(durable
         agent = store.start("main")
         agent.extend([("user", "needle", None)] * 2)
         backend = store._backend
-        backend.indexed()
-        assert backend.index(agent.snapshot, 0, [(1, ["needle"]), (2, ["needle"])]) == 2
-        assert backend.index(agent.snapshot, 0, [(1, ["late"])]) == 2
-        query = words_query("late")
-        assert backend.find(query, kinds=(), pieces=None, session="", limit=9) == []
+        [behind] = backend.backlog("", None)
+        assert (behind.after, behind.upto) == (0, 2)
+        backend.index([(behind, [(1, ["needle"]), (2, ["needle"])])])
+        backend.index([(behind._replace(upto=1), [(1, ["late"])])])
+        assert backend.backlog("", None) == []
+        assert backend.find(words_query("late"), kinds=(), pieces=None, session="", limit=9) == []
+        assert len(backend.find(words_query("needle"), kinds=(), pieces=None, session="", limit=9)) == 2
+
+
+@pytest.mark.parametrize("scope", ["store", "agent"])
+def test_what_is_erased_or_deleted_while_it_is_indexed_does_not_come_into_the_index(durable_url, scope):
+    with backstory.open(durable_url) as store:
+        backend = store._backend
+        kept, gone = store.start("kept"), store.start("gone")
+        kept.extend([("user", "secret plan", None), ("user", "harmless", None)])
+        gone.user("secret too")
+        pieces = None if scope == "store" else backend.lineage(kept.snapshot)
+        backlog = backend.backlog(kept.session, pieces)
+        texts = [(behind, []) for behind in backlog]
+        for place, seq, *event in backend.unindexed(backlog):
+            texts[place][1].append((seq, words(searchable(*event))))
+        kept.erase([1], why="a test")
+        store.delete("gone")
+        backend.index(texts)
+        for asked in ("secret", "plan", "too"):
+            assert backend.find(words_query(asked), kinds=(), pieces=None, session="", limit=9) == []
+        assert len(backend.find(words_query("harmless"), kinds=(), pieces=None, session="", limit=9)) == 1
+        assert backend.backlog("", None) == []
+        assert store.verify() == []
+
+
+def test_a_search_within_one_agent_indexes_only_what_that_agent_sees(durable_url):
+    with backstory.open(durable_url) as store:
+        other, parent = store.start("other"), store.start("parent")
+        other.user("needle elsewhere")
+        parent.user("needle inherited")
+        child = parent.fork("child")
+        child.user("my needle")
+        assert places(store.search("needle", agent=child)) == [("child", 1), ("child", 2)]
+        assert [behind.upto for behind in store._backend.backlog("", None)] == [1]  # the other's
+        assert len(store.search("needle")) == 3
+
+
+def test_in_one_agent_texts_that_say_little_else_rank_higher(durable_url):
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.user("needle " + "and many other words " * 20)
+        agent.user("needle needle")
+        agent.user("the needle")
+        found = [hit.event.seq for hit in store.search("needle", agent=agent)]
+        assert found == [2, 3, 1]
+        assert [hit.event.seq for hit in store.search("needle", agent=agent, kinds=["assistant"])] == []
 
 
 def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):

@@ -1,5 +1,10 @@
 """How much there is, counted by the database, is what the contexts say."""
 
+from hypothesis import given
+from hypothesis.strategies import booleans, data, integers, lists, sampled_from
+
+import backstory
+
 
 def test_an_empty_store(store):
     found = store.stats()
@@ -71,3 +76,53 @@ def test_events_that_a_deleted_agent_left_to_its_forks_are_counted(store):
     )
     store.delete("one")
     assert (store.stats().events, store.stats().live) == (4, 2)
+
+
+@given(logs=lists(lists(sampled_from("uuumwjcxf"), max_size=12), min_size=1, max_size=6), data=data())
+def test_what_is_live_of_any_tree_is_what_the_contexts_say(logs, data):
+    with backstory.open(":memory:") as store:
+        agents = [store.start("0")]
+        for number, log in enumerate(logs):
+            agent = agents[-1]
+            for what in log:
+                _act(agent, what, data)
+            parent = data.draw(sampled_from(agents))
+            at = data.draw(integers(0, parent.head))
+            agents.append(parent.fork(str(number + 1), at=at))
+        if data.draw(booleans()):
+            store.delete("0")
+        for one in store.stats().agents:
+            messages = one.agent.context().messages
+            assert one.context == len(messages)
+            assert one.live == len([event for event in messages if event.seq > one.agent.fork_seq])
+
+
+def _act(agent, what, data):
+    match what:
+        case "u":
+            agent.user("said")
+        case "m":
+            agent.mark("x")
+        case "c":
+            agent.clear()
+        case "x":
+            agent.append("rewind", None, {"target_message_id": 99})
+        case "w" if agent.marks():
+            agent.rewind("x")
+        case "j" | "f" if agent.head:
+            agent.jump(data.draw(integers(0, agent.head)))
+
+
+def test_the_stats_of_a_chain_of_forks_are_read_at_once(monkeypatch):
+    calls = []
+    store = backstory.open(":memory:")
+    agent = store.start()
+    for _ in range(50):
+        agent.user("a")
+        agent = agent.fork()
+    for name in ("walk", "census", "read", "lineage"):
+        monkeypatch.setattr(store._backend, name, lambda *_, name=name: calls.append(name))
+    monkeypatch.setattr(store._backend, "censuses", list)
+    found = store.stats()
+    assert calls == []
+    assert sorted(one.context for one in found.agents) == [*range(1, 51), 50]

@@ -337,3 +337,17 @@ def test_a_seal_of_another_store_or_a_changed_one_is_refused(damage):
     for bad in (changed, {}, {"format": "poem"}, {**seal, "version": 2}):
         with pytest.raises(backstory.Invalid, match="seal"):
             damage.store.verify(seal=bad)
+
+
+def test_what_someone_deletes_while_it_is_verified_is_not_called_damaged(store, monkeypatch):
+    for name in ("first", "second", "third"):
+        store.start(name).extend([("user", str(n), None) for n in range(3)])
+    backend, read = store._backend, store._backend.stored
+
+    def stored(agent, after, limit):
+        if any(one.name == "third" for one in store.agents()):
+            store.delete("third")
+        return read(agent, after, limit)
+
+    monkeypatch.setattr(backend, "stored", stored)
+    assert store.verify() == []

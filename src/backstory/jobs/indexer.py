@@ -6,15 +6,16 @@ more than one of them.
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from backstory.core.terms import searchable, words
 from backstory.errors import Error
-from backstory.storage.protocols import AgentRecord, Agents, Index, StoredRows, Wanted
+from backstory.storage.backlog import Backlog, Texts
+from backstory.storage.protocols import Index, Piece
 
-PAGE = 2_000  # events indexed in one transaction
+PAGE = 2_000  # events indexed in one transaction, of however many agents
 
 Progress = Callable[[int, int], None]  # how many events are indexed now, and how many will be
 
@@ -22,31 +23,26 @@ _threads: "WeakKeyDictionary[Any, threading.Thread]" = WeakKeyDictionary()
 _starting = threading.Lock()
 
 
-class Indexable(Agents, StoredRows, Index, Protocol):
-    """What can be indexed: agents, their rows, and an index."""
-
-
-def missing(backend: Indexable) -> list[tuple[AgentRecord, int]]:
-    """The agents with events that are not in the index, each with the last position that is."""
-    upto = backend.indexed()
-    known = ((agent, upto.get(agent.id, agent.fork_seq)) for agent in backend.agents(Wanted(deleted=True)))
-    return [(agent, after) for agent, after in known if agent.head > after]
-
-
 def catch_up(
-    backend: Indexable, behind: list[tuple[AgentRecord, int]], progress: Progress | None = None
+    backend: Index,
+    session: str = "",
+    pieces: Sequence[Piece] | None = None,
+    progress: Progress | None = None,
 ) -> None:
-    """Index what is missing, now."""
-    total = sum(agent.head - after for agent, after in behind)
-    done = 0
-    for agent, after in behind:
-        for count in _index_pages(backend, agent, after):
-            done += count
-            if progress:
-                progress(done, total)
+    """Index now what is missing of the agents that own pieces in a session (None: of all)."""
+    backlog, before = backend.backlog(session, pieces), 0
+    while backlog and size(backlog) != before:  # a damaged log ends early: that is for verify to say
+        before = size(backlog)
+        _index_pages(backend, backlog, progress)
+        backlog = backend.backlog(session, pieces)  # what another process began and did not finish
 
 
-def catch_up_soon(backend: Indexable) -> None:
+def size(backlog: Sequence[Backlog]) -> int:
+    """How many events there are in it."""
+    return sum(behind.upto - behind.after for behind in backlog)
+
+
+def catch_up_soon(backend: Index) -> None:
     """Index what is missing in a thread of its own, if none does so already. It ends when it is done, or when
     the store is closed; the next search begins it again."""
     with _starting:
@@ -57,20 +53,43 @@ def catch_up_soon(backend: Indexable) -> None:
             thread.start()
 
 
-def _index_all(backend: Indexable) -> None:
+def _index_all(backend: Index) -> None:
     try:
-        catch_up(backend, missing(backend))
+        catch_up(backend)
     except Error as error:  # the store was closed, or is busy: nobody waits for this
         logging.getLogger("backstory").info("the search index is behind: %s", error)
 
 
-def _index_pages(backend: Indexable, agent: AgentRecord, after: int) -> Iterator[int]:
-    """Index one agent's events page by page; yields how many each time."""
-    while after < agent.head:
-        rows = backend.stored(agent, after, PAGE)
-        if not rows:
-            return  # a damaged log ends early: that is for verify to say
-        texts = [(row.seq, words(searchable(row.kind, row.content, row.data_json))) for row in rows]
-        reached = backend.index(agent, after, texts)
-        yield reached - after
-        after = reached
+def _index_pages(backend: Index, backlog: Sequence[Backlog], progress: Progress | None) -> None:
+    done, total = 0, size(backlog)
+    for page in _pages(backlog):
+        backend.index(_texts(backend, page))
+        done += size(page)
+        if progress:
+            progress(done, total)
+
+
+def _pages(backlog: Sequence[Backlog]) -> Iterator[list[Backlog]]:
+    """The same events in portions of a page each, and no agent twice in one."""
+    page: list[Backlog] = []
+    left = PAGE
+    for behind in backlog:
+        after = behind.after
+        while after < behind.upto:
+            end = min(behind.upto, after + left)
+            page.append(behind._replace(after=after, upto=end))
+            left -= end - after
+            after = end
+            if not left:
+                yield page
+                page, left = [], PAGE
+    if page:
+        yield page
+
+
+def _texts(backend: Index, page: Sequence[Backlog]) -> list[tuple[Backlog, Texts]]:
+    """The words of the events of a page."""
+    texts: list[Texts] = [[] for _ in page]
+    for place, seq, kind, content, data in backend.unindexed(page):
+        texts[place].append((seq, words(searchable(kind, content, data))))
+    return list(zip(page, texts, strict=True))

@@ -23,9 +23,7 @@ def has_to_scan(backend: Scannable) -> bool:
     """Whether a store's index misses something and cannot be brought up to date. That is said, too."""
     if not backend.read_only:
         return False
-    upto = backend.indexed()
-    agents = backend.agents(Wanted(deleted=True))
-    if all(agent.head <= upto.get(agent.id, agent.fork_seq) for agent in agents):
+    if not backend.backlog("", None):
         return False
     logger.warning("%s cannot be written, so it is searched without an index: that takes longer", backend.url)
     return True

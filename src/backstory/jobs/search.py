@@ -12,10 +12,10 @@ from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
 from backstory.errors import Invalid
-from backstory.jobs.indexer import Progress, catch_up, catch_up_soon, missing
+from backstory.jobs.indexer import Progress, catch_up, catch_up_soon, size
 from backstory.jobs.scan import has_to_scan, scan
 from backstory.storage.log import Log
-from backstory.storage.protocols import Found, Piece, Wanted
+from backstory.storage.protocols import AgentRecord, Found, Piece, Wanted
 
 AT_ONCE = 2_000  # events that a search indexes before it answers; more are left to the background
 
@@ -55,22 +55,11 @@ def search(
         if kind not in KINDS:
             raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
-    behind = 0 if log.backend.read_only else _caught_up(log, progress, wait=wait or progress is not None)
     asking = _Asking(log, asked, agent, session, kinds, live)
+    behind = 0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
     hits = Hits(asking.hits(limit, after))
     hits.behind = behind
     return hits
-
-
-def _caught_up(log: Log, progress: Progress | None, *, wait: bool) -> int:
-    """Bring the index up to date, or have that done; how many events it lacks meanwhile."""
-    behind = missing(log.backend)
-    count = sum(agent.head - after for agent, after in behind)
-    if wait or count <= AT_ONCE:
-        catch_up(log.backend, behind, progress)
-        return 0
-    catch_up_soon(log.backend)
-    return count
 
 
 class _Asking:
@@ -86,19 +75,37 @@ class _Asking:
         live: bool,
     ) -> None:
         self._log = log
-        self._session = session
+        self._session = agent.session if agent else session or ""
         self._asked = asked
         self._agent = agent
         self._kinds = kinds
         self._live = live
         self._scans = has_to_scan(log.backend)
-        records = log.backend.agents(Wanted(deleted=True))
-        self._agents = {record.id: Agent(log, record) for record in records}
+        self._records: dict[str, AgentRecord] = {}
         self._walks: dict[str, list[Piece]] = {}
-        self._forks: dict[str, list[Agent]] = {}
-        for one in self._agents.values():
-            if one.parent and one.fork_seq:
-                self._forks.setdefault(one.parent, []).append(one)
+        self._forks: dict[str, dict[str, list[Agent]]] = {}  # of each session that something was found in
+        self._pieces = self._within()
+
+    def _within(self) -> list[Piece] | None:
+        """Where to look; None: everywhere."""
+        if self._agent:
+            pieces = self._log.backend.lineage(self._agent.snapshot)
+            return self._live_pieces(self._agent) if self._live else pieces
+        if self._session:
+            tree = self._log.backend.agents(Wanted(session=self._session, deleted=True))
+            return [Piece(one.pk, one.fork_seq + 1, one.head) for one in tree]
+        return None
+
+    def catch_up(self, progress: Progress | None, *, wait: bool) -> int:
+        """Bring the index up to date where it is looked at, or have that done; how many events it lacks
+        meanwhile."""
+        backend, where = self._log.backend, (self._session, self._pieces)
+        count = size(backend.backlog(*where))
+        if wait or count <= AT_ONCE:
+            catch_up(backend, *where, progress)
+            return 0
+        catch_up_soon(backend)
+        return count
 
     def hits(self, limit: int, last: Hit | None) -> list[Hit]:
         wanted: dict[tuple[str, int], Hit | None] = {}
@@ -115,20 +122,28 @@ class _Asking:
             ask_for *= 4
 
     def _found(self, limit: int) -> list[Found]:
-        pieces, session = None, ""
-        if self._agent:
-            session = self._agent.session
-            pieces = self._log.backend.lineage(self._agent.snapshot)
-            pieces = self._live_pieces(self._agent) if self._live else pieces
-        elif self._session is not None:
-            session = self._session
-            tree = self._log.backend.agents(Wanted(session=session, deleted=True))
-            pieces = [Piece(one.pk, one.fork_seq + 1, one.head) for one in tree]
         if self._scans:
-            return scan(self._log.backend, self._asked, kinds=self._kinds, pieces=pieces, limit=limit)
+            return scan(self._log.backend, self._asked, kinds=self._kinds, pieces=self._pieces, limit=limit)
         return self._log.backend.find(
-            self._asked, kinds=self._kinds, pieces=pieces, session=session, limit=limit
+            self._asked, kinds=self._kinds, pieces=self._pieces, session=self._session, limit=limit
         )
+
+    def _record(self, id: str) -> AgentRecord:
+        """The agent that owns something that was found."""
+        if id not in self._records:
+            found = self._log.backend.agents(Wanted(prefix=id, deleted=True))
+            self._records.update((record.id, record) for record in found)
+        return self._records[id]
+
+    def _forks_of(self, agent: Agent) -> list[Agent]:
+        """The forks of an agent, from one listing of its session."""
+        if agent.session not in self._forks:
+            forks = self._forks.setdefault(agent.session, {})
+            for record in self._log.backend.agents(Wanted(session=agent.session, deleted=True)):
+                self._records[record.id] = record
+                if record.parent and record.fork_seq:
+                    forks.setdefault(record.parent, []).append(Agent(self._log, record))
+        return self._forks[agent.session].get(agent.id, [])
 
     def _live_pieces(self, agent: Agent) -> list[Piece]:
         if agent.id not in self._walks:
@@ -142,7 +157,7 @@ class _Asking:
             places.setdefault(one.agent, []).append(one.seq)
         events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
-            owner = self._agents[id].snapshot
+            owner = self._record(id)
             pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
             events.update(((id, event.seq), event) for event in self._log.backend.read(owner, pieces))
         return events
@@ -153,7 +168,7 @@ class _Asking:
     def _keeper(self, found: Found) -> Agent | None:
         """An agent that has it in its context: the one asked for, or the owner, or a fork that
         inherited it and did not leave it behind."""
-        owner = self._agents[found.agent]
+        owner = Agent(self._log, self._record(found.agent))
         seers = [self._agent] if self._agent else self._seers(owner, found.seq)
         return next((seer for seer in seers if self._is_live(seer, owner, found.seq)), None)
 
@@ -163,7 +178,7 @@ class _Asking:
             seer = waiting.pop(0)
             if seer.snapshot.deleted_us is None:
                 yield seer
-            waiting += [fork for fork in self._forks.get(seer.id, ()) if fork.fork_seq >= seq]
+            waiting += [fork for fork in self._forks_of(seer) if fork.fork_seq >= seq]
 
     def _is_live(self, seer: Agent, owner: Agent, seq: int) -> bool:
         return any(
@@ -178,8 +193,8 @@ class _Asking:
         text = searchable(event.kind, event.content, event.data_json)
         if not matches(self._asked, words(text)):
             return None
-        keeper = self._keeper(found)
-        seer = keeper or self._agent or next(self._seers(self._agents[found.agent], found.seq), None)
+        keeper, owner = self._keeper(found), Agent(self._log, self._record(found.agent))
+        seer = keeper or self._agent or next(self._seers(owner, found.seq), None)
         if seer is None:
             return None  # deleted since it was found
         return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))

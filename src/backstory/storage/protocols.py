@@ -13,6 +13,7 @@ from backstory.core.events import Draft, Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
+from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.survey import Survey
 
 
@@ -286,12 +287,15 @@ class Removal(Reader, StoredRows, Protocol):
 class Index(Protocol):
     """The search index."""
 
-    def indexed(self) -> dict[str, int]:
-        """Up to which position each agent's own events, by the agent's id, can be searched."""
+    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
+        """What cannot be searched yet of the agents that own pieces in a session (None: of all)."""
 
-    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
-        """Make events (position and words) that follow `after` searchable, and return up to which
-        position they are. If another process was quicker, nothing is done."""
+    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
+        """The events of some backlogs, in order."""
+
+    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+        """Make events of some agents searchable, all in one transaction. What another process has indexed or
+        taken away meanwhile is left out."""
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
@@ -347,13 +351,18 @@ def pieces_of(walked: Sequence[WalkedPiece], agent: AgentRecord) -> list[Piece]:
     position 0."""
     rest = min((goes_on for *_, goes_on in walked), default=-1)
     if rest != 0:
-        raise Corrupt(
-            f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {rest}: a parent "
-            "is missing, or the ancestry runs in a circle",
-            remedy=Remedy("{} shows what is wrong", "verify"),
-        )
+        raise broken_lineage(agent, rest)
     pieces = [Piece(owner, low, high, base) for owner, low, high, base, _ in walked]
     return sorted(pieces, key=attrgetter("low", "high"))
+
+
+def broken_lineage(agent: AgentRecord, at: int) -> Corrupt:
+    """The error for an agent whose ancestry does not lead to the beginning."""
+    return Corrupt(
+        f"the history of agent {agent.name!r} ({agent.id}) breaks off at position {at}: a parent "
+        "is missing, or the ancestry runs in a circle",
+        remedy=Remedy("{} shows what is wrong", "verify"),
+    )
 
 
 def live(pieces: Sequence[Piece]) -> list[Piece]:

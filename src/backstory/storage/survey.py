@@ -1,5 +1,6 @@
 """What is asked of all agents of a store, or of a session, at once: one statement, however many there are."""
 
+from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
 from backstory.core.events import Event
@@ -23,6 +24,15 @@ class AgentCensus(NamedTuple):
     bytes: int  # of their content and data
 
 
+class Irregular(NamedTuple):
+    """An event that has a base, or is of another than the regular kinds."""
+
+    agent: str  # the id of its owner
+    seq: int
+    kind: str
+    base: int | None
+
+
 class Survey(Protocol):
     """Whole stores and sessions, in one statement each."""
 
@@ -35,6 +45,10 @@ class Survey(Protocol):
 
     def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
         """Of every agent, or of those whose key begins so, the newest note of a name that it owns."""
+
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        """The events of all agents, deleted ones too, that have a base or are of none of these kinds; those
+        of one agent in order."""
 
     def censuses(self) -> list[AgentCensus]:
         """What every agent owns, by kind; what is left of deleted ones, too."""

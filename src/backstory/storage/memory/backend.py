@@ -5,7 +5,7 @@ specification and tested against them.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakSet
 
@@ -14,6 +14,7 @@ from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
+from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.fork_lock import ForkableLock
 from backstory.storage.memory.intake import KeptSources, MemoryIntake, sources_in
 from backstory.storage.memory.removal import MemoryRemoval
@@ -36,7 +37,7 @@ from backstory.storage.protocols import (
     pieces_of,
 )
 from backstory.storage.signal import Signal, SignalWatch
-from backstory.storage.survey import AgentCensus, NewestNote
+from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 
 class MemoryBackend:
@@ -234,6 +235,15 @@ class MemoryBackend:
             found.append(NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0))
         return found
 
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        with self._lock:
+            return [
+                Irregular(id, event.seq, event.kind, own.bases.get(event.seq))
+                for id, own in self._agents.items()
+                for event in own.events
+                if event.seq in own.bases or event.kind not in regular
+            ]
+
     def censuses(self) -> list[AgentCensus]:
         everyone = self.agents(Wanted(deleted=True))
         own = ((one, Piece(one.pk, one.fork_seq + 1, one.head)) for one in everyone)
@@ -276,7 +286,9 @@ class MemoryBackend:
             return [(id, event.seq) for id, agent in agents for event in agent.events if event.key == key]
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        own = self._agents[agent.pk]
+        own = self._agents.get(agent.pk)
+        if own is None:
+            return []  # it was deleted
         rows = zip(own.events, own.digests, strict=True)
         found = [Stored.of(event, own.bases.get(event.seq), digest) for event, digest in rows]
         return [row for row in found if row.seq > after][:limit]
@@ -325,11 +337,14 @@ class MemoryBackend:
         with self._as_a_whole():
             yield MemoryRemoval(self, self._agents, self._sources)
 
-    def indexed(self) -> dict[str, int]:
-        return {record.id: record.head for record in self.agents(Wanted(deleted=True))}
+    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
+        return []  # it looks at every event, each time
 
-    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
-        return agent.head
+    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
+        return []
+
+    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+        return None
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int

@@ -5,7 +5,7 @@ in `rows`, the tables and the functions that write to them in `schema`.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -18,11 +18,12 @@ from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, ReadOnly, StorageError
 from backstory.storage.address import without_password
+from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.removal import PostgresRemoval
-from backstory.storage.postgres.rows import PostgresRows, of, within
+from backstory.storage.postgres.rows import PostgresRows, within
 from backstory.storage.postgres.server import (
     CANNOT_WRITE,
     HAS_CITUS,
@@ -52,15 +53,16 @@ from backstory.storage.protocols import (
     Walk,
     Wanted,
 )
-from backstory.storage.survey import AgentCensus, NewestNote
+from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 32
 
 CENSUS = """
-    SELECT e.kind, count(*), count(e.base),
-        sum(octet_length(coalesce(e.content, '')) + octet_length(coalesce(e.data, '')))
+    SELECT e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
+        pg_catalog.sum(pg_catalog.octet_length(coalesce(e.content, ''))
+            + pg_catalog.octet_length(coalesce(e.data, '')))
     FROM ROWS FROM (
         pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
         pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
@@ -70,17 +72,20 @@ CENSUS = """
         OFFSET 0) e
     GROUP BY e.kind"""
 SIZE = """
-    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
+    FROM pg_catalog.pg_class
     WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
 INDEXES = """
     SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
     WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
 NEEDED_INDEXES = {
     *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
+    "agents_title",
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
 }
 STRAYS = """
-    SELECT count(*), min(e.session::text || ' agent ' || e.agent) FROM backstory.events e
+    SELECT pg_catalog.count(*), pg_catalog.min(e.session::text || ' agent ' || e.agent)
+    FROM backstory.events e
     WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.session = e.session AND a.no = e.agent)"""
 
 
@@ -103,6 +108,7 @@ class PostgresBackend:
         self._pool = self._opened_pool()
         self._pid = os.getpid()
         self._closed = False
+        self._new_to_planner = 0  # rows of the index that it has not counted yet
         self._watches: WeakSet[PostgresWatch] = WeakSet()
 
     def _opened_pool(self) -> "ConnectionPool[Connection]":
@@ -198,6 +204,9 @@ class PostgresBackend:
     def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
         return self._survey(lambda survey: survey.newest_notes(name, key_prefix))
 
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        return self._survey(lambda survey: survey.irregular(regular))
+
     def censuses(self) -> list[AgentCensus]:
         return self._survey(lambda survey: survey.censuses())
 
@@ -272,12 +281,16 @@ class PostgresBackend:
         with self._connection() as db, db.transaction():
             yield PostgresRemoval(db)
 
-    def indexed(self) -> dict[str, int]:
-        if self._query(postgres_index.EXISTS, {}) == [(False,)]:
-            if self.read_only:
-                return {}
+    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
+        exists = self._query(postgres_index.EXISTS, {}) == [(True,)]
+        if not exists and not self.read_only:
             self._make_index()
-        return dict(self._query(postgres_index.INDEXED, {}))
+            exists = True
+        asked = postgres_index.backlog_of(session, pieces, exists=exists)
+        return [Backlog(*row) for row in self._query(*asked)]
+
+    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
+        return self._query(postgres_index.UNINDEXED, postgres_index.backlogs(backlog))
 
     def _make_index(self) -> None:
         with self._connection() as db, db.transaction():
@@ -287,9 +300,14 @@ class PostgresBackend:
                 for statement in postgres_index.DISTRIBUTE.split(";"):
                     db.execute(statement)
 
-    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
-        with self._connection() as db, db.transaction():
-            return postgres_index.index(db, of(agent), agent.fork_seq, after, texts)
+    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+        with self._connection() as db:
+            with db.transaction():
+                postgres_index.index(db, texts)
+            self._new_to_planner += sum(len(found) for _, found in texts)
+            if self._new_to_planner >= postgres_index.WORTH_ANALYZING:
+                db.execute("ANALYZE backstory.search_2, backstory.searched_2")
+                self._new_to_planner = 0
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int

@@ -11,7 +11,9 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from backstory.core.chain import is_erased
 from backstory.core.terms import Phrase, Query
+from backstory.storage.backlog import Backlog, Texts
 from backstory.storage.protocols import CANDIDATES, Found, Piece
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -44,15 +46,42 @@ CREATE: LiteralString = """
 DISTRIBUTE: LiteralString = """
     SELECT create_distributed_table('backstory.search_2', 'session', colocate_with => 'backstory.agents');
     SELECT create_distributed_table('backstory.searched_2', 'session', colocate_with => 'backstory.agents')"""
-EXISTS = "SELECT to_regclass('backstory.searched_2') IS NOT NULL"
+EXISTS = "SELECT pg_catalog.to_regclass('backstory.searched_2') IS NOT NULL"
 
-INDEXED = """
-    SELECT a.id::text, s.upto FROM backstory.searched_2 s
-    JOIN backstory.agents a ON a.session = s.session AND a.no = s.agent"""
-START = """
-    INSERT INTO backstory.searched_2 VALUES (%(session)s::uuid, %(no)s, %(first)s) ON CONFLICT DO NOTHING"""
-LOCK = "SELECT upto FROM backstory.searched_2 WHERE session = %(session)s::uuid AND agent = %(no)s FOR UPDATE"
-MOVE = "UPDATE backstory.searched_2 SET upto = %(upto)s WHERE session = %(session)s::uuid AND agent = %(no)s"
+BACKLOG = """
+    SELECT a.no, a.session::text, coalesce(s.upto, a.fork_seq), a.head
+    FROM backstory.agents a LEFT JOIN backstory.searched_2 s ON s.session = a.session AND s.agent = a.no
+    WHERE a.head > coalesce(s.upto, a.fork_seq)"""
+BACKLOG_WITHOUT_INDEX = """
+    SELECT no, session::text, fork_seq, head FROM backstory.agents a WHERE head > fork_seq"""
+OF_OWNERS = " AND a.session = %(session)s::uuid AND a.no = ANY(%(nos)s::int[])"
+BACKLOGS = """ROWS FROM (
+        pg_catalog.unnest(%(sessions)s::uuid[]), pg_catalog.unnest(%(nos)s::int[]),
+        pg_catalog.unnest(%(afters)s::int[]), pg_catalog.unnest(%(uptos)s::int[])
+    ) WITH ORDINALITY AS p (session, no, after, upto, place)"""
+UNINDEXED = f"""
+    SELECT p.place - 1, e.* FROM {BACKLOGS}
+    CROSS JOIN LATERAL (
+        SELECT seq, kind, content, data FROM backstory.events
+        WHERE session = p.session AND agent = p.no AND seq > p.after AND seq <= p.upto
+        ORDER BY seq OFFSET 0) e"""
+# Whoever indexes, and whoever takes something away, does so alone: what was taken away must not come back
+# into the index, and neither waits for the other's rows.
+ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(4849322)"
+# What is left of the events that were read to be indexed, and the beginning of their data.
+LEFT = UNINDEXED.replace("kind, content, data", "pg_catalog.substr(data, 1, 16)")
+START = f"""
+    INSERT INTO backstory.searched_2 (session, agent, upto)
+    SELECT p.session, p.no, p.after FROM {BACKLOGS}
+    WHERE EXISTS (
+        SELECT 1 FROM backstory.agents a
+        WHERE a.session = p.session AND a.no = p.no AND a.fork_seq = p.after)
+    ON CONFLICT DO NOTHING"""
+MOVE = f"""
+    WITH p AS (SELECT * FROM {BACKLOGS})
+    UPDATE backstory.searched_2 s SET upto = p.upto FROM p
+    WHERE s.session = p.session AND s.agent = p.no AND s.upto = p.after
+    RETURNING p.place - 1"""
 FORGET = """
     DELETE FROM backstory.search_2
     WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
@@ -70,7 +99,7 @@ INSERT = "COPY backstory.search_2 (session, agent, seq, long, words) FROM STDIN"
 FIND = """
     SELECT a.id::text, f.seq, f.score
     FROM (
-        SELECT c.*, coalesce(ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
+        SELECT c.*, coalesce(pg_catalog.ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
         FROM (
             (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE NOT s.long AND s.words @@ %(exact)s::tsquery {filters} LIMIT %(candidates)s)
@@ -93,22 +122,40 @@ IN_PIECES = """AND s.session = %(session)s::uuid AND EXISTS (
     WHERE p.no = s.agent AND s.seq BETWEEN p.low AND p.high)"""
 
 
-def index(
-    db: Connection, agent: dict[str, Any], first: int, after: int, texts: Sequence[tuple[int, list[str]]]
-) -> int:
-    """Within a transaction: take in the events behind `after`, if that is still the end. An agent
-    that was never indexed ends at `first`."""
-    db.execute(START, {**agent, "first": first})
-    [(upto,)] = db.execute(LOCK, agent).fetchall()
-    if upto != after or not texts:
-        return int(upto)
-    with db.cursor().copy(INSERT) as rows:
-        for seq, words in texts:
-            rows.write_row((agent["session"], agent["no"], seq, *vector(words)))
-    db.execute(MOVE, {**agent, "upto": texts[-1][0]})
-    if len(texts) >= WORTH_ANALYZING:
-        db.execute("ANALYZE backstory.search_2")
-    return texts[-1][0]
+def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) -> tuple[str, dict[str, Any]]:
+    """The statement for what is not in the index of some agents, or of all."""
+    sql = BACKLOG if exists else BACKLOG_WITHOUT_INDEX
+    if pieces is None:
+        return sql, {}
+    return sql + OF_OWNERS, {"session": session, "nos": [piece.owner for piece in pieces]}
+
+
+def backlogs(behind: Sequence[Backlog]) -> dict[str, Any]:
+    """What names backlogs in a statement."""
+    owners, sessions, afters, uptos = (list(column) for column in zip(*behind, strict=True))
+    return {"sessions": sessions, "nos": owners, "afters": afters, "uptos": uptos}
+
+
+def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    """Within a transaction: take in what is still the next of its agent, and still there."""
+    db.execute(ALONE)
+    left: list[dict[int, str | None]] = [{} for _ in texts]
+    for place, seq, data in db.execute(LEFT, backlogs([behind for behind, _ in texts])).fetchall():
+        left[place][seq] = data
+    there = []
+    for (behind, found), rows in zip(texts, left, strict=True):
+        if rows:
+            kept = [(seq, words) for seq, words in found if seq in rows and not is_erased(rows[seq])]
+            there.append((behind._replace(upto=max(rows)), kept))
+    if not there:
+        return
+    bindings = backlogs([behind for behind, _ in there])
+    db.execute(START, bindings)
+    moved = [there[place] for (place,) in db.execute(MOVE, bindings).fetchall()]
+    with db.cursor().copy(INSERT) as rows_out:
+        for behind, found in moved:
+            for seq, words in found:
+                rows_out.write_row((behind.session, behind.owner, seq, *vector(words)))
 
 
 def forget(db: Connection, there: dict[str, Any]) -> None:

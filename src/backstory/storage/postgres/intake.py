@@ -11,7 +11,7 @@ import psycopg
 from backstory.core.events import Stored
 from backstory.errors import Conflict, NameTaken
 from backstory.storage.postgres import sources as postgres_sources
-from backstory.storage.postgres.rows import PostgresRows
+from backstory.storage.postgres.rows import PostgresRows, size_of
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 
 HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid FOR UPDATE"
@@ -45,6 +45,7 @@ class PostgresIntake(PostgresRows):
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         with self._db.cursor().copy(INSERT_EVENTS) as copy:
             for row in rows:
+                size_of(row.content, row.data_json)  # is it too large?
                 copy.write_row((agent.session, agent.pk, *row))
         last = rows[-1]
         moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}

@@ -35,7 +35,7 @@ BURY = """
         head = CASE WHEN %(inherits)s THEN head ELSE 0 END
     WHERE session = %(session)s::uuid AND no = %(no)s"""
 FORGET_SOURCES = "DELETE FROM backstory.sources WHERE agent = ANY(%(ids)s::uuid[])"
-LAST_NUMBER = "SELECT max(no) FROM backstory.agents WHERE session = %(session)s::uuid"
+LAST_NUMBER = "SELECT pg_catalog.max(no) FROM backstory.agents WHERE session = %(session)s::uuid"
 REMOVE = "DELETE FROM backstory.agents WHERE session = %(session)s::uuid AND no = ANY(%(nos)s::int[])"
 LEAVE = "DELETE FROM backstory.directory WHERE id = ANY(%(ids)s::uuid[])"
 HOLD_NUMBER = f"""
@@ -55,6 +55,7 @@ class PostgresRemoval(PostgresRows):
 
     def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"session": session})
+        self._db.execute(index.ALONE)
         return self.agents(Wanted(session=session, deleted=True))
 
     def naming(self, agent: AgentRecord, after: int, text: str) -> list[Stored]:

@@ -14,7 +14,7 @@ import psycopg
 
 from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.core.outline import OutlineRow, outline_rows
-from backstory.errors import Conflict
+from backstory.errors import Conflict, Invalid
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
     AgentRecord,
@@ -30,6 +30,10 @@ from backstory.storage.protocols import (
 )
 
 BATCH = 5_000  # events in one call; a larger append is several, in one transaction
+# PostgreSQL takes no message, value or row of 1 GB; a client that sends one is cut off. In an array, quotes
+# and backslashes take twice as much.
+LARGEST_EVENT = 1_000_000_000  # bytes of content and data
+LARGEST_BATCH = 250_000_000
 SECOND = 1_000_000  # microseconds
 
 COLUMNS = "seq, kind, content, data, created_at, key"
@@ -47,7 +51,7 @@ CONDITIONS = {
     "name": "a.name = %(name)s::text",
     "key": "a.key = %(key)s::text",
     "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
-    "title": "a.about::jsonb ->> 'title' = %(title)s::text",
+    "title": "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM backstory.agents o WHERE o.session = a.session AND o.deleted IS NULL))""",
     "deleted": "a.name <> '/'",
@@ -65,7 +69,7 @@ INSERT_AGENT = """
     INSERT INTO backstory.agents (session, no, id, name, parent, fork_seq, born_seq, spawned,
         created_at, head, updated_at, key, about, touched, deleted, digest)
     SELECT %(session)s::uuid,
-        (SELECT coalesce(max(no), 0) + 1 FROM backstory.agents WHERE session = %(session)s::uuid),
+        (SELECT coalesce(pg_catalog.max(no), 0) + 1 FROM backstory.agents WHERE session = %(session)s::uuid),
         %(id)s::uuid, %(name)s, %(parent_pk)s, %(fork_seq)s::int, %(born_seq)s, %(spawned)s,
         since.at, %(fork_seq)s::int, since.at, %(key)s, %(about)s, since.at / 1000000,
         %(deleted_us)s, since.digest
@@ -173,7 +177,8 @@ NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
 NAMED_NOTES = READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n")
 OUTLINE = READ.replace(
     COLUMNS,
-    "seq, kind, coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0), created_at, base",
+    "seq, kind, coalesce(pg_catalog.octet_length(content), 0) + "
+    "coalesce(pg_catalog.octet_length(data), 0), created_at, base",
 )
 LAST_NOTE = (
     READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n").replace(
@@ -283,13 +288,14 @@ class PostgresRows:
         self._db.execute(DESCRIBE, {**of(agent), "about": about})
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        if len(events) <= BATCH:
-            placed = self._append(agent, events, expected, now)
+        first, *more = batches(events)
+        if not more:
+            placed = self._append(agent, first, expected, now)
         else:
             with self._db.transaction():
-                placed = self._append(agent, events[:BATCH], expected, now)
-                for start in range(BATCH, len(events) if placed else 0, BATCH):
-                    self._append(agent, events[start : start + BATCH], None, now)
+                placed = self._append(agent, first, expected, now)
+                for batch in more if placed else ():
+                    self._append(agent, batch, None, now)
         if placed is None:
             raise Conflict.at(agent.name, expected or 0, self.head(agent))
         before, at = placed
@@ -317,6 +323,35 @@ class PostgresRows:
     def all(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
         """Run a statement and fetch what it returns."""
         return self._db.execute(sql, bindings, binary=True).fetchall()
+
+
+def batches(events: BasedDrafts) -> list[BasedDrafts]:
+    """The same events in portions that fit into one call. Raises Invalid for one that never will."""
+    found: list[BasedDrafts] = []
+    start = size = 0
+    for place, (draft, _) in enumerate(events):
+        bytes = size_of(draft.content, draft.data_json)
+        if place > start and (size + bytes > LARGEST_BATCH or place - start == BATCH):
+            found.append(events[start:place])
+            start, size = place, 0
+        size += bytes
+    return [*found, events[start:]]
+
+
+def size_of(content: str | None, data_json: str | None) -> int:
+    """About the bytes that an event takes, and exactly where it may matter. Raises Invalid where it is too
+    large."""
+    texts = [text for text in (content, data_json) if text]
+    size = sum(map(len, texts))
+    if size * 4 <= LARGEST_EVENT:  # a character is four bytes at most
+        return size
+    size = sum(len(text.encode()) for text in texts)
+    if size > LARGEST_EVENT:
+        raise Invalid(
+            f"an event of {size:,} bytes is too large for PostgreSQL, which takes {LARGEST_EVENT:,}",
+            remedy="keep what is larger in a file, and its path in the event",
+        )
+    return size
 
 
 def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]] | None:

@@ -110,6 +110,9 @@ VERSION_2: LiteralString = (
     CREATE TABLE backstory.directory (id uuid PRIMARY KEY, session uuid NOT NULL);
     CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
     CREATE INDEX agents_touched ON backstory.agents (touched);
+    -- A hash: a title may be longer than an entry of a btree.
+    CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
+        WHERE about IS NOT NULL;
     CREATE UNIQUE INDEX event_keys ON backstory.events (session, agent, key) WHERE key IS NOT NULL;
     CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;
     CREATE INDEX event_notes ON backstory.events (session, agent, content, seq) WHERE kind = 'note';

@@ -67,7 +67,7 @@ DISTRIBUTE = """
     SELECT create_distributed_table('backstory.sources', 'id');
     SELECT create_distributed_table('backstory.agents', 'session');
     SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
-ONE_MIGRATES = "SELECT pg_advisory_xact_lock(4849321)"  # and the others wait
+ONE_MIGRATES = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # and the others wait
 OWNER = """
     SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
         OR r.oid = (SELECT datdba FROM pg_catalog.pg_database
@@ -77,7 +77,7 @@ OWNER = """
 CANNOT_WRITE = """
     SELECT pg_catalog.current_setting('transaction_read_only') = 'on'
         OR NOT pg_catalog.has_table_privilege('backstory.events', 'INSERT')"""
-HAS_CITUS = "SELECT 1 FROM pg_extension WHERE extname = 'citus'"
+HAS_CITUS = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'"
 
 
 class Clash(StorageError):
@@ -156,7 +156,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
         )
     with db.transaction():
         db.execute(ONE_MIGRATES)
-        if db.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
+        if db.execute("SELECT pg_catalog.to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
             db.execute(f"CREATE SCHEMA {SCHEMA}")
         version = _version(db, url)
         if version is None:
@@ -171,7 +171,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
 
 def _version(db: Connection, url: str) -> int | None:
     """The store's version; None where there is no store yet."""
-    if db.execute("SELECT to_regclass('backstory.meta')").fetchall() == [(None,)]:
+    if db.execute("SELECT pg_catalog.to_regclass('backstory.meta')").fetchall() == [(None,)]:
         return None
     found = db.execute("SELECT version FROM backstory.meta").fetchall()
     if len(found) != 1:

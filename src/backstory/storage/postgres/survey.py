@@ -1,11 +1,12 @@
 """Statements of a PostgreSQL store that ask of all agents at once."""
 
+from collections.abc import Collection
 from typing import Any
 
 from backstory.core.events import Event
 from backstory.storage.postgres.rows import COLUMNS, CONDITIONS
 from backstory.storage.postgres.server import Connection
-from backstory.storage.survey import AgentCensus, NewestNote
+from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 E_COLUMNS = ", ".join(f"e.{column}" for column in COLUMNS.split(", "))
 
@@ -28,10 +29,17 @@ NEWEST_NOTES = f"""
     WHERE a.deleted IS NULL AND {{condition}} ORDER BY a.created_at, a.id"""
 CENSUSES = """
     SELECT a.id::text, c.* FROM (
-        SELECT session, agent, kind, count(*), count(base),
-            sum(coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0))::bigint
+        SELECT session, agent, kind, pg_catalog.count(*), pg_catalog.count(base),
+            pg_catalog.sum(coalesce(pg_catalog.octet_length(content), 0)
+                + coalesce(pg_catalog.octet_length(data), 0))::bigint
         FROM backstory.events GROUP BY session, agent, kind) c (session, agent, kind, events, based, bytes)
     JOIN backstory.agents a ON a.session = c.session AND a.no = c.agent"""
+
+IRREGULAR = """
+    SELECT a.id::text, e.seq, e.kind, e.base
+    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
+    WHERE e.base IS NOT NULL OR e.kind <> ALL (%(regular)s::text[])
+    ORDER BY e.session, e.agent, e.seq"""
 
 
 class PostgresSurvey:
@@ -52,6 +60,9 @@ class PostgresSurvey:
             NewestNote(id, None if row[0] is None else Event(row), jump or 0)
             for id, jump, *row in self._all(sql, {"name": name, "key_prefix": key_prefix})
         ]
+
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        return [Irregular(*row) for row in self._all(IRREGULAR, {"regular": list(regular)})]
 
     def censuses(self) -> list[AgentCensus]:
         return [AgentCensus(id, *rest) for id, _, _, *rest in self._all(CENSUSES, {})]

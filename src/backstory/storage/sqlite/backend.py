@@ -4,7 +4,7 @@ Connections, transactions and what a fork of the process means for them. The sta
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakSet
@@ -15,6 +15,7 @@ from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
+from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.fork_lock import ForkableLock, ForkGate
 from backstory.storage.protocols import (
     ALL,
@@ -46,7 +47,7 @@ from backstory.storage.sqlite.removal import SqliteRemoval
 from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
 from backstory.storage.sqlite.survey import SqliteSurvey
 from backstory.storage.sqlite.watch import SqliteWatch
-from backstory.storage.survey import AgentCensus, NewestNote
+from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 CENSUS = (
     READ.replace(
@@ -58,7 +59,10 @@ CENSUS = (
 )
 SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
-NEEDED_INDEXES = {"agents_name", "agents_key", "agents_touched", "jumps", "marks", "notes", "event_keys"}
+NEEDED_INDEXES = {
+    *("agents_name", "agents_key", "agents_touched", "agents_title"),
+    *("jumps", "marks", "notes", "event_keys"),
+}
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -164,6 +168,10 @@ class SqliteBackend:
         with self._connection() as db:
             return SqliteSurvey(db).newest_notes(name, key_prefix)
 
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        with self._connection() as db:
+            return SqliteSurvey(db).irregular(regular)
+
     def censuses(self) -> list[AgentCensus]:
         with self._connection() as db:
             return SqliteSurvey(db).censuses()
@@ -260,27 +268,29 @@ class SqliteBackend:
                 remedy="end the other programs; the next one that closes the store empties the log",
             )
 
-    def indexed(self) -> dict[str, int]:
+    def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
         with self._connection() as db:
             made = sqlite_index.exists(db)
-        if not made and self.read_only:
-            return {}
-        if not made:
+        if not made and not self.read_only:
             with self._write() as db:
                 db.execute(sqlite_index.CREATE)
         with self._connection() as db:
-            return sqlite_index.indexed(db)
+            owners = None if pieces is None else {piece.owner for piece in pieces}
+            return sqlite_index.backlog(db, owners)
 
-    def index(self, agent: AgentRecord, after: int, texts: Sequence[tuple[int, list[str]]]) -> int:
+    def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
+        with self._connection() as db:
+            return sqlite_index.unindexed(db, backlog)
+
+    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
         with self._write() as db:
-            return sqlite_index.index(db, agent.pk, agent.fork_seq, after, texts)
+            sqlite_index.index(db, texts)
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int
     ) -> list[Found]:
         with self._connection() as db:
-            ranges = None if pieces is None else ids_of(pieces)
-            return sqlite_index.find(db, query, kinds, ranges, limit)
+            return sqlite_index.find(db, query, kinds, pieces, limit)
 
     def watch(self) -> SqliteWatch:
         if self._closed:

@@ -3,7 +3,9 @@
 Nothing here reads or writes an event.
 """
 
+import errno
 import os
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +13,11 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 import apsw
+
+try:
+    import fcntl
+except ImportError:  # Windows has locks of another kind
+    fcntl = None  # type: ignore[assignment]
 
 from backstory.core.chain import START, digest, inner
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
@@ -24,6 +31,7 @@ PAGE_SIZE = 8192
 CHECKPOINT = 128
 PATIENCE = 60.0  # seconds to wait for other writers
 SOON, LATER = 0.001, 0.02  # seconds until the next look whether they are done
+LONG = 100  # looks after which it is asked whether the file system has locks at all
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 ANOTHER_PATH = "give another path"
@@ -67,6 +75,7 @@ MIGRATIONS = (
     ALTER TABLE events ADD COLUMN digest BLOB NOT NULL DEFAULT x'';
     CREATE UNIQUE INDEX agents_key ON agents (key) WHERE key IS NOT NULL;
     CREATE INDEX agents_touched ON agents (touched);
+    CREATE INDEX agents_title ON agents (about ->> '$.title') WHERE about IS NOT NULL;
     CREATE UNIQUE INDEX event_keys ON events (key, agent) WHERE key IS NOT NULL;
     CREATE INDEX notes ON events (content, id) WHERE kind = 'note';
     CREATE TABLE sources (
@@ -102,7 +111,7 @@ def identity(path: str) -> tuple[int, int] | None:
 def connected(path: str, flags: int) -> apsw.Connection:
     """A connection that waits for others and syncs to the disk."""
     db = apsw.Connection(path, flags=flags)
-    db.set_busy_handler(_patience())
+    db.set_busy_handler(_patience(path))
     db.execute(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT}"
@@ -112,7 +121,7 @@ def connected(path: str, flags: int) -> apsw.Connection:
     return db
 
 
-def _patience() -> Callable[[int], bool]:
+def _patience(path: str) -> Callable[[int], bool]:
     """What a connection does while others write: look again, a thousand times a second at first.
 
     SQLite's own waits grow to a tenth of a second, so that of eight writers one could stand there for
@@ -125,6 +134,8 @@ def _patience() -> Callable[[int], bool]:
         now = time.monotonic()
         if tried == 0:
             deadline = now + PATIENCE
+        if tried == LONG and refuses_locks(path):
+            return False  # it will not change
         time.sleep(SOON if tried < 500 else LATER)
         return now < deadline
 
@@ -264,9 +275,30 @@ def _patiently(attempt: Callable[[], T]) -> T:
             time.sleep(0.01)
 
 
+def refuses_locks(path: str) -> bool:
+    """Whether the file system has no locks to give: SQLite says "busy" then, as if somebody held one.
+
+    Another file in the same folder is tried. To close the store's own would let go of SQLite's locks on it:
+    POSIX takes all locks of a process from a file with the first descriptor that is closed.
+    """
+    if fcntl is None:
+        return False
+    try:
+        with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path))) as beside:
+            fcntl.lockf(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+    return False
+
+
 def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
     """What SQLite said, as an error of ours that says what to do."""
     match error:
+        case apsw.BusyError() if refuses_locks(path):
+            return CannotOpen(
+                f"{path!r}: the file system refuses locks, so nothing can be written safely",
+                remedy="put the store on a local disk, or start the lock service of the network file system",
+            )
         case apsw.BusyError() | apsw.LockedError():
             return Busy(
                 f"{path!r}: {error}: someone else has been writing for {PATIENCE:.0f} seconds",

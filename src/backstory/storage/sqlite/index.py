@@ -6,14 +6,16 @@ tokenizer here only cuts at the spaces between them.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import apsw
 
 from backstory.core.chain import is_erased
 from backstory.core.terms import Query, searchable, words
-from backstory.storage.protocols import CANDIDATES, Found
+from backstory.storage.backlog import Backlog, Texts, Unindexed
+from backstory.storage.protocols import CANDIDATES, Found, Piece
+from backstory.storage.sqlite.rows import HEAD, ids_of
 
 # The number in the names is the version of `backstory.core.terms`: other words, other tables.
 CREATE = """
@@ -24,8 +26,18 @@ CREATE = """
     CREATE TABLE IF NOT EXISTS searched_2 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
 EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_2'"
 
-INDEXED = "SELECT a.id, s.upto FROM searched_2 s JOIN agents a ON a.no = s.agent"
-UPTO = "SELECT upto FROM searched_2 WHERE agent = ?"
+BACKLOG = f"""
+    SELECT a.no, '', coalesce(s.upto, a.fork_seq) AS after, {HEAD} AS head
+    FROM agents a LEFT JOIN searched_2 s ON s.agent = a.no WHERE {{condition}} AND head > after"""
+OF_OWNERS = "a.no IN (SELECT value FROM json_each(?))"
+UPTO = f"""
+    SELECT a.no, coalesce(s.upto, a.fork_seq)
+    FROM agents a LEFT JOIN searched_2 s ON s.agent = a.no WHERE {OF_OWNERS}"""
+UNINDEXED = """
+    SELECT p.key, e.id & 4294967295, e.kind, e.content, e.data FROM json_each(?) p CROSS JOIN events e
+    WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+# What is left of the events that were read to be indexed, and the beginning of their data.
+LEFT = UNINDEXED.replace("e.kind, e.content, e.data", "substr(e.data, 1, 16)")
 MOVE = "INSERT INTO searched_2 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
 INSERT = "INSERT INTO search_2 (rowid, words) VALUES (?, ?)"
 # The index keeps no text: what is to be taken out has to be said again, word for word.
@@ -45,6 +57,21 @@ FIND = """
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.rank, f.id DESC LIMIT :limit"""
 EVERYWHERE = "WHERE search_2 MATCH :query"
+# Where there are few ranges, each is looked up in the index: what it has elsewhere costs nothing. `bm25`
+# counts how often a word is in the whole store, so a share of the words ranks instead.
+FIND_IN_RANGES = """
+    SELECT a.id, f.id & 4294967295, f.share
+    FROM (
+        SELECT search_2.rowid AS id, share(search_2) AS share FROM json_each(:ranges) r CROSS JOIN search_2
+        WHERE search_2 MATCH :query AND search_2.rowid
+            BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')
+            AND (:kinds IS NULL OR EXISTS (
+                SELECT 1 FROM events e
+                WHERE e.id = search_2.rowid AND e.kind IN (SELECT value FROM json_each(:kinds))))
+        ORDER BY search_2.rowid DESC LIMIT :candidates) f
+    CROSS JOIN agents a ON a.no = f.id >> 32
+    ORDER BY f.share DESC, f.id DESC LIMIT :limit"""
+FEW_RANGES = 64
 SOMEWHERE = """
     CROSS JOIN events e ON e.id = search_2.rowid
     WHERE search_2 MATCH :query
@@ -59,24 +86,38 @@ def exists(db: apsw.Connection) -> bool:
     return bool(db.execute(EXISTS).fetchall())
 
 
-def indexed(db: apsw.Connection) -> dict[str, int]:
-    """Up to where each agent's events are in the index."""
-    rows: list[Any] = db.execute(INDEXED).fetchall()
-    return dict(rows)
+def backlog(db: apsw.Connection, owners: Collection[int] | None) -> list[Backlog]:
+    """What is not in the index of some agents, or of all."""
+    sql = BACKLOG.format(condition="true" if owners is None else OF_OWNERS)
+    sql = sql if exists(db) else sql.replace("searched_2", "(SELECT NULL AS agent, NULL AS upto)")
+    bindings = () if owners is None else (json.dumps(list(owners)),)
+    return [Backlog(*row) for row in db.execute(sql, bindings)]
 
 
-def index(
-    db: apsw.Connection, no: int, first: int, after: int, texts: Sequence[tuple[int, list[str]]]
-) -> int:
-    """Within a write transaction: take in the events behind `after`, if that is still the end. An
-    agent that was never indexed ends at `first`."""
-    found: list[Any] = db.execute(UPTO, (no,)).fetchall()
-    upto: int = found[0][0] if found else first
-    if upto != after or not texts:
-        return upto
-    db.executemany(INSERT, ((no << 32 | seq, " ".join(words)) for seq, words in texts))
-    db.execute(MOVE, (no, texts[-1][0]))
-    return texts[-1][0]
+def unindexed(db: apsw.Connection, behind: Sequence[Backlog]) -> list[Unindexed]:
+    """The events of some backlogs."""
+    rows: list[Any] = db.execute(UNINDEXED, (_ranges(behind),)).fetchall()
+    return rows
+
+
+def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    """Within a write transaction: take in what is still the next of its agent, and still there."""
+    known: list[Any] = db.execute(UPTO, (json.dumps([behind.owner for behind, _ in texts]),)).fetchall()
+    upto = dict(known)
+    next_ones = [(behind, found) for behind, found in texts if upto.get(behind.owner) == behind.after]
+    left: list[dict[int, str | None]] = [{} for _ in next_ones]
+    for place, seq, data in db.execute(LEFT, (_ranges([behind for behind, _ in next_ones]),)):
+        left[place][seq] = data
+    for (behind, found), there in zip(next_ones, left, strict=True):
+        if there:
+            kept = ((seq, words) for seq, words in found if seq in there and not is_erased(there[seq]))
+            db.executemany(INSERT, ((behind.owner << 32 | seq, " ".join(words)) for seq, words in kept))
+            db.execute(MOVE, (behind.owner, max(there)))
+
+
+def _ranges(behind: Sequence[Backlog]) -> str:
+    """The ranges of event ids in some backlogs, as JSON."""
+    return ids_of([Piece(one.owner, one.after + 1, one.upto) for one in behind])
 
 
 def forget(db: apsw.Connection, no: int, low: int, high: int) -> None:
@@ -93,18 +134,26 @@ def end_at(db: apsw.Connection, no: int, last: int) -> None:
 
 
 def find(
-    db: apsw.Connection, query: Query, kinds: Sequence[str], ranges: str | None, limit: int
+    db: apsw.Connection, query: Query, kinds: Sequence[str], pieces: Sequence[Piece] | None, limit: int
 ) -> list[Found]:
-    """The best matches; `ranges` are those of event ids, as JSON."""
+    """The best matches, everywhere or in some pieces."""
     bindings: dict[str, Any] = {
         "query": match(query),
         "limit": limit,
         "candidates": max(limit, CANDIDATES),
         "kinds": json.dumps(list(kinds)) if kinds else None,
-        "ranges": ranges,
+        "ranges": None if pieces is None else ids_of(pieces),
     }
-    filters = SOMEWHERE if kinds or ranges is not None else EVERYWHERE
-    return [Found(*row) for row in db.execute(FIND.format(filters=filters), bindings)]
+    sql = FIND.format(filters=SOMEWHERE if kinds or pieces is not None else EVERYWHERE)
+    if pieces is not None and len(pieces) <= FEW_RANGES:
+        db.register_fts5_function("share", _share)
+        sql = FIND_IN_RANGES
+    return [Found(*row) for row in db.execute(sql, bindings)]
+
+
+def _share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
+    """The matches in a text, in relation to all its words, as `backstory.core.terms.score` has it."""
+    return row.inst_count / (row.column_size() + 20)
 
 
 def match(query: Query) -> str:

@@ -1,12 +1,14 @@
 """Statements of an SQLite store that ask of all agents at once."""
 
+import json
+from collections.abc import Collection
 from typing import Any
 
 import apsw
 
 from backstory.core.events import Event
 from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS, HEAD
-from backstory.storage.survey import AgentCensus, NewestNote
+from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 OWN = "BETWEEN a.no << 32 AND (a.no << 32) + 4294967295"
 
@@ -29,6 +31,10 @@ CENSUSES = """
         sum(coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0))
     FROM events e CROSS JOIN agents a ON a.no = e.agent GROUP BY e.agent, e.kind"""
 
+IRREGULAR = """
+    SELECT a.id, e.seq, e.kind, e.base FROM events e CROSS JOIN agents a ON a.no = e.agent
+    WHERE e.base IS NOT NULL OR e.kind NOT IN (SELECT value FROM json_each(?)) ORDER BY e.id"""
+
 
 class SqliteSurvey:
     """Asks over one connection."""
@@ -50,6 +56,9 @@ class SqliteSurvey:
             NewestNote(id, None if row[0] is None else Event(row), jump or 0)
             for id, jump, *row in self._db.execute(sql, bindings)
         ]
+
+    def irregular(self, regular: Collection[str]) -> list[Irregular]:
+        return [Irregular(*row) for row in self._db.execute(IRREGULAR, (json.dumps(list(regular)),))]
 
     def censuses(self) -> list[AgentCensus]:
         return [AgentCensus(*row) for row in self._db.execute(CENSUSES)]

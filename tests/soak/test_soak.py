@@ -1,0 +1,24 @@
+"""The soak, for some seconds: that it runs, and that its audit would notice."""
+
+import backstory
+from tests.slow import more
+from tests.soak.run import Ledger, audit, soak
+
+
+def test_for_some_seconds_nothing_is_lost_or_there_twice(durable_url, tmp_path):
+    found = soak(durable_url, tmp_path, more(6, slow=60))
+    assert found.problems == []
+
+
+def test_the_audit_notices_what_is_lost_twice_or_elsewhere():
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        agent.user("t0n0")
+        agent.extend([("user", "t0n1", None)] * 2)
+        written = {"t0n0": (agent.id, 2), "t0n2": (agent.id, 9), "t0n3": (agent.id, 8), "t0n4": ("gone", 1)}
+        problems = audit(store, Ledger(written, {(agent.id, 8)}, {"gone"}))
+    assert [problem.split(" ", 1)[1].split(" (")[0] for problem in problems] == [
+        "is there 2 times",
+        "is at",
+        f"at {(agent.id, 9)} is lost".split(" (")[0],
+    ]

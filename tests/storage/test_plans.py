@@ -1,0 +1,55 @@
+"""How the databases answer: what may not grow with the store is looked up, not searched for."""
+
+import apsw
+import psycopg
+import pytest
+
+import backstory
+from backstory.storage.postgres import rows as postgres_rows
+from backstory.storage.protocols import Wanted
+from backstory.storage.sqlite import rows as sqlite_rows
+
+
+@pytest.fixture
+def sqlite_plan(tmp_path):
+    path = str(tmp_path / "store.db")
+    backstory.open(path).close()
+    db = apsw.Connection(path)
+
+    def plan(wanted):
+        sql, bindings = sqlite_rows._listing(wanted)
+        return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)]
+
+    yield plan
+    db.close()
+
+
+def test_the_latest_agents_are_read_from_an_index_on_sqlite(sqlite_plan):
+    plan = sqlite_plan(Wanted(latest_first=True, limit=1))
+    assert "SCAN a USING INDEX agents_touched" in plan
+    assert "USE TEMP B-TREE FOR ORDER BY" not in plan  # only the agents of one second are sorted
+
+
+def test_the_latest_agents_of_one_session_are_not_searched_for_among_all(sqlite_plan):
+    plan = sqlite_plan(Wanted(latest_first=True, limit=1, session="x"))
+    assert not any("agents_touched" in step for step in plan)
+
+
+def test_a_title_is_looked_up_on_sqlite(sqlite_plan):
+    assert any("USING INDEX agents_title" in step for step in sqlite_plan(Wanted(title="x")))
+
+
+def test_a_title_is_looked_up_on_postgresql(empty_database):
+    postgres_url = empty_database()
+    backstory.open(postgres_url).close()
+    sql, bindings = postgres_rows._listing(Wanted(title="x"))
+    with psycopg.connect(postgres_url) as db:
+        db.execute("SET enable_seqscan = off")  # an empty table is always read as a whole
+        plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))
+    assert "agents_title" in plan
+
+
+def test_an_agent_is_found_by_a_title_of_any_length(store):
+    agent = store.start()
+    agent.describe(title="a very long title " * 1_000)
+    assert store.agent(agent.about["title"]).id == agent.id

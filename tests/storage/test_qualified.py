@@ -1,0 +1,39 @@
+"""Every function in a statement for PostgreSQL is named with its schema: no search path can change it."""
+
+import ast
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import backstory.storage.postgres
+
+MODULES = sorted(Path(backstory.storage.postgres.__path__[0]).glob("[a-z]*.py"))
+CALL = re.compile(r"(?<![\w.])([a-z_][a-z_0-9]*)\(")  # lists of columns have a space before them
+# These look like calls and are part of the language: no schema has them.
+SYNTAX = {"coalesce", "greatest", "least", "nullif"}
+# Run once, by whoever makes the store, and only where the extension is installed: it says in which schema.
+OF_CITUS = {"create_distributed_table", "create_reference_table", "create_distributed_function"}
+
+
+def statements(path):
+    """The statements of a module: its constants, as they are in the end, and those in its functions."""
+    module = importlib.import_module(f"backstory.storage.postgres.{path.stem}")
+    yield from (str(value) for name, value in vars(module).items() if name.isupper())
+    literals = (
+        node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)
+    )
+    yield from (text for text in literals if isinstance(text, str) and text.startswith("SELECT"))
+
+
+def calls(path):
+    """The names that are called without a schema."""
+    for text in statements(path):
+        said = re.sub(r"--.*|'[^']*'", "", text)
+        yield from (name for name in CALL.findall(said) if name not in SYNTAX | OF_CITUS)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_no_function_is_called_without_its_schema(path):
+    assert sorted(set(calls(path))) == []
