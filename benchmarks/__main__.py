@@ -5,6 +5,7 @@ import json
 import tempfile
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.measure import Row, table
 from benchmarks.sizes import Sizes
@@ -13,6 +14,8 @@ from benchmarks.sizes import Sizes
 TABLES = {
     "sqlite": "benchmarks.places:sqlite_table",
     "postgres": "benchmarks.places:postgres_table",
+    "scale": "benchmarks.scale:sqlite_scale",
+    "scale-postgres": "benchmarks.scale:postgres_scale",
     "wire": "benchmarks.wire:wire_table",
     "importers": "benchmarks.importers:importers_table",
     "cli": "benchmarks.cli:cli_table",
@@ -21,10 +24,12 @@ TABLES = {
 }
 
 
-def measure(name: str, folder: str, sizes: Sizes) -> list[Row]:
+def measure(name: str, folder: str, sizes: Sizes, size: int | None = None) -> list[Row]:
     """The rows of one table."""
     module, _, function = TABLES[name].partition(":")
-    options = {"sizes": sizes} if name == "growth" else {}
+    options: dict[str, Any] = {"sizes": sizes} if name == "growth" else {}
+    if size is not None and name.startswith("scale"):
+        options = {"size": size}
     rows: list[Row] = getattr(import_module(module), function)(folder, **options)
     return rows
 
@@ -38,6 +43,7 @@ def main() -> None:
     for name, usual in Sizes()._asdict().items():
         what = f"of the table growth (default: {usual:,})"
         parser.add_argument(f"--{name}", type=type(usual), default=usual, metavar="N", help=what)
+    parser.add_argument("--size", type=int, help="events and sessions of the tables scale (default: 20,000)")
     arguments = parser.parse_args()
     sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
     unknown = set(arguments.tables) - set(TABLES)
@@ -46,7 +52,7 @@ def main() -> None:
     measured: dict[str, list[Row]] = {}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for name in arguments.tables or TABLES:
-            measured[name] = measure(name, folder, sizes)
+            measured[name] = measure(name, folder, sizes, arguments.size)
             print(table(name, measured[name]), end="\n\n", flush=True)
     if arguments.json:
         numbers = {

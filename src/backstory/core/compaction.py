@@ -32,11 +32,17 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
     context = [event for event in map(_presentable, context) if event is not None]
     spoken = [event for event in context if event.kind in SPOKEN and event.kind != "system"]
     if not spoken:
-        raise NotFound("there is nothing to compact: the context has no messages")
+        raise NotFound(
+            "there is nothing to compact: the context has no messages",
+            remedy="compact when something was said",
+        )
     kept = spoken[first_kept(spoken, keep) :]
     gone = spoken[: len(spoken) - len(kept)]
     if not gone:
-        raise NotFound(f"there is nothing to compact: the context has only the {len(kept)} messages to keep")
+        raise NotFound(
+            f"there is nothing to compact: the context has only the {len(kept)} messages to keep",
+            remedy="pass a smaller keep",
+        )
     compacted = {"from": gone[0].seq, "to": head, "events": len(gone), "tokens": tokens}
     again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
     return [

@@ -255,7 +255,10 @@ def _slower_json(kind: str, data: dict[str, Any]) -> str:
         text = to_json(data)
         survives = json.loads(text) == data
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"the data of this {kind} event is not JSON ({error})") from error
+        raise InvalidEvent(
+            f"the data of this {kind} event is not JSON ({error})",
+            remedy="use strings, finite numbers, true, false, null, lists and objects",
+        ) from error
     if not survives:
         raise InvalidEvent(
             f"the data of this {kind} event would not come back as it is",
@@ -296,8 +299,10 @@ def to_json(value: Any) -> str:
 
 def parse_object(text: str | None) -> dict[str, Any] | None:
     """The JSON object in a text, or None where there is none to be had."""
+    if not text:
+        return None
     try:
-        value = json.loads(text or "null")
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None

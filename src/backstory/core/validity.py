@@ -45,7 +45,7 @@ def wrong_event(kind: Any, content: Any, data_json: Any, created_us: Any, key: A
         yield f"its key does not have 1 to {LONGEST_KEY} characters"
     if not is_time(created_us):
         yield "its time is not between 1970 and 9999"
-    said = parse_object(data_json) if isinstance(data_json, str) else None
+    said = parse_object(data_json) if isinstance(data_json, str) and ERASED in data_json else None
     wrong = wrong_erasure(str(kind), content, said) if said and ERASED in said else None
     if wrong is not None:
         yield wrong

@@ -37,7 +37,10 @@ def broken_seals(backend: Sealed, sealed: Mapping[str, Any]) -> Iterator[tuple[s
     known = _checked(sealed)
     by_id = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
     if not known.keys() & by_id.keys() and known:
-        raise Invalid("this is the seal of another store: none of its agents are here")
+        raise Invalid(
+            "this is the seal of another store: none of its agents are here",
+            remedy="pass one that was made of this store",
+        )
     for id, (head, digest) in known.items():
         agent = by_id.get(id)
         if agent is None or agent.deleted_us is not None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import ERASED, START, digest, inner
 from backstory.core.events import Event, Stored, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
@@ -150,7 +150,9 @@ def _events(
         yield from checked.wrong_values(time)
         yield from checked.wrong_place(head)
         if checked.seq > head:
-            verdict = fold.feed(Event.of(checked.seq, str(checked.kind), None, checked.text_data))
+            # What it says does not matter here, and is not kept: a fold remembers what it was fed.
+            event = Event((checked.seq, str(checked.kind), None, checked.text_data, 0, None))
+            verdict = fold.feed(event)
             if rooted and verdict.base != checked.base:
                 yield checked.finding(
                     f"its base is {checked.base}, but the rules make it {verdict.base}",
@@ -228,7 +230,9 @@ class _Row:
         if previous is None:
             return
         try:
-            within = inner(self.content, self.data, parse_object(self.text_data))
+            # Only the data of an erased event say what its digests were.
+            erased = parse_object(self.text_data) if ERASED in (self.text_data or "") else None
+            within = inner(self.content, self.data, erased)
             link = digest(previous, self.seq, self.kind, self.created_us, self.base, self.key, within)
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
             link = b""  # a value of a type that was never written
