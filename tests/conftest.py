@@ -1,8 +1,8 @@
 """Where the tests run: memory, an SQLite file, and a real PostgreSQL.
 
-The PostgreSQL is the one in BACKSTORY_TEST_POSTGRES if that is set (its user must be allowed to
-create databases), otherwise one that is started from a wheel by the first test that needs it. All
-workers of a run share it.
+The PostgreSQL is the one in BACKSTORY_TEST_CITUS (the coordinator of a cluster) or BACKSTORY_TEST_POSTGRES if
+one of them is set (its user must be allowed to create databases), otherwise one that is started from a wheel
+by the first test that needs it. All workers of a run share it.
 """
 
 import itertools
@@ -63,10 +63,17 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     if databases.GIVEN:
         with psycopg.connect(databases.GIVEN) as db:
-            server = f"{db.info.parameter_status('server_version')} (BACKSTORY_TEST_POSTGRES)"
+            server = f"{db.info.parameter_status('server_version')} (given)"
     else:
         server = f"{postgres_server.version()} (started for the tests)"
-    return [f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {server}"]
+    return [f"stores: memory, SQLite {apsw.sqlite_lib_version()}, PostgreSQL {server}", f"Citus: {_citus()}"]
+
+
+def _citus() -> str:
+    if not databases.CITUS:
+        return "NOT TESTED, because BACKSTORY_TEST_CITUS is not set"
+    with psycopg.connect(databases.CITUS) as db:
+        return f"{db.execute('SELECT citus_version()').fetchone()[0]}; {len(databases.workers())} workers"
 
 
 @pytest.fixture

@@ -9,7 +9,9 @@ import psycopg
 
 from tests import postgres_server
 
-GIVEN = os.environ.get("BACKSTORY_TEST_POSTGRES")
+CITUS = os.environ.get("BACKSTORY_TEST_CITUS")  # the coordinator of a cluster, for all PostgreSQL tests
+GIVEN = CITUS or os.environ.get("BACKSTORY_TEST_POSTGRES")
+FEW_SHARDS = 4  # a store has several tables, and each shard of each takes its time to make and to drop
 keeper_port = 0  # where to ask for the server, if none is given: set by conftest.py
 emptied: list[str] = []  # databases that can be used again
 _numbers = itertools.count(1)
@@ -21,20 +23,53 @@ def server() -> str:
     return GIVEN or postgres_server.address(keeper_port)
 
 
-def url(name: str) -> str:
-    return urlunsplit(urlsplit(server())._replace(path=f"/{name}"))
+@cache
+def workers() -> list[tuple[str, int]]:
+    """The hosts and ports of the cluster's workers; none where the server is a plain one."""
+    if not CITUS:
+        return []
+    with psycopg.connect(CITUS) as db:
+        return db.execute(
+            "SELECT nodename, nodeport FROM pg_dist_node WHERE groupid > 0 ORDER BY 2"
+        ).fetchall()
 
 
-def create() -> str:
+def servers() -> list[str]:
+    """The addresses of all servers, the one that is asked first."""
+    known = urlsplit(server())
+    user = f"{known.netloc.rpartition('@')[0]}@" if "@" in known.netloc else ""
+    return [server(), *(urlunsplit(known._replace(netloc=f"{user}{h}:{p}")) for h, p in workers())]
+
+
+def url(name: str, node: str = "") -> str:
+    return urlunsplit(urlsplit(node or server())._replace(path=f"/{name}"))
+
+
+def create(*, plain: bool = False) -> str:
+    """A new database; on a cluster it is one of all nodes, but where a plain one is asked for."""
     name = f"backstory_test_{os.getpid()}_{next(_numbers)}"
-    with psycopg.connect(server(), autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
+    for node in servers():
+        with psycopg.connect(node, autocommit=True) as db:
+            db.execute(f"CREATE DATABASE {name} ENCODING 'UTF8' TEMPLATE template0")
+    if CITUS and not plain:
+        extend(name)
     return name
 
 
+def extend(name: str) -> None:
+    """Make the database of this name on all nodes one of the cluster."""
+    for node in reversed(servers()):
+        with psycopg.connect(url(name, node), autocommit=True) as db:
+            db.execute(f"CREATE EXTENSION citus; ALTER DATABASE {name} SET citus.shard_count = {FEW_SHARDS}")
+            if node == server():
+                db.execute("SELECT citus_set_coordinator_host(%s, %s)", (db.info.host, db.info.port))
+                for host, port in workers():
+                    db.execute("SELECT citus_add_node(%s, %s)", (host, port))
+
+
 def drop(*names: str) -> None:
-    if names:
-        with psycopg.connect(server(), autocommit=True) as db:
+    for node in servers() if names else ():
+        with psycopg.connect(node, autocommit=True) as db:
             for name in names:
                 db.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 

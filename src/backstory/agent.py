@@ -26,7 +26,7 @@ from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
 from backstory.follower import Follower, follow_agent
 from backstory.identity import Identity
 from backstory.moves import Preview, Target, Targets
-from backstory.storage.ids import checked_name, new_id
+from backstory.storage.ids import checked_name, new_id, own_digits
 from backstory.storage.keys import create_keyed
 from backstory.storage.log import At, now, with_bases
 from backstory.storage.protocols import NewAgent, Reader, Walk
@@ -254,7 +254,7 @@ class Agent(Identity):
 
     def _child(self, name: str | None, otherwise: str, key: str | None, **birth: Any) -> "Agent":
         def create(id: str) -> Agent:
-            given = f"{otherwise}-{id[-6:]}" if name is None else checked_name(name)
+            given = f"{otherwise}-{own_digits(id)}" if name is None else checked_name(name)
             new = NewAgent(id, self.session, given, key=key, **birth)
             return Agent(self._log, self._log.backend.create(new, [], now()))
 
@@ -262,7 +262,7 @@ class Agent(Identity):
             return create_keyed(self._log.backend, key, create)
         while True:
             try:
-                return create(new_id())
+                return create(new_id(self.session))
             except NameTaken:
                 if name is not None:
                     raise

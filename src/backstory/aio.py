@@ -272,6 +272,7 @@ class AsyncStore:
     sessions = lift(Store.sessions)
     source = lift(Store.source)
     verify = lift(Store.verify)
+    distribute = lift(Store.distribute)
     seal = lift(Store.seal)
     stats = lift(Store.stats)
     export_to = lift(Store.export_to)

@@ -168,3 +168,7 @@ class Busy(StorageError):
 
 class ConnectionLost(StorageError):
     """The server went away in the middle: what was under way may or may not have been written."""
+
+
+class PartMissing(UserWarning):
+    """A listing is not complete: some servers of a distributed store do not answer."""

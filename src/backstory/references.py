@@ -150,9 +150,11 @@ def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
 def session_ids(backend: Findable, ref: str) -> list[str]:
     """The sessions whose root has this name, id or id prefix. Of a root that was deleted, the id is
     still that of its session."""
-    named = backend.agents(Wanted(name=ref))
+    by_id = Wanted(prefix=ref.lower(), roots=True)
+    named = backend.agents(by_id) if len(ref) == LONGEST_ID else []
+    named = named or backend.agents(Wanted(name=ref))
     if not named and len(ref) >= SHORTEST_PREFIX:
-        named = backend.agents(Wanted(prefix=ref.lower(), roots=True))
+        named = backend.agents(by_id)
     return [record.session for record in named if record.id == record.session]
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported where they are used: opening a store should not wa
     from backstory.intake import Intake, Source
     from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
+    from backstory.jobs.distribution import Distribution
     from backstory.jobs.indexer import Progress
     from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats
@@ -166,7 +167,7 @@ class Store:
         any other agent of it was."""
         everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
         if everything and order == "born":
-            return sessions_of(self._backend.agents())
+            return sessions_of(self._backend.agents(Wanted(partial=True)))
         page = self._page(prefix, since, until, order, limit, None)
         if order == "updated":
             last_id = after.id if isinstance(after, Session) else after and self._session_of(after)
@@ -206,6 +207,7 @@ class Store:
             latest_first=order == "updated",
             limit=limit,
             after=last.snapshot if last else None,
+            partial=True,
         )
 
     def find(self, key: str) -> list[tuple[Agent, Event]]:
@@ -360,6 +362,13 @@ class Store:
         from backstory.jobs.seal import seal
 
         return seal(self._backend)
+
+    def distribute(self, progress: Callable[[int, int], None] | None = None) -> "Distribution":
+        """Spread a store that is older than the Citus extension of its database over the servers of the
+        cluster. Everybody else waits meanwhile. `progress` hears (rows moved, rows in all)."""
+        from backstory.jobs.distribution import distribute
+
+        return distribute(self._backend, progress)
 
     def verify(self, *, seal: Mapping[str, Any] | None = None, requests: bool = False) -> list[Finding]:
         """Read everything again and report what contradicts the rules, the digests or a `seal`; nothing, for

@@ -218,7 +218,7 @@ def test_events_of_nobody_are_found(damage):
     if damage.url.endswith(".db"):
         damage.run("INSERT INTO events (id, kind, created_at) VALUES (77 << 32 | 1, 'user', 1)")
     else:
-        columns = "session, created_at, seq, base, kind, digest"
+        columns = "place, created_at, seq, base, kind, digest"
         damage.run(f"INSERT INTO events (agent, {columns}) SELECT 77, {columns} FROM events LIMIT 1")
     [finding] = damage.store.verify()
     assert "1 events belong to agents that do not exist" in finding.problem
@@ -308,8 +308,8 @@ def test_a_row_that_was_added_is_found(damage):
     if damage.url.endswith(".db"):
         added = f"INSERT INTO events (id, {columns}) SELECT id + 1, {columns} FROM events WHERE "
     else:
-        copied = f"SELECT session, agent, seq + 1, {columns} FROM events WHERE "
-        added = f"INSERT INTO events (session, agent, seq, {columns}) {copied}"
+        copied = f"SELECT place, agent, seq + 1, {columns} FROM events WHERE "
+        added = f"INSERT INTO events (place, agent, seq, {columns}) {copied}"
     damage.run(added + damage.event("main", 7))
     assert damage.store.verify() != []
 

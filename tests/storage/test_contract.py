@@ -206,8 +206,13 @@ def test_threads_that_go_back_at_once_all_get_back(store, agent):
 
 
 def test_a_name_that_nobody_chose_never_clashes(agent, monkeypatch):
-    ids = iter([new_id()[:-6] + end for end in ("aaaaaa", "aaaaaa", "bbbbbb")])
-    monkeypatch.setattr("backstory.agent.new_id", lambda: next(ids))
+    ids = iter([new_id(agent.session).replace("-", "")[:13] + end for end in ("aaa", "aaa", "bbb")])
+
+    def chosen(session):
+        start, end = (part := next(ids))[:13], part[13:]
+        return f"{start[:8]}-{start[8:12]}-7{end}-8{end}-{session[-12:]}"
+
+    monkeypatch.setattr("backstory.agent.new_id", chosen)
     assert [agent.fork().name for _ in range(2)] == ["fork-aaaaaa", "fork-bbbbbb"]
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import backstory
-from backstory.storage.postgres import rows as postgres_rows
+from backstory.storage.postgres import batches as postgres_batches
 
 NO_LOCKS = r"""
 #define _GNU_SOURCE
@@ -62,8 +62,8 @@ def test_a_file_system_that_refuses_locks_is_not_blamed_on_other_processes(tmp_p
 
 @pytest.fixture
 def small_limits(monkeypatch):
-    monkeypatch.setattr(postgres_rows, "LARGEST_EVENT", 1_000)
-    monkeypatch.setattr(postgres_rows, "LARGEST_BATCH", 1_500)
+    monkeypatch.setattr(postgres_batches, "LARGEST_EVENT", 1_000)
+    monkeypatch.setattr(postgres_batches, "LARGEST_BATCH", 1_500)
 
 
 def test_an_event_that_postgresql_cannot_take_is_refused_before_it_is_sent(empty_database, small_limits):

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import listing as postgres_listing
 from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
@@ -117,7 +118,7 @@ def partitioned(new_database):
         db.execute("CREATE SCHEMA backstory")
         db.execute(postgres_server.META)
         for step in postgres_server.MIGRATIONS:
-            db.execute(step.replace("{partition}", "PARTITION BY HASH (session)"))
+            db.execute(step.replace("{partition}", "PARTITION BY HASH (place)"))
         for table in ("agents", "events"):
             for n in range(8):
                 db.execute(
@@ -132,6 +133,7 @@ def partitioned(new_database):
             yield store, db
 
 
+NOBODY = "00000000-0000-0000-0000-000000000000"
 HOT = {
     "hold": (postgres.HOLD, {}),
     "walk": (postgres.WALK, {"at": None}),
@@ -145,25 +147,13 @@ HOT = {
     "head": (postgres.HEAD, {}),
     "rename": (postgres.RENAME, {"name": "n"}),
     "agents of a session": (
-        postgres._listing(Wanted(session="0" * 32, name="…"))[0],
+        postgres_listing.listing(Wanted(session=NOBODY, name="…"))[0],
         {"name": "main"},
     ),
     "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
-    "the event it is forked at": (postgres.FORKED_AT, {"parent_pk": 1, "fork_seq": 1}),
-    "fork": (
-        postgres.INSERT_AGENT,
-        {
-            "id": "0" * 32,
-            "name": "n",
-            "parent_pk": 1,
-            "key": None,
-            "about": None,
-            "deleted_us": None,
-            "fork_seq": 1,
-            "born_seq": 1,
-            "spawned": False,
-            "now": 1,
-        },
+    "an agent by its id": (
+        postgres_listing.listing(Wanted(prefix=NOBODY), 0)[0],
+        {"low": NOBODY, "high": NOBODY},
     ),
 }
 
@@ -174,7 +164,7 @@ def test_every_hot_statement_touches_exactly_one_partition(partitioned, name):
     sql, bindings = HOT[name]
     agent = store.agents()[-1]._record
     plan = db.execute(
-        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, "no": agent.pk, "born": 0, **bindings}
+        "EXPLAIN (VERBOSE) " + sql, {"session": agent.session, **postgres.of(agent), **bindings}
     ).fetchall()
     text = "\n".join(row[0] for row in plan)
     # Only the qualified names are tables: behind them stand aliases that look the same.
@@ -202,8 +192,7 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         with backend._pool.connection() as db:
             db.execute("VACUUM ANALYZE backstory.events")
         pieces = backend.walk(agent.snapshot, None).pieces
-        nos, lows, highs, _ = map(list, zip(*pieces, strict=True))
-        bindings = {"session": agent.session, "nos": nos, "lows": lows, "highs": highs}
+        bindings = postgres.within(agent.session, pieces)
         with backend._pool.connection() as db:
             plan = "\n".join(
                 r[0] for r in db.execute("EXPLAIN (ANALYZE, TIMING OFF) " + postgres.READ, bindings)
@@ -211,31 +200,3 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         assert "Rows Removed by Filter" not in plan
         assert "Seq Scan" not in plan
         assert len(agent.context().messages) == 202
-
-
-def test_a_database_with_citus_gets_its_tables_distributed_by_session(new_database):
-    """Citus itself is not to be had here: its functions are stood in for by some that write down
-    how they were called."""
-    url = new_database()
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute("""
-            SET allow_system_table_mods = on;
-            CREATE TABLE public.calls (what text);
-            CREATE FUNCTION pg_catalog.create_reference_table(name text) RETURNS void LANGUAGE sql
-                AS $$ INSERT INTO public.calls VALUES ('reference ' || name) $$;
-            CREATE FUNCTION pg_catalog.create_distributed_table(
-                name text, key text, colocate_with text DEFAULT '') RETURNS void LANGUAGE sql AS $$
-                INSERT INTO public.calls VALUES (concat_ws(' ', 'distribute', name, key, colocate_with)) $$;
-            INSERT INTO pg_extension (oid, extname, extowner, extnamespace, extrelocatable, extversion)
-                SELECT 99999, 'citus', 10, oid, false, '13.0' FROM pg_namespace WHERE nspname = 'public'
-        """)
-        backstory.open(url).close()
-        backstory.open(url).close()
-        assert [what for (what,) in db.execute("SELECT what FROM public.calls")] == [
-            "reference backstory.meta",
-            "reference backstory.followers",
-            "distribute backstory.directory id ",
-            "distribute backstory.sources id ",
-            "distribute backstory.agents session ",
-            "distribute backstory.events session backstory.agents",
-        ]

@@ -4,6 +4,7 @@ A command's module is imported when the command is run; the help needs the table
 """
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -96,7 +97,9 @@ def cli(ctx: click.Context, store: str | None) -> None:
 def run(arguments: list[str]) -> int:
     """Run a command and return the exit code: 0; 1 if it failed; 2 if it was called in a wrong way."""
     try:
-        code = cli.main(arguments, prog_name="backstory", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = cli.main(arguments, prog_name="backstory", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
@@ -122,6 +125,11 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         print(f"backstory: {visible(str(error), keep='')}", file=sys.stderr)
         return FAILED
+
+
+def _warn(message: Warning | str, *_place: object, **_more: object) -> None:
+    """One line for people, without the place in the code."""
+    print(f"backstory: warning: {visible(str(message), keep='')}", file=sys.stderr)
 
 
 def _quietly(code: int) -> int:

@@ -8,16 +8,29 @@ from backstory.core.events import checked_key
 from backstory.errors import Invalid
 
 LONGEST_NAME = 200
+PLACE_DIGITS = 12  # of an id, at its end
 KEYS = UUID("6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5")  # the namespace that ids of keyed agents are derived in
 
 
-def new_id() -> str:
-    """A time-ordered UUID (version 7). The standard library has one from Python 3.14 on."""
+def new_id(session: str = "") -> str:
+    """A time-ordered UUID (version 7). The standard library has one from Python 3.14 on. In a session, its
+    last group is that of the session's id: so the id alone says where on many servers its agent is."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
     value = value & ~(0xF << 76) | 0x7 << 76  # version
     value = value & ~(0x3 << 62) | 0x2 << 62  # variant
     digits = f"{value:032x}"
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+    last = session[-PLACE_DIGITS:] or digits[20:]
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], last))
+
+
+def place_of(id: str) -> int:
+    """Where an agent with this id is, if the id was made in its session: the number in its last group."""
+    return int(id[-PLACE_DIGITS:], 16)
+
+
+def own_digits(id: str) -> str:
+    """Six random digits of an id that other agents of its session do not share."""
+    return id[15:18] + id[20:23]
 
 
 def keyed_id(key: str, generation: int = 0) -> str:

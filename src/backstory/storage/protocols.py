@@ -76,6 +76,7 @@ class Wanted(NamedTuple):
     latest_first: bool = False  # else in the order of birth
     after: AgentRecord | None = None  # the last agent of the page before
     limit: int | None = None
+    partial: bool = False  # if servers do not answer: what the others have, and a PartMissing warning
 
 
 ALL = Wanted()

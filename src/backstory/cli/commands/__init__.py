@@ -46,6 +46,7 @@ SECTIONS = {
         "delete": "Remove an agent for good.",
         "erase": "Remove for good what events say.",
         "expire": "Remove sessions that nobody wrote to.",
+        "distribute": "Spread a PostgreSQL store over many servers.",
         "verify": "Check the whole store for damage.",
         "seal": "Print what proves later that nothing is gone.",
         "stats": "Count events, bytes and tokens.",

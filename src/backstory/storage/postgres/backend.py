@@ -16,17 +16,32 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query
-from backstory.errors import CannotOpen, ConnectionLost, KeyTaken, NameTaken, ReadOnly, StorageError
+from backstory.errors import (
+    CannotOpen,
+    ConnectionLost,
+    KeyTaken,
+    NameTaken,
+    ReadOnly,
+    StorageError,
+)
 from backstory.storage.address import without_password
 from backstory.storage.backlog import Backlog, Texts, Unindexed
+from backstory.storage.ids import new_id
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
+from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL
+from backstory.storage.postgres.cluster import (
+    distribute_index,
+    distribute_store,
+    is_distributed,
+    reachable_agents,
+    servers,
+)
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.removal import PostgresRemoval
 from backstory.storage.postgres.rows import PostgresRows, within
 from backstory.storage.postgres.server import (
     CANNOT_WRITE,
-    HAS_CITUS,
     ONE_MIGRATES,
     PATIENCE,
     Clash,
@@ -68,7 +83,7 @@ CENSUS = """
         pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
     CROSS JOIN LATERAL (
         SELECT kind, base, content, data FROM backstory.events
-        WHERE session = %(session)s::uuid AND agent = p.no AND seq BETWEEN p.low AND p.high
+        WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e
     GROUP BY e.kind"""
 SIZE = """
@@ -84,14 +99,14 @@ NEEDED_INDEXES = {
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
 }
 STRAYS = """
-    SELECT pg_catalog.count(*), pg_catalog.min(e.session::text || ' agent ' || e.agent)
+    SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
     FROM backstory.events e
-    WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.session = e.session AND a.no = e.agent)"""
+    WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
 
 
 class PostgresBackend:
     """A store in the schema `backstory` of a PostgreSQL database. Its primary keys are the agents'
-    numbers in their session."""
+    numbers in their place."""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._only_reads = self.read_only = read_only  # by choice; by what the server allows
@@ -117,6 +132,7 @@ class PostgresBackend:
             with psycopg.connect(self._conninfo, autocommit=True) as db:
                 check_connection(db, self.url)
                 migrate(db, self.url, read_only=self._only_reads)
+                self._is_distributed = is_distributed(db)
                 self._prepares = self._prepares and not is_pooled(db)
                 self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
             return ConnectionPool(
@@ -132,22 +148,19 @@ class PostgresBackend:
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         while True:
             try:
-                with self._connection() as db, db.transaction():
-                    rows = PostgresRows(db)
-                    rows.insert(new, now)
-                    [record] = rows.agents(Wanted(prefix=new.id, session=new.session, deleted=True))
-                    written = rows.append(record, events, None, now) if events else []
-            except Clash:
-                self._refuse_taken(new)
-                continue  # someone made an agent in this session at the same time: next number
-            return record._replace(head=record.head + len(written))
+                with self._connection() as db:
+                    return PostgresRows(db).create(new, events, now)
+            except Clash:  # or someone made an agent here at the same time: it gets the next number
+                new = self._not_taken(new)
 
-    def _refuse_taken(self, new: NewAgent) -> None:
-        """Say what a new agent clashes with, if it is not just its number."""
-        if new.key is not None and self.agents(Wanted(prefix=new.id, deleted=True)):
+    def _not_taken(self, new: NewAgent) -> NewAgent:
+        """Say what a new agent clashes with, if it is not just its number or its random id."""
+        is_there = self.agents(Wanted(prefix=new.id, deleted=True))
+        if new.key is not None and is_there:
             raise KeyTaken.of_agent(new.key)
         if self.agents(Wanted(session=new.session, name=new.name)):
             raise NameTaken.of(new.name)
+        return new._replace(id=new_id(new.session)) if is_there else new
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
@@ -175,7 +188,13 @@ class PostgresBackend:
             yield rows
 
     def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
-        return self._read(lambda rows: rows.agents(wanted))
+        try:
+            return self._read(lambda rows: rows.agents(wanted))
+        except ConnectionLost:
+            if not (wanted.partial and self._is_distributed):
+                raise
+            with self._connection() as db:
+                return reachable_agents(db, wanted)
 
     def head(self, agent: AgentRecord) -> int:
         return self._read(lambda rows: rows.head(agent))
@@ -266,7 +285,15 @@ class PostgresBackend:
         return [Census(kind, events, moves, int(bytes)) for kind, events, moves, bytes in rows]
 
     def size(self) -> int:
-        return int(self._query(SIZE, {})[0][0])
+        return int(self._query(SIZE_OF_ALL if self._is_distributed else SIZE, {})[0][0])
+
+    def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
+        moved = 0
+        with self._connection() as db:
+            if not is_distributed(db):
+                moved = distribute_store(db, self.url, progress)
+            self._is_distributed = True
+            return moved, servers(db)
 
     def copy_to(self, path: str) -> bool:
         return False
@@ -290,20 +317,24 @@ class PostgresBackend:
         return [Backlog(*row) for row in self._query(*asked)]
 
     def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
-        return self._query(postgres_index.UNINDEXED, postgres_index.backlogs(backlog))
+        if not self._is_distributed:
+            return self._query(postgres_index.UNINDEXED, postgres_index.backlogs(backlog))
+        with self._connection() as db:
+            return postgres_index.unindexed_one_by_one(db, backlog)
 
     def _make_index(self) -> None:
         with self._connection() as db, db.transaction():
             db.execute(ONE_MIGRATES)
+            if db.execute(postgres_index.EXISTS).fetchone() == (True,):
+                return  # someone else made it while we waited
             db.execute(postgres_index.CREATE)
-            if db.execute(HAS_CITUS).fetchone():
-                for statement in postgres_index.DISTRIBUTE.split(";"):
-                    db.execute(statement)
+            if is_distributed(db):
+                distribute_index(db)
 
     def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
         with self._connection() as db:
             with db.transaction():
-                postgres_index.index(db, texts)
+                postgres_index.index(db, texts, one_by_one=self._is_distributed)
             self._new_to_planner += sum(len(found) for _, found in texts)
             if self._new_to_planner >= postgres_index.WORTH_ANALYZING:
                 db.execute("ANALYZE backstory.search_2, backstory.searched_2")
@@ -318,7 +349,8 @@ class PostgresBackend:
     def watch(self) -> PostgresWatch:
         if self._closed:
             raise self._is_closed()
-        watch = PostgresWatch(self._conninfo, self._notify, lambda: self._translated(StorageError))
+        notify = None if self._is_distributed else self._notify
+        watch = PostgresWatch(self._conninfo, notify, lambda: self._translated(StorageError))
         self._watches.add(watch)
         return watch
 

@@ -13,7 +13,8 @@ import psycopg
 
 from backstory.core.chain import is_erased
 from backstory.core.terms import Phrase, Query
-from backstory.storage.backlog import Backlog, Texts
+from backstory.storage.backlog import Backlog, Texts, Unindexed
+from backstory.storage.ids import place_of
 from backstory.storage.protocols import CANDIDATES, Found, Piece
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -29,41 +30,42 @@ WORTH_ANALYZING = 10_000  # new rows after which the planner should count again
 CREATE: LiteralString = """
     DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1;
     CREATE TABLE IF NOT EXISTS backstory.search_2 (
+        place bigint NOT NULL,
         session uuid NOT NULL,
         agent integer NOT NULL,
         seq integer NOT NULL,
         long boolean NOT NULL,
         words tsvector,
-        PRIMARY KEY (session, agent, seq));
+        PRIMARY KEY (place, agent, seq));
     CREATE INDEX IF NOT EXISTS search_2_words ON backstory.search_2 USING gin (words) WHERE NOT long;
     CREATE INDEX IF NOT EXISTS search_2_long ON backstory.search_2 USING gin (words) WHERE long;
-    CREATE INDEX IF NOT EXISTS search_2_null ON backstory.search_2 (session) WHERE words IS NULL;
+    CREATE INDEX IF NOT EXISTS search_2_null ON backstory.search_2 (place) WHERE words IS NULL;
     CREATE TABLE IF NOT EXISTS backstory.searched_2 (
-        session uuid NOT NULL,
+        place bigint NOT NULL,
         agent integer NOT NULL,
         upto integer NOT NULL,
-        PRIMARY KEY (session, agent))"""
-DISTRIBUTE: LiteralString = """
-    SELECT create_distributed_table('backstory.search_2', 'session', colocate_with => 'backstory.agents');
-    SELECT create_distributed_table('backstory.searched_2', 'session', colocate_with => 'backstory.agents')"""
-EXISTS = "SELECT pg_catalog.to_regclass('backstory.searched_2') IS NOT NULL"
+        PRIMARY KEY (place, agent))"""
+# Not by to_regclass: it may not see yet what another process has just made.
+EXISTS = """
+    SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
+        WHERE relname = 'searched_2' AND relnamespace = 'backstory'::regnamespace)"""
 
 BACKLOG = """
     SELECT a.no, a.session::text, coalesce(s.upto, a.fork_seq), a.head
-    FROM backstory.agents a LEFT JOIN backstory.searched_2 s ON s.session = a.session AND s.agent = a.no
+    FROM backstory.agents a LEFT JOIN backstory.searched_2 s ON s.place = a.place AND s.agent = a.no
     WHERE a.head > coalesce(s.upto, a.fork_seq)"""
 BACKLOG_WITHOUT_INDEX = """
     SELECT no, session::text, fork_seq, head FROM backstory.agents a WHERE head > fork_seq"""
-OF_OWNERS = " AND a.session = %(session)s::uuid AND a.no = ANY(%(nos)s::int[])"
+OF_OWNERS = " AND a.place = %(place)s::bigint AND a.no = ANY(%(nos)s::int[])"
 BACKLOGS = """ROWS FROM (
-        pg_catalog.unnest(%(sessions)s::uuid[]), pg_catalog.unnest(%(nos)s::int[]),
+        pg_catalog.unnest(%(places)s::bigint[]), pg_catalog.unnest(%(nos)s::int[]),
         pg_catalog.unnest(%(afters)s::int[]), pg_catalog.unnest(%(uptos)s::int[])
-    ) WITH ORDINALITY AS p (session, no, after, upto, place)"""
+    ) WITH ORDINALITY AS p (place, no, after, upto, nth)"""
 UNINDEXED = f"""
-    SELECT p.place - 1, e.* FROM {BACKLOGS}
+    SELECT p.nth - 1, e.* FROM {BACKLOGS}
     CROSS JOIN LATERAL (
         SELECT seq, kind, content, data FROM backstory.events
-        WHERE session = p.session AND agent = p.no AND seq > p.after AND seq <= p.upto
+        WHERE place = p.place AND agent = p.no AND seq > p.after AND seq <= p.upto
         ORDER BY seq OFFSET 0) e"""
 # Whoever indexes, and whoever takes something away, does so alone: what was taken away must not come back
 # into the index, and neither waits for the other's rows.
@@ -71,27 +73,43 @@ ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(4849322)"
 # What is left of the events that were read to be indexed, and the beginning of their data.
 LEFT = UNINDEXED.replace("kind, content, data", "pg_catalog.substr(data, 1, 16)")
 START = f"""
-    INSERT INTO backstory.searched_2 (session, agent, upto)
-    SELECT p.session, p.no, p.after FROM {BACKLOGS}
+    INSERT INTO backstory.searched_2 (place, agent, upto)
+    SELECT p.place, p.no, p.after FROM {BACKLOGS}
     WHERE EXISTS (
         SELECT 1 FROM backstory.agents a
-        WHERE a.session = p.session AND a.no = p.no AND a.fork_seq = p.after)
+        WHERE a.place = p.place AND a.no = p.no AND a.fork_seq = p.after)
     ON CONFLICT DO NOTHING"""
 MOVE = f"""
     WITH p AS (SELECT * FROM {BACKLOGS})
     UPDATE backstory.searched_2 s SET upto = p.upto FROM p
-    WHERE s.session = p.session AND s.agent = p.no AND s.upto = p.after
-    RETURNING p.place - 1"""
+    WHERE s.place = p.place AND s.agent = p.no AND s.upto = p.after
+    RETURNING p.nth - 1"""
+# The same for one agent, where the agents are on many servers: each of these is a question to one of them.
+UNINDEXED_ONE: LiteralString = """
+    SELECT seq, kind, content, data FROM backstory.events
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s AND seq <= %(upto)s ORDER BY seq"""
+LEFT_ONE: LiteralString = """
+    SELECT seq, pg_catalog.substr(data, 1, 16) FROM backstory.events
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s AND seq <= %(upto)s"""
+IS_NEW_ONE: LiteralString = """
+    SELECT no FROM backstory.agents
+    WHERE place = %(place)s::bigint AND no = %(no)s AND fork_seq = %(after)s"""
+START_ONE: LiteralString = """
+    INSERT INTO backstory.searched_2 (place, agent, upto) VALUES (%(place)s::bigint, %(no)s, %(after)s)
+    ON CONFLICT DO NOTHING RETURNING agent"""
+MOVE_ONE: LiteralString = """
+    UPDATE backstory.searched_2 SET upto = %(upto)s
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND upto = %(after)s RETURNING agent"""
 FORGET = """
     DELETE FROM backstory.search_2
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(last)s"""
 FORGET_ONE = """
     DELETE FROM backstory.search_2
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq = %(seq)s"""
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq = %(seq)s"""
 END_AT = """
     UPDATE backstory.searched_2 SET upto = least(upto, %(last)s)
-    WHERE session = %(session)s::uuid AND agent = %(no)s"""
-INSERT = "COPY backstory.search_2 (session, agent, seq, long, words) FROM STDIN"
+    WHERE place = %(place)s::bigint AND agent = %(no)s"""
+INSERT = "COPY backstory.search_2 (place, session, agent, seq, long, words) FROM STDIN"
 
 # Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
 # everywhere ranks nothing. Three questions instead of one with OR, so that each is answered by its own
@@ -101,21 +119,21 @@ FIND = """
     FROM (
         SELECT c.*, coalesce(pg_catalog.ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
         FROM (
-            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE NOT s.long AND s.words @@ %(exact)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE s.long AND s.words @@ %(loose)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
                 WHERE s.words IS NULL {filters})) c
         ORDER BY score DESC, c.session DESC, c.agent DESC, c.seq DESC LIMIT %(limit)s) f
-    JOIN backstory.agents a ON a.session = f.session AND a.no = f.agent
+    JOIN backstory.agents a ON a.place = f.place AND a.no = f.agent
     ORDER BY f.score DESC, f.session DESC, f.agent DESC, f.seq DESC"""
 OF_KINDS = """AND EXISTS (
     SELECT 1 FROM backstory.events e
-    WHERE e.session = s.session AND e.agent = s.agent AND e.seq = s.seq AND e.kind = ANY(%(kinds)s))"""
-IN_PIECES = """AND s.session = %(session)s::uuid AND EXISTS (
+    WHERE e.place = s.place AND e.agent = s.agent AND e.seq = s.seq AND e.kind = ANY(%(kinds)s))"""
+IN_PIECES = """AND s.place = %(place)s::bigint AND EXISTS (
     SELECT 1 FROM ROWS FROM (
         pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
         pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
@@ -127,35 +145,68 @@ def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) ->
     sql = BACKLOG if exists else BACKLOG_WITHOUT_INDEX
     if pieces is None:
         return sql, {}
-    return sql + OF_OWNERS, {"session": session, "nos": [piece.owner for piece in pieces]}
+    return sql + OF_OWNERS, {"place": place_of(session), "nos": [piece.owner for piece in pieces]}
 
 
 def backlogs(behind: Sequence[Backlog]) -> dict[str, Any]:
     """What names backlogs in a statement."""
     owners, sessions, afters, uptos = (list(column) for column in zip(*behind, strict=True))
-    return {"sessions": sessions, "nos": owners, "afters": afters, "uptos": uptos}
+    return {"places": list(map(place_of, sessions)), "nos": owners, "afters": afters, "uptos": uptos}
 
 
-def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
-    """Within a transaction: take in what is still the next of its agent, and still there."""
+def unindexed_one_by_one(db: Connection, backlog: Sequence[Backlog]) -> list[Unindexed]:
+    """What UNINDEXED finds, where the events are on many servers."""
+    return _one_by_one(db, UNINDEXED_ONE, backlog)
+
+
+def _one_by_one(db: Connection, sql: LiteralString, backlog: Sequence[Backlog]) -> list[Any]:
+    """What a statement finds of each backlog, with the backlog's number before it."""
+    return [
+        (nth, *row)
+        for nth, (no, session, after, upto) in enumerate(backlog)
+        for row in db.execute(
+            sql, {"place": place_of(session), "no": no, "after": after, "upto": upto}
+        ).fetchall()
+    ]
+
+
+def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]], *, one_by_one: bool = False) -> None:
+    """Within a transaction: take in what is still the next of its agent, and still there. `one_by_one`: the
+    agents are on many servers."""
     db.execute(ALONE)
     left: list[dict[int, str | None]] = [{} for _ in texts]
-    for place, seq, data in db.execute(LEFT, backlogs([behind for behind, _ in texts])).fetchall():
-        left[place][seq] = data
+    asked = [behind for behind, _ in texts]
+    found_left = (
+        _one_by_one(db, LEFT_ONE, asked) if one_by_one else db.execute(LEFT, backlogs(asked)).fetchall()
+    )
+    for nth, seq, data in found_left:
+        left[nth][seq] = data
     there = []
     for (behind, found), rows in zip(texts, left, strict=True):
         if rows:
             kept = [(seq, words) for seq, words in found if seq in rows and not is_erased(rows[seq])]
             there.append((behind._replace(upto=max(rows)), kept))
-    if not there:
-        return
-    bindings = backlogs([behind for behind, _ in there])
-    db.execute(START, bindings)
-    moved = [there[place] for (place,) in db.execute(MOVE, bindings).fetchall()]
-    with db.cursor().copy(INSERT) as rows_out:
-        for behind, found in moved:
+    if there:
+        moved = _moved(db, [behind for behind, _ in there], one_by_one=one_by_one)
+        _insert(db, [there[nth] for nth in moved])
+
+
+def _moved(db: Connection, behind: Sequence[Backlog], *, one_by_one: bool) -> list[int]:
+    """Note that these are indexed; return which of them were not yet."""
+    if one_by_one:
+        new = [behind[nth] for nth, _ in _one_by_one(db, IS_NEW_ONE, behind)]
+        _one_by_one(db, START_ONE, new)
+        return [nth for nth, _ in _one_by_one(db, MOVE_ONE, behind)]
+    db.execute(START, backlogs(behind))
+    return [nth for (nth,) in db.execute(MOVE, backlogs(behind)).fetchall()]
+
+
+def _insert(db: Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    with db.cursor().copy(INSERT) as rows:
+        for behind, found in texts:
+            named = (place_of(behind.session), behind.session, behind.owner)
             for seq, words in found:
-                rows_out.write_row((behind.session, behind.owner, seq, *vector(words)))
+                rows.write_row((*named, seq, *vector(words)))
 
 
 def forget(db: Connection, there: dict[str, Any]) -> None:
@@ -178,7 +229,7 @@ def find(
         "exact": " & ".join(map(side_by_side, query)),
         "loose": " & ".join(map(together, query)),
         "kinds": list(kinds),
-        "session": session,
+        "place": place_of(session) if session else None,
         "nos": [piece.owner for piece in pieces or ()],
         "lows": [piece.low for piece in pieces or ()],
         "highs": [piece.high for piece in pieces or ()],

@@ -7,54 +7,54 @@ from collections.abc import Sequence
 from typing import Any
 
 from backstory.core.events import Stored, stored_rows
-from backstory.storage.ids import new_id
+from backstory.storage.ids import new_id, place_of
 from backstory.storage.postgres import index
 from backstory.storage.postgres.rows import COLUMNS, PostgresRows, of
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 
-HOLD = "SELECT 1 FROM backstory.agents WHERE session = %(session)s::uuid ORDER BY no FOR UPDATE"
+HOLD = "SELECT 1 FROM backstory.agents WHERE place = %(place)s::bigint ORDER BY no FOR UPDATE"
 NAMING = f"""
     SELECT {COLUMNS}, base, digest FROM backstory.events
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(after)s
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s
         AND pg_catalog.strpos(data, %(text)s) > 0 ORDER BY seq"""
 BLANK = """
     UPDATE backstory.events SET content = %(content)s, data = %(data)s
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq = %(seq)s"""
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq = %(seq)s"""
 CUT = """
     DELETE FROM backstory.events
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(last)s"""
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(last)s"""
 END_AT = """
     UPDATE backstory.agents a SET head = %(last)s, digest = (
         SELECT e.digest FROM backstory.events e
-        WHERE e.session = %(session)s::uuid AND e.agent = %(no)s AND e.seq = %(last)s)
-    WHERE a.session = %(session)s::uuid AND a.no = %(no)s"""
+        WHERE e.place = %(place)s::bigint AND e.agent = %(no)s AND e.seq = %(last)s)
+    WHERE a.place = %(place)s::bigint AND a.no = %(no)s"""
 BURY = """
     UPDATE backstory.agents SET name = %(name)s, key = NULL, about = NULL,
         deleted = coalesce(deleted, %(now)s),
         fork_seq = CASE WHEN %(inherits)s THEN fork_seq ELSE 0 END,
         head = CASE WHEN %(inherits)s THEN head ELSE 0 END
-    WHERE session = %(session)s::uuid AND no = %(no)s"""
+    WHERE place = %(place)s::bigint AND no = %(no)s"""
 FORGET_SOURCES = "DELETE FROM backstory.sources WHERE agent = ANY(%(ids)s::uuid[])"
-LAST_NUMBER = "SELECT pg_catalog.max(no) FROM backstory.agents WHERE session = %(session)s::uuid"
-REMOVE = "DELETE FROM backstory.agents WHERE session = %(session)s::uuid AND no = ANY(%(nos)s::int[])"
-LEAVE = "DELETE FROM backstory.directory WHERE id = ANY(%(ids)s::uuid[])"
+LAST_NUMBER = "SELECT pg_catalog.max(no) FROM backstory.agents WHERE place = %(place)s::bigint"
+REMOVE = "DELETE FROM backstory.agents WHERE place = %(place)s::bigint AND no = ANY(%(nos)s::int[])"
+LEAVE = "DELETE FROM backstory.directory WHERE place = %(place)s::bigint AND id = %(id)s::uuid"
 HOLD_NUMBER = f"""
-    INSERT INTO backstory.agents (session, no, id, name, fork_seq, born_seq, spawned, created_at, head,
+    INSERT INTO backstory.agents (place, session, no, id, name, fork_seq, born_seq, spawned, created_at, head,
         updated_at, touched, deleted)
-    VALUES (%(session)s::uuid, %(no)s, %(id)s::uuid, '{PLACEHOLDER}', 0, 0, false, %(now)s, 0, %(now)s, 0,
-        %(now)s)"""
+    VALUES (%(place)s::bigint, %(session)s::uuid, %(no)s, %(id)s::uuid, '{PLACEHOLDER}', 0, 0, false,
+        %(now)s, 0, %(now)s, 0, %(now)s)"""
 LET_GO = f"""
-    DELETE FROM backstory.agents WHERE session = %(session)s::uuid AND name = '{PLACEHOLDER}'
+    DELETE FROM backstory.agents WHERE place = %(place)s::bigint AND name = '{PLACEHOLDER}'
         AND (no < %(last)s OR NOT EXISTS (
             SELECT 1 FROM backstory.agents o
-            WHERE o.session = %(session)s::uuid AND o.name <> '{PLACEHOLDER}'))"""
+            WHERE o.place = %(place)s::bigint AND o.name <> '{PLACEHOLDER}'))"""
 
 
 class PostgresRemoval(PostgresRows):
     """Takes rows away within a transaction that the backend holds."""
 
     def held(self, session: str) -> list[AgentRecord]:
-        self._db.execute(HOLD, {"session": session})
+        self._db.execute(HOLD, {"place": place_of(session)})
         self._db.execute(index.ALONE)
         return self.agents(Wanted(session=session, deleted=True))
 
@@ -82,11 +82,12 @@ class PostgresRemoval(PostgresRows):
     def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
         if not agents:
             return
-        session: dict[str, Any] = {"session": agents[0].session}
+        session: dict[str, Any] = {"session": agents[0].session, "place": place_of(agents[0].session)}
         [(last,)] = self.all(LAST_NUMBER, session)
         self._db.execute(REMOVE, {**session, "nos": [agent.pk for agent in agents]})
         ids = {"ids": [agent.id for agent in agents]}
-        self._db.execute(LEAVE, ids)
+        for agent in agents:
+            self._db.execute(LEAVE, {"place": place_of(agent.id), "id": agent.id})
         self._db.execute(FORGET_SOURCES, ids)
         # A handle of a deleted agent holds its number: the next agent of the session must not get the same.
         self._db.execute(LET_GO, {**session, "last": last})

@@ -1,9 +1,9 @@
 """The rows of a PostgreSQL store: every statement on agents and events, over one connection.
 
-Every table's key begins with the session, and every statement that a conversation runs on names one session,
-so that the tables can be spread over many servers by it. Names are qualified, so that the connection's search
-path does not matter. Not here: any meaning of an event beyond its base, its key, and whether it is a mark or
-a note.
+Every table's key begins with the place of the session, and every statement that a conversation runs on names
+one place, so that the tables can be spread over many servers by it. Names are qualified, so that the
+connection's search path does not matter. Not here: any meaning of an event beyond its base, its key, and
+whether it is a mark or a note.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ import psycopg
 
 from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.core.outline import OutlineRow, outline_rows
-from backstory.errors import Conflict, Invalid
+from backstory.errors import Conflict
+from backstory.storage.ids import place_of
+from backstory.storage.postgres.batches import batches
+from backstory.storage.postgres.listing import listing, whole_id
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
     AgentRecord,
@@ -29,75 +32,34 @@ from backstory.storage.protocols import (
     pieces_of,
 )
 
-BATCH = 5_000  # events in one call; a larger append is several, in one transaction
-# PostgreSQL takes no message, value or row of 1 GB; a client that sends one is cut off. In an array, quotes
-# and backslashes take twice as much.
-LARGEST_EVENT = 1_000_000_000  # bytes of content and data
-LARGEST_BATCH = 250_000_000
-SECOND = 1_000_000  # microseconds
-
+COLUMNS_GIVEN = ("kind", "content", "data", "key", "base")
 COLUMNS = "seq, kind, content, data, created_at, key"
 
-AGENTS = """
-    SELECT a.no, a.id::text, a.session::text, a.name, p.id::text, a.fork_seq, a.born_seq, a.spawned,
-        a.created_at, a.head, a.updated_at, a.key, a.about, a.deleted
-    FROM backstory.agents a LEFT JOIN backstory.agents p ON p.session = a.session AND p.no = a.parent
-    WHERE {conditions}
-    ORDER BY {order}"""
-CONDITIONS = {
-    "low": "a.id >= %(low)s::uuid",
-    "high": "a.id <= %(high)s::uuid",
-    "session": "a.session = %(session)s::uuid",
-    "name": "a.name = %(name)s::text",
-    "key": "a.key = %(key)s::text",
-    "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
-    "title": "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
-    "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
-        SELECT 1 FROM backstory.agents o WHERE o.session = a.session AND o.deleted IS NULL))""",
-    "deleted": "a.name <> '/'",
-    "since_us": f"a.touched >= %(since_us)s / {SECOND} AND a.updated_at >= %(since_us)s",
-    "until_us": f"a.touched <= %(until_us)s / {SECOND} AND a.updated_at < %(until_us)s",
-}
-# `touched` is the second of `updated_at`, which has no index: so only agents of one second are ever sorted.
-LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
-AFTER_LATEST = f"""a.touched <= %(after_us)s / {SECOND}
-    AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)"""
-BIRTH = "a.created_at, a.id"
-AFTER_BIRTH = "(a.created_at, a.id) > (%(after_born)s, %(after_id)s::uuid)"
-
-INSERT_AGENT = """
-    INSERT INTO backstory.agents (session, no, id, name, parent, fork_seq, born_seq, spawned,
-        created_at, head, updated_at, key, about, touched, deleted, digest)
-    SELECT %(session)s::uuid,
-        (SELECT coalesce(pg_catalog.max(no), 0) + 1 FROM backstory.agents WHERE session = %(session)s::uuid),
-        %(id)s::uuid, %(name)s, %(parent_pk)s, %(fork_seq)s::int, %(born_seq)s, %(spawned)s,
-        since.at, %(fork_seq)s::int, since.at, %(key)s, %(about)s, since.at / 1000000,
-        %(deleted_us)s, since.digest
-    FROM (SELECT greatest(%(now)s::bigint, e.created_at) AS at, e.digest
-        FROM (VALUES (1)) one LEFT JOIN backstory.events e ON e.session = %(session)s::uuid
-            AND e.agent = %(parent_pk)s::int AND e.seq = %(fork_seq)s::int) since
-    WHERE %(fork_seq)s::int = 0 OR since.digest IS NOT NULL
-    RETURNING no, backstory.announce()"""
-
-FORKED_AT = """
-    SELECT 1 FROM backstory.events
-    WHERE session = %(session)s::uuid AND agent = %(parent_pk)s AND seq = %(fork_seq)s"""
-ENTER = "INSERT INTO backstory.directory VALUES (%(id)s::uuid, %(session)s::uuid)"
-# An agent that was deleted and made again under its key has the same session and number, and another birth.
-IS_AGENT = "session = %(session)s::uuid AND no = %(no)s AND created_at = %(born)s AND deleted IS NULL"
+ENTER = "INSERT INTO backstory.directory VALUES (%(at)s::bigint, %(id)s::uuid, %(session)s::uuid)"
+ENTERED = """
+    SELECT session::text FROM backstory.directory
+    WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
+# An agent that was deleted and made again under its key has the same place and number, and another birth.
+IS_AGENT = "place = %(place)s::bigint AND no = %(no)s AND created_at = %(born)s AND deleted IS NULL"
 RENAME = f"UPDATE backstory.agents SET name = %(name)s WHERE {IS_AGENT} RETURNING no"
 ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
-DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE session = %(session)s::uuid AND no = %(no)s"
+DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)s::bigint AND no = %(no)s"
 HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
 
 # The row of the agent is the lock: writers queue at it, and each sees the head that the one before it left.
 # Most appends are of one event: arrays would cost those half as much again.
 APPEND_ONE = """
-    SELECT before, at FROM backstory.append_one(%(session)s::uuid, %(no)s, %(born)s, %(expected)s, %(now)s,
+    SELECT before, at FROM backstory.append_one(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s, %(content)s, %(data)s, %(key)s, %(base)s)"""
 APPEND_MANY = """
-    SELECT before, at FROM backstory.append_many(%(session)s::uuid, %(no)s, %(born)s, %(expected)s, %(now)s,
+    SELECT before, at FROM backstory.append_many(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
+        %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
+
+CREATE = """
+    SELECT no, at, parent::text FROM backstory.create_agent(%(place)s::bigint,
+        %(id)s::uuid, %(session)s::uuid, %(name)s, %(parent_pk)s, %(fork_seq)s, %(born_seq)s, %(spawned)s,
+        %(now)s, %(agent_key)s, %(about)s, %(deleted_us)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
 
 # From each step go to the newest event with a base at or below `next`: what lies between is
@@ -117,10 +79,10 @@ WALK = f"""
         FROM walk
         CROSS JOIN LATERAL (
             SELECT no, parent, fork_seq FROM backstory.agents
-            WHERE session = %(session)s::uuid AND no = walk.next_no OFFSET 0) a
+            WHERE place = %(place)s::bigint AND no = walk.next_no OFFSET 0) a
         LEFT JOIN LATERAL (
             SELECT e.seq, e.base FROM backstory.events e
-            WHERE e.session = %(session)s::uuid AND e.agent = a.no AND e.base IS NOT NULL
+            WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
                 AND e.seq > a.fork_seq AND e.seq <= walk.next
             ORDER BY e.seq DESC LIMIT 1) j ON true
         WHERE walk.next > 0)
@@ -135,7 +97,7 @@ LINEAGE = f"""
         FROM line
         CROSS JOIN LATERAL (
             SELECT no, parent, fork_seq FROM backstory.agents
-            WHERE session = %(session)s::uuid AND no = line.parent OFFSET 0) a
+            WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
         WHERE line.fork_seq > 0)
     SELECT no, low, high, NULL, fork_seq FROM line"""
 
@@ -144,13 +106,13 @@ POSITION_AT = """
     WITH RECURSIVE
     line (no, parent, fork_seq, high, created_at) AS (
         SELECT no, parent, fork_seq, head, created_at FROM backstory.agents
-        WHERE session = %(session)s::uuid AND no = %(no)s
+        WHERE place = %(place)s::bigint AND no = %(no)s
         UNION
         SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
         FROM line
         CROSS JOIN LATERAL (
             SELECT no, parent, fork_seq, created_at FROM backstory.agents
-            WHERE session = %(session)s::uuid AND no = line.parent OFFSET 0) a
+            WHERE place = %(place)s::bigint AND no = line.parent OFFSET 0) a
         WHERE line.fork_seq > 0 AND line.created_at > %(moment)s),
     halves (no, low, high) AS (
         SELECT no, fork_seq, high FROM line WHERE created_at <= %(moment)s
@@ -159,7 +121,7 @@ POSITION_AT = """
             CASE WHEN e.created_at <= %(moment)s THEN (h.low + h.high + 1) / 2 ELSE h.low END,
             CASE WHEN e.created_at <= %(moment)s THEN h.high ELSE (h.low + h.high + 1) / 2 - 1 END
         FROM halves h
-        LEFT JOIN backstory.events e ON e.session = %(session)s::uuid AND e.agent = h.no
+        LEFT JOIN backstory.events e ON e.place = %(place)s::bigint AND e.agent = h.no
             AND e.seq = (h.low + h.high + 1) / 2
         WHERE h.low < h.high)
     SELECT low FROM halves WHERE low = high"""
@@ -170,7 +132,7 @@ READ = f"""
         pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
     CROSS JOIN LATERAL (
         SELECT {COLUMNS} FROM backstory.events
-        WHERE session = %(session)s::uuid AND agent = p.no AND seq BETWEEN p.low AND p.high
+        WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
@@ -190,12 +152,12 @@ KEYED = READ.replace("p.high\n", "p.high AND key = ANY(%(keys)s::text[])\n")
 PLACES = KEYED.replace(COLUMNS, "key, seq")
 FOUND = """
     SELECT a.id::text, e.seq FROM backstory.events e
-    JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
+    JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
     WHERE e.key = %(key)s ORDER BY a.created_at, e.seq"""
 
 STORED = f"""
     SELECT {COLUMNS}, base, digest FROM backstory.events
-    WHERE session = %(session)s::uuid AND agent = %(no)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"""
+    WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s ORDER BY seq LIMIT %(limit)s"""
 
 
 class PostgresRows:
@@ -205,8 +167,19 @@ class PostgresRows:
         self._db = db
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
-        asked = _listing(wanted)
+        id = whole_id(wanted.prefix)
+        if id is None or wanted.session is not None:
+            return self._listed(wanted)
+        return self._listed(wanted, place_of(id)) or self._entered(wanted, id)
+
+    def _listed(self, wanted: Wanted, place: int | None = None) -> list[AgentRecord]:
+        asked = listing(wanted, place)
         return [AgentRecord(*row) for row in self.all(*asked)] if asked else []
+
+    def _entered(self, wanted: Wanted, id: str) -> list[AgentRecord]:
+        """The agent of an id that does not say where its agent is."""
+        found = self.all(ENTERED, {"place": place_of(id), "id": id})
+        return self._listed(wanted, place_of(found[0][0])) if found else []
 
     def head(self, agent: AgentRecord) -> int:
         return _head(self.all(HEAD, of(agent)), agent)
@@ -261,18 +234,31 @@ class PostgresRows:
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         return stored_rows(self.all(STORED, {**of(agent), "after": after, "limit": limit}))
 
-    def insert(self, new: NewAgent, now: int) -> int:
-        """Write an agent without events and return its number."""
-        if new.key is not None:
-            self._db.execute(ENTER, {"id": new.id, "session": new.session})
+    def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
+        """Write an agent and its first events: one call, but where its id has to be entered elsewhere."""
+        if place_of(new.id) == place_of(new.session) and len(batches(events)) == 1:
+            return self._create(new, events, now)
+        with self._db.transaction():
+            record = self.insert(new, now)
+            written = self.append(record, events, None, now) if events else []
+        return record._replace(head=record.head + len(written))
+
+    def insert(self, new: NewAgent, now: int) -> AgentRecord:
+        """Within a transaction: write an agent without events."""
+        if place_of(new.id) != place_of(new.session):
+            self._db.execute(ENTER, {"at": place_of(new.id), "id": new.id, "session": new.session})
+        return self._create(new, (), now)
+
+    def _create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
+        bindings = {**new._asdict(), "agent_key": new.key, "place": place_of(new.session), "now": now}
         try:
-            made = self.all(INSERT_AGENT, {**new._asdict(), "now": now})
+            [(no, at, parent)] = self.all(CREATE, {**bindings, **_columns(events)})
         except psycopg.errors.ForeignKeyViolation as error:
             raise parent_lost(new) from error
-        # The foreign key has waited for whoever was deleting the parent: is the event still there?
-        if not made or (new.fork_seq and not self.all(FORKED_AT, new._asdict())):
-            raise parent_lost(new)
-        return int(made[0][0])
+        return AgentRecord(
+            *(no, new.id, new.session, new.name, parent, new.fork_seq, new.born_seq, new.spawned, at),
+            *(new.fork_seq + len(events), at, new.key, new.about, new.deleted_us),
+        )
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         if not self.all(RENAME, {**of(agent), "name": name}):
@@ -305,10 +291,9 @@ class PostgresRows:
         self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
     ) -> tuple[int, int] | None:
         """The head before and the time written, or None where the head is not the expected one."""
-        columns = [(*draft, base) for draft, base in events]
         one = len(events) == 1
-        new = columns[0] if one else map(list, zip(*columns, strict=True))
-        bindings = dict(zip(("kind", "content", "data", "key", "base"), new, strict=True))
+        new = _columns(events)
+        bindings = {name: column[0] for name, column in new.items()} if one else new
         call = APPEND_ONE if one else APPEND_MANY
         [(before, at)] = self.all(call, {**of(agent), **bindings, "expected": expected, "now": now})
         return None if before is None else (before, at)
@@ -325,89 +310,25 @@ class PostgresRows:
         return self._db.execute(sql, bindings, binary=True).fetchall()
 
 
-def batches(events: BasedDrafts) -> list[BasedDrafts]:
-    """The same events in portions that fit into one call. Raises Invalid for one that never will."""
-    found: list[BasedDrafts] = []
-    start = size = 0
-    for place, (draft, _) in enumerate(events):
-        bytes = size_of(draft.content, draft.data_json)
-        if place > start and (size + bytes > LARGEST_BATCH or place - start == BATCH):
-            found.append(events[start:place])
-            start, size = place, 0
-        size += bytes
-    return [*found, events[start:]]
-
-
-def size_of(content: str | None, data_json: str | None) -> int:
-    """About the bytes that an event takes, and exactly where it may matter. Raises Invalid where it is too
-    large."""
-    texts = [text for text in (content, data_json) if text]
-    size = sum(map(len, texts))
-    if size * 4 <= LARGEST_EVENT:  # a character is four bytes at most
-        return size
-    size = sum(len(text.encode()) for text in texts)
-    if size > LARGEST_EVENT:
-        raise Invalid(
-            f"an event of {size:,} bytes is too large for PostgreSQL, which takes {LARGEST_EVENT:,}",
-            remedy="keep what is larger in a file, and its path in the event",
-        )
-    return size
-
-
-def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]] | None:
-    """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it.
-    None where no id can be meant."""
-    low, high = id_range(wanted.prefix or "")
-    if (wanted.prefix and low is None) or not is_uuid(wanted.session):
-        return None
-    asked = {**wanted._asdict(), "low": low, "high": high}
-    given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
-    conditions = [CONDITIONS[name] for name in given]
-    if not wanted.deleted and not wanted.roots:
-        conditions.append("a.deleted IS NULL")
-    if wanted.after is not None:
-        conditions.append(AFTER_LATEST if wanted.latest_first else AFTER_BIRTH)
-        last = wanted.after
-        given |= {"after_us": last.updated_us, "after_born": last.created_us, "after_id": last.id}
-    sql = AGENTS.format(
-        conditions=" AND ".join(conditions), order=LATEST_FIRST if wanted.latest_first else BIRTH
-    )
-    if wanted.limit is not None:
-        sql, given = f"{sql} LIMIT %(limit)s", given | {"limit": wanted.limit}
-    return sql, given
+def _columns(events: BasedDrafts) -> dict[str, list[Any]]:
+    """Events as columns."""
+    rows = [(*draft, base) for draft, base in events]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS_GIVEN)
+    return dict(zip(COLUMNS_GIVEN, map(list, columns), strict=True))
 
 
 def of(agent: AgentRecord) -> dict[str, Any]:
     """What names an agent in a statement."""
-    return {"session": agent.session, "no": agent.pk, "born": agent.created_us}
+    return {"place": place_of(agent.session), "no": agent.pk, "born": agent.created_us}
 
 
 def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
     """What names pieces in a statement."""
     owners, lows, highs, _ = map(list, zip(*pieces, strict=True))
-    return {"session": session, "nos": owners, "lows": lows, "highs": highs}
+    return {"place": place_of(session), "nos": owners, "lows": lows, "highs": highs}
 
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:
     if not found:
         raise lost(agent)
     return int(found[0][0])
-
-
-def id_range(prefix: str) -> tuple[str | None, str | None]:
-    """The first and last id that begin like this; None where no id can."""
-    digits = prefix.replace("-", "")
-    low = digits.ljust(32, "0")
-    if not prefix or not is_uuid(low) or not _dashed(low).startswith(prefix):
-        return None, None
-    return low, digits.ljust(32, "f")
-
-
-def _dashed(digits: str) -> str:
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
-def is_uuid(text: str | None) -> bool:
-    """Whether PostgreSQL would take this as a uuid (or as none at all)."""
-    digits = "0" if text is None else text.replace("-", "")
-    return set(digits) <= set("0123456789abcdef") and len(digits) in (1, 32)

@@ -1,7 +1,12 @@
 """Version 2 of the tables, and the functions of our schema that write to them.
 
 An append is one call of a function, sent to the server that holds the session: it gives the events their
-positions, time and digests and checks the expected head. What an event means is decided before, in Python.
+positions, time and digests and checks the expected head. So is the birth of an agent with its first events.
+What an event means is decided before, in Python.
+
+The place of a session is the number in the last group of its id, and the ids that are made in it end alike.
+All tables are keyed, and can be spread over many servers, by it. Two sessions may share a place: agents are
+numbered within their place.
 """
 
 from typing import LiteralString
@@ -35,8 +40,13 @@ BEGIN
 END
 $body$;
 
+-- The number in the last group of an id.
+CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
+    SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
+$body$;
+
 CREATE FUNCTION backstory.append_one(
-    _session uuid, _no int, _born bigint, _expected int, _now bigint,
+    _place bigint, _no int, _born bigint, _expected int, _now bigint,
     _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
@@ -44,7 +54,7 @@ DECLARE
 BEGIN
     SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
     FROM backstory.agents a
-    WHERE a.session = _session AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
     FOR NO KEY UPDATE;
     IF before <> _expected THEN
         before := NULL;
@@ -55,25 +65,47 @@ BEGIN
     previous := backstory.digest(previous, before + 1, at, _base, _kind, _key, _content, _data);
     UPDATE backstory.agents a
     SET head = before + 1, updated_at = at, touched = at / 1000000, digest = previous
-    WHERE a.session = _session AND a.no = _no;
-    INSERT INTO backstory.events (session, created_at, agent, seq, base, kind, content, data, key, digest)
-    VALUES (_session, at, _no, before + 1, _base, _kind, _content, _data, _key, previous);
+    WHERE a.place = _place AND a.no = _no;
+    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
+    VALUES (_place, at, _no, before + 1, _base, _kind, _content, _data, _key, previous);
     PERFORM backstory.announce();
 END
 $body$;
 
+-- Write events behind a position, and return the digest of the last. Who calls it holds the agent.
+CREATE FUNCTION backstory.add_events(
+    _place bigint, _no int, _before int, _at bigint, _previous bytea,
+    _kind text[], _content text[], _data text[], _key text[], _base int[]
+) RETURNS bytea LANGUAGE plpgsql AS $body$
+DECLARE
+    previous bytea := _previous;
+    digests bytea[];
+BEGIN
+    FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
+        previous := backstory.digest(
+            previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
+        digests[i] := previous;
+    END LOOP;
+    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
+    SELECT _place, _at, _no, _before + n.nth, n.base, n.kind, n.content, n.data, n.key, n.digest
+    FROM ROWS FROM (
+        pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
+        pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(digests)
+    ) WITH ORDINALITY AS n (kind, content, data, key, base, digest, nth);
+    RETURN previous;
+END
+$body$;
+
 CREATE FUNCTION backstory.append_many(
-    _session uuid, _no int, _born bigint, _expected int, _now bigint,
+    _place bigint, _no int, _born bigint, _expected int, _now bigint,
     _kind text[], _content text[], _data text[], _key text[], _base int[], OUT before int, OUT at bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     previous bytea;
-    digests bytea[];
-    count int := pg_catalog.array_length(_kind, 1);
 BEGIN
     SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
     FROM backstory.agents a
-    WHERE a.session = _session AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
     FOR NO KEY UPDATE;
     IF before <> _expected THEN
         before := NULL;
@@ -81,44 +113,104 @@ BEGIN
     IF before IS NULL THEN
         RETURN;
     END IF;
-    FOR i IN 1..count LOOP
-        previous := backstory.digest(
-            previous, before + i, at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
-        digests[i] := previous;
-    END LOOP;
+    previous := backstory.add_events(
+        _place, _no, before, at, previous, _kind, _content, _data, _key, _base);
     UPDATE backstory.agents a
-    SET head = before + count, updated_at = at, touched = at / 1000000, digest = previous
-    WHERE a.session = _session AND a.no = _no;
-    INSERT INTO backstory.events (session, created_at, agent, seq, base, kind, content, data, key, digest)
-    SELECT _session, at, _no, before + n.nth, n.base, n.kind, n.content, n.data, n.key, n.digest
-    FROM ROWS FROM (
-        pg_catalog.unnest(_kind), pg_catalog.unnest(_content), pg_catalog.unnest(_data),
-        pg_catalog.unnest(_key), pg_catalog.unnest(_base), pg_catalog.unnest(digests)
-    ) WITH ORDINALITY AS n (kind, content, data, key, base, digest, nth);
+    SET head = before + pg_catalog.cardinality(_kind), updated_at = at, touched = at / 1000000,
+        digest = previous
+    WHERE a.place = _place AND a.no = _no;
+    PERFORM backstory.announce();
+END
+$body$;
+
+-- Write an agent and its first events. The foreign key is checked here, too: what the agent inherits must be
+-- there, and whoever is deleting it is waited for.
+CREATE FUNCTION backstory.create_agent(
+    _place bigint, _id uuid, _session uuid, _name text, _parent int, _fork int, _born int, _spawned boolean,
+    _now bigint, _key text, _about text, _deleted bigint,
+    _kind text[], _content text[], _data text[], _keys text[], _base int[],
+    OUT no int, OUT at bigint, OUT parent uuid
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    previous bytea;
+BEGIN
+    at := _now;
+    IF _parent IS NOT NULL THEN
+        SELECT a.id INTO parent FROM backstory.agents a
+        WHERE a.place = _place AND a.no = _parent FOR KEY SHARE;
+        IF parent IS NULL THEN
+            RAISE foreign_key_violation;
+        END IF;
+    END IF;
+    IF _fork > 0 THEN
+        SELECT greatest(_now, e.created_at), e.digest INTO at, previous FROM backstory.events e
+        WHERE e.place = _place AND e.agent = _parent AND e.seq = _fork;
+        IF previous IS NULL THEN
+            RAISE foreign_key_violation;
+        END IF;
+    END IF;
+    IF _key IS NOT NULL AND backstory.place_of(_id) = _place THEN
+        INSERT INTO backstory.directory VALUES (_place, _id, _session);
+    END IF;
+    SELECT coalesce(pg_catalog.max(a.no), 0) + 1 INTO no FROM backstory.agents a WHERE a.place = _place;
+    IF pg_catalog.cardinality(_kind) > 0 THEN
+        previous := backstory.add_events(
+            _place, no, _fork, at, previous, _kind, _content, _data, _keys, _base);
+    END IF;
+    INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
+        created_at, head, updated_at, touched, deleted, digest, key, about)
+    VALUES (_place, no, _id, _session, _name, _parent, _fork, _born, _spawned, at,
+        _fork + pg_catalog.cardinality(_kind), at, at / 1000000, _deleted, previous, _key, _about);
     PERFORM backstory.announce();
 END
 $body$;
 """
 
+# What a store of version 1 has is written anew: other keys, and a digest for each event.
 VERSION_2: LiteralString = (
     """
-    ALTER TABLE backstory.agents ADD COLUMN key text, ADD COLUMN about text,
-        ADD COLUMN touched bigint NOT NULL DEFAULT 0, ADD COLUMN deleted bigint, ADD COLUMN digest bytea;
-    ALTER TABLE backstory.events ADD COLUMN key text, ADD COLUMN digest bytea;
-    CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
-    -- Where the agents with a key are. Its primary key decides who made one first, on many servers too.
-    CREATE TABLE backstory.directory (id uuid PRIMARY KEY, session uuid NOT NULL);
+    ALTER TABLE backstory.agents RENAME TO agents_1;
+    ALTER TABLE backstory.events RENAME TO events_1;
+    ALTER INDEX backstory.events_pkey RENAME TO events_1_pkey;
+    CREATE TABLE backstory.agents (
+        place bigint NOT NULL,
+        no integer NOT NULL,
+        parent integer,
+        fork_seq integer NOT NULL,
+        born_seq integer NOT NULL,
+        created_at bigint NOT NULL,
+        updated_at bigint NOT NULL,
+        touched bigint NOT NULL,
+        head integer NOT NULL,
+        spawned boolean NOT NULL,
+        id uuid NOT NULL,
+        session uuid NOT NULL,
+        deleted bigint,
+        digest bytea,
+        name text NOT NULL,
+        key text,
+        about text
+    ) {partition};
+    CREATE TABLE backstory.events (
+        place bigint NOT NULL,
+        created_at bigint NOT NULL,
+        agent integer NOT NULL,
+        seq integer NOT NULL,
+        base integer,
+        kind text NOT NULL,
+        content text,
+        data text,
+        key text,
+        digest bytea NOT NULL,
+        CONSTRAINT events_pkey PRIMARY KEY (place, agent, seq)
+    ) {partition};
+    -- Where the agents with a key are, and those whose ids do not say it. Its primary key decides who made
+    -- one first, on many servers too.
+    CREATE TABLE backstory.directory (
+        place bigint NOT NULL, id uuid NOT NULL, session uuid NOT NULL, PRIMARY KEY (place, id));
     CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
-    CREATE INDEX agents_touched ON backstory.agents (touched);
-    -- A hash: a title may be longer than an entry of a btree.
-    CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
-        WHERE about IS NOT NULL;
-    CREATE UNIQUE INDEX event_keys ON backstory.events (session, agent, key) WHERE key IS NOT NULL;
-    CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;
-    CREATE INDEX event_notes ON backstory.events (session, agent, content, seq) WHERE kind = 'note';
     CREATE TABLE backstory.sources (
         id text NOT NULL, tool text NOT NULL, agent uuid, cursor text, PRIMARY KEY (id, tool));
-    UPDATE backstory.agents SET touched = updated_at / 1000000;
     """
     + FUNCTIONS
     + """
@@ -127,23 +219,48 @@ VERSION_2: LiteralString = (
         one record;
         event record;
         previous bytea;
+        here bigint;
     BEGIN
         -- A parent has a smaller number in its session than its children.
-        FOR one IN SELECT * FROM backstory.agents ORDER BY session, no LOOP
+        FOR one IN SELECT * FROM backstory.agents_1 ORDER BY session, no LOOP
+            here := backstory.place_of(one.session);
             previous := (SELECT digest FROM backstory.events
-                WHERE session = one.session AND agent = one.parent AND seq = one.fork_seq);
-            FOR event IN SELECT * FROM backstory.events
+                WHERE place = here AND agent = one.parent AND seq = one.fork_seq);
+            FOR event IN SELECT * FROM backstory.events_1
                 WHERE session = one.session AND agent = one.no ORDER BY seq
             LOOP
                 previous := backstory.digest(previous, event.seq, event.created_at, event.base,
                     event.kind, NULL, event.content, event.data);
-                UPDATE backstory.events SET digest = previous
-                WHERE session = one.session AND agent = one.no AND seq = event.seq;
+                INSERT INTO backstory.events (
+                    place, created_at, agent, seq, base, kind, content, data, digest)
+                VALUES (here, event.created_at, one.no, event.seq, event.base, event.kind, event.content,
+                    event.data, previous);
             END LOOP;
-            UPDATE backstory.agents SET digest = previous WHERE session = one.session AND no = one.no;
+            INSERT INTO backstory.agents (place, no, id, session, name, parent, fork_seq, born_seq, spawned,
+                created_at, head, updated_at, touched, digest)
+            VALUES (here, one.no, one.id, one.session, one.name, one.parent, one.fork_seq, one.born_seq,
+                one.spawned, one.created_at, one.head, one.updated_at, one.updated_at / 1000000, previous);
+            IF backstory.place_of(one.id) <> here THEN
+                INSERT INTO backstory.directory VALUES (backstory.place_of(one.id), one.id, one.session);
+            END IF;
         END LOOP;
     END
     $body$;
-    ALTER TABLE backstory.events ALTER COLUMN digest SET NOT NULL;
+    DROP TABLE backstory.events_1, backstory.agents_1;
+    ALTER TABLE backstory.agents ADD CONSTRAINT agents_pkey PRIMARY KEY (place, no),
+        ADD CONSTRAINT agents_session_name_key UNIQUE (place, session, name),
+        ADD CONSTRAINT agents_parent_fkey FOREIGN KEY (place, parent) REFERENCES backstory.agents (place, no);
+    CREATE UNIQUE INDEX agents_id ON backstory.agents (id, place);
+    CREATE INDEX agents_name ON backstory.agents (name);
+    CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
+    CREATE INDEX agents_touched ON backstory.agents (touched);
+    -- A hash: a title may be longer than an entry of a btree.
+    CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
+        WHERE about IS NOT NULL;
+    CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
+    CREATE INDEX events_marks ON backstory.events (place, agent, seq) WHERE kind = 'mark';
+    CREATE UNIQUE INDEX event_keys ON backstory.events (place, agent, key) WHERE key IS NOT NULL;
+    CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;
+    CREATE INDEX event_notes ON backstory.events (place, agent, content, seq) WHERE kind = 'note';
     """
 )

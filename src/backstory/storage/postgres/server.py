@@ -4,6 +4,7 @@ Nothing here reads or writes an event.
 """
 
 import select
+from collections import deque
 from typing import Any, LiteralString
 
 import psycopg
@@ -11,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
+from backstory.storage.postgres.cluster import distribute, has_citus, is_distributed
 from backstory.storage.postgres.schema import VERSION_2
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -40,7 +42,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         PRIMARY KEY (session, no),
         UNIQUE (session, name),
         FOREIGN KEY (session, parent) REFERENCES backstory.agents (session, no)
-    ) {partition};
+    );
     CREATE INDEX agents_id ON backstory.agents (id);
     CREATE INDEX agents_name ON backstory.agents (name);
     CREATE TABLE backstory.events (
@@ -53,20 +55,13 @@ MIGRATIONS: tuple[LiteralString, ...] = (
         content text,
         data text,
         PRIMARY KEY (session, agent, seq)
-    ) {partition};
+    );
     CREATE INDEX events_jumps ON backstory.events (session, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
     CREATE INDEX events_marks ON backstory.events (session, agent, seq) WHERE kind = 'mark';
     """,
     VERSION_2,
 )
 META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
-DISTRIBUTE = """
-    SELECT create_reference_table('backstory.meta');
-    SELECT create_reference_table('backstory.followers');
-    SELECT create_distributed_table('backstory.directory', 'id');
-    SELECT create_distributed_table('backstory.sources', 'id');
-    SELECT create_distributed_table('backstory.agents', 'session');
-    SELECT create_distributed_table('backstory.events', 'session', colocate_with => 'backstory.agents')"""
 ONE_MIGRATES = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # and the others wait
 OWNER = """
     SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
@@ -77,7 +72,6 @@ OWNER = """
 CANNOT_WRITE = """
     SELECT pg_catalog.current_setting('transaction_read_only') = 'on'
         OR NOT pg_catalog.has_table_privilege('backstory.events', 'INSERT')"""
-HAS_CITUS = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'"
 
 
 class Clash(StorageError):
@@ -154,6 +148,11 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
             f"the store at {url!r} has version {version} of the store format and has to be migrated",
             remedy="open it once without read_only=True",
         )
+    if version is not None and is_distributed(db):
+        raise CannotOpen(
+            f"the store at {url!r} was distributed by an older backstory (store format {version})",
+            remedy="export it with that version, and import it into a new database",
+        )
     with db.transaction():
         db.execute(ONE_MIGRATES)
         if db.execute("SELECT pg_catalog.to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
@@ -164,9 +163,8 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
         for step in MIGRATIONS[version or 0 :]:
             db.execute(step.replace("{partition}", ""))
         db.execute("UPDATE backstory.meta SET version = %s", (len(MIGRATIONS),))
-        if version is None and db.execute(HAS_CITUS).fetchone():
-            for statement in DISTRIBUTE.split(";"):
-                db.execute(statement)
+        if version is None and has_citus(db):
+            deque(distribute(db), maxlen=0)
 
 
 def _version(db: Connection, url: str) -> int | None:

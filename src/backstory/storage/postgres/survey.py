@@ -4,7 +4,9 @@ from collections.abc import Collection
 from typing import Any
 
 from backstory.core.events import Event
-from backstory.storage.postgres.rows import COLUMNS, CONDITIONS
+from backstory.storage.ids import place_of
+from backstory.storage.postgres.listing import CONDITIONS
+from backstory.storage.postgres.rows import COLUMNS
 from backstory.storage.postgres.server import Connection
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
@@ -12,8 +14,9 @@ E_COLUMNS = ", ".join(f"e.{column}" for column in COLUMNS.split(", "))
 
 SESSION_MARKS = f"""
     SELECT a.id::text, {E_COLUMNS}
-    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
-    WHERE e.session = %(session)s::uuid AND e.kind = 'mark'
+    FROM backstory.events e JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
+    WHERE e.place = %(place)s::bigint AND e.kind = 'mark'
+        AND a.session = %(session)s::uuid
     ORDER BY e.agent, e.seq"""
 HEADS = "SELECT id::text, head FROM backstory.agents WHERE deleted IS NULL ORDER BY created_at, id"
 NEWEST_NOTES = f"""
@@ -21,25 +24,25 @@ NEWEST_NOTES = f"""
     FROM backstory.agents a
     LEFT JOIN LATERAL (
         SELECT seq FROM backstory.events
-        WHERE session = a.session AND agent = a.no AND base IS NOT NULL ORDER BY seq DESC LIMIT 1) j ON true
+        WHERE place = a.place AND agent = a.no AND base IS NOT NULL ORDER BY seq DESC LIMIT 1) j ON true
     LEFT JOIN LATERAL (
         SELECT {COLUMNS} FROM backstory.events
-        WHERE session = a.session AND agent = a.no AND kind = 'note' AND content = %(name)s::text
+        WHERE place = a.place AND agent = a.no AND kind = 'note' AND content = %(name)s::text
         ORDER BY seq DESC LIMIT 1) e ON true
     WHERE a.deleted IS NULL AND {{condition}} ORDER BY a.created_at, a.id"""
 CENSUSES = """
     SELECT a.id::text, c.* FROM (
-        SELECT session, agent, kind, pg_catalog.count(*), pg_catalog.count(base),
+        SELECT place, agent, kind, pg_catalog.count(*), pg_catalog.count(base),
             pg_catalog.sum(coalesce(pg_catalog.octet_length(content), 0)
                 + coalesce(pg_catalog.octet_length(data), 0))::bigint
-        FROM backstory.events GROUP BY session, agent, kind) c (session, agent, kind, events, based, bytes)
-    JOIN backstory.agents a ON a.session = c.session AND a.no = c.agent"""
+        FROM backstory.events GROUP BY place, agent, kind) c (place, agent, kind, events, based, bytes)
+    JOIN backstory.agents a ON a.place = c.place AND a.no = c.agent"""
 
 IRREGULAR = """
     SELECT a.id::text, e.seq, e.kind, e.base
-    FROM backstory.events e JOIN backstory.agents a ON a.session = e.session AND a.no = e.agent
+    FROM backstory.events e JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
     WHERE e.base IS NOT NULL OR e.kind <> ALL (%(regular)s::text[])
-    ORDER BY e.session, e.agent, e.seq"""
+    ORDER BY e.place, e.agent, e.seq"""
 
 
 class PostgresSurvey:
@@ -49,7 +52,8 @@ class PostgresSurvey:
         self._db = db
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        return [(id, Event(row)) for id, *row in self._all(SESSION_MARKS, {"session": session})]
+        asked = {"session": session, "place": place_of(session)}
+        return [(id, Event(row)) for id, *row in self._all(SESSION_MARKS, asked)]
 
     def heads(self) -> list[tuple[str, int]]:
         return self._all(HEADS, {})

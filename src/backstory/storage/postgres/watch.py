@@ -2,8 +2,8 @@
 
 A watch LISTENs on a connection of its own and stands in the table `followers`; only while somebody does, an
 append is followed by a NOTIFY, which would make all commits of a database wait for one another. Until the
-first notification came through, and where none ever does (a pooler, a standby, a user who may not write),
-the store is read four times a second instead.
+first notification came through, and where none ever does (a pooler, a standby, a user who may not write, a
+store on many servers), the store is read four times a second instead.
 """
 
 import os
@@ -44,12 +44,13 @@ UNAVAILABLE = (
 
 
 class PostgresWatch:
-    """Watches one database. `notify` sends a notification over another connection."""
+    """Watches one database. `notify` sends a notification over another connection; without it, the store is
+    polled."""
 
     def __init__(
         self,
         conninfo: str,
-        notify: Callable[[], None],
+        notify: Callable[[], None] | None,
         translated: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.closed = False
@@ -105,6 +106,8 @@ class PostgresWatch:
         self._heard, self._before = False, 0
         self._refresh_at = float("inf")
         self._db = db = psycopg.connect(self._conninfo, autocommit=True)
+        if self._notify is None:
+            return
         try:
             db.execute("LISTEN backstory")
             self._register(db)

@@ -1,0 +1,22 @@
+"""distribute: from one server to many."""
+
+from backstory.cli import output as screen
+from backstory.cli.options import command
+from backstory.cli.progress import progress_bar
+from backstory.cli.stores import opened
+from backstory.present.measures import count
+
+
+@command("distribute", example="backstory --store postgresql://coordinator/history distribute")
+def distribute_command(url: str | None, as_json: bool) -> None:
+    """The database needs the Citus extension and its workers first. A store that is made there is distributed
+    from the beginning; this command is for one that is older. Sessions are spread over the workers. Everybody
+    else waits meanwhile; restart processes that follow the store."""
+    with opened(url) as store, progress_bar("distributing", "rows") as progress:
+        done = store.distribute(progress)
+    if as_json:
+        screen.answer_json(done._asdict())
+    elif done.rows:
+        screen.answer(f"moved {count(done.rows, 'row')}; there are {count(done.servers, 'server')}")
+    else:
+        screen.answer(f"nothing to move; the store is on {count(done.servers, 'server')}")

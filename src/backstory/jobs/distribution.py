@@ -1,0 +1,33 @@
+"""A store on one server becomes one on many (docs/scale.md)."""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from backstory.errors import Invalid
+from backstory.storage.protocols import Backend
+
+
+class Distribution(NamedTuple):
+    """What became of a request to distribute a store."""
+
+    rows: int  # that were moved; 0 where it was distributed already
+    servers: int  # that it is spread over
+
+
+@runtime_checkable
+class Distributable(Protocol):
+    """A store that can be spread over several servers."""
+
+    def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
+        """Spread it over the servers of its cluster, and return how many rows were moved, and how many
+        servers there are; no rows where that was done before. Raises Invalid where there is no cluster."""
+
+
+def distribute(backend: Backend, progress: Callable[[int, int], None] | None) -> Distribution:
+    """Spread the store over the servers of its cluster; `progress` hears (rows moved, rows in all)."""
+    if not isinstance(backend, Distributable):
+        raise Invalid(
+            f"{backend.url!r} cannot be distributed",
+            remedy="export it, and import it into a PostgreSQL database that has the Citus extension",
+        )
+    return Distribution(*backend.distribute(progress or (lambda done, total: None)))

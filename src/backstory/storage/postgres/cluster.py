@@ -1,0 +1,196 @@
+"""A PostgreSQL store that Citus spreads over many servers: what is kept where.
+
+Agents, events and what is found by an id are distributed by place, so all of a session is on one server, and
+the functions that write to it are sent there. What a node's death means is in docs/scale.md.
+"""
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, LiteralString
+
+import psycopg
+
+from backstory.errors import Invalid, PartMissing
+from backstory.storage.postgres.listing import listing
+from backstory.storage.protocols import AgentRecord, Wanted
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+HAS_CITUS = "SELECT 1 FROM pg_catalog.pg_extension WHERE extname = 'citus'"
+IS_DISTRIBUTED = """
+    SELECT 1 FROM pg_catalog.pg_dist_partition
+    WHERE logicalrelid = pg_catalog.to_regclass('backstory.events')"""
+
+# The tables, each with what makes it a distributed one. The first one's shards are the pattern of the others.
+TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
+    ("agents", "create_distributed_table('backstory.agents', 'place', colocate_with => 'none')"),
+    ("events", "create_distributed_table('backstory.events', 'place', colocate_with => 'backstory.agents')"),
+    (
+        "directory",
+        "create_distributed_table('backstory.directory', 'place', colocate_with => 'backstory.agents')",
+    ),
+    ("sources", "create_distributed_table('backstory.sources', 'id', colocate_with => 'none')"),
+    ("meta", "create_reference_table('backstory.meta')"),
+)
+INDEX_TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
+    (
+        "search_2",
+        "create_distributed_table('backstory.search_2', 'place', colocate_with => 'backstory.agents')",
+    ),
+    (
+        "searched_2",
+        "create_distributed_table('backstory.searched_2', 'place', colocate_with => 'backstory.agents')",
+    ),
+)
+# A notification does not leave the server it was made on: followers poll, and appends do not look for them.
+NOBODY_LISTENS: LiteralString = """
+    CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean LANGUAGE sql AS 'SELECT false'"""
+# Events one by one: an INSERT of a query would be brought together here, and sent out again in two phases.
+ONE_BY_ONE: LiteralString = """
+    CREATE OR REPLACE FUNCTION backstory.add_events(
+        _place bigint, _no int, _before int, _at bigint, _previous bytea,
+        _kind text[], _content text[], _data text[], _key text[], _base int[]
+    ) RETURNS bytea LANGUAGE plpgsql AS $body$
+    DECLARE
+        previous bytea := _previous;
+    BEGIN
+        FOR i IN 1..pg_catalog.cardinality(_kind) LOOP
+            previous := backstory.digest(
+                previous, _before + i, _at, _base[i], _kind[i], _key[i], _content[i], _data[i]);
+            INSERT INTO backstory.events (
+                place, created_at, agent, seq, base, kind, content, data, key, digest)
+            VALUES (_place, _at, _no, _before + i, _base[i], _kind[i], _content[i], _data[i], _key[i],
+                previous);
+        END LOOP;
+        RETURN previous;
+    END
+    $body$"""
+FUNCTIONS: LiteralString = """
+    SELECT create_distributed_function(p.oid::regprocedure)
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
+        AND p.proname IN ('digest', 'announce', 'add_events', 'place_of')"""
+# Called with a place, such a function runs where the place is: one message there and back. Without force it
+# would not in a transaction.
+DELEGATED: LiteralString = """
+    SELECT create_distributed_function(p.oid::regprocedure, '_place', colocate_with => 'backstory.agents',
+        force_delegation => true)
+    FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
+        AND p.proname IN ('append_one', 'append_many', 'create_agent')"""
+# What was copied to the shards is still there, unseen, where it was.
+CLEAR_LOCAL: LiteralString = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
+HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_2') IS NOT NULL"
+
+SIZE = """
+    SELECT coalesce(sum(CASE WHEN d.logicalrelid IS NULL THEN pg_total_relation_size(c.oid)
+        ELSE citus_total_relation_size(c.oid) END), 0)::bigint
+    FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_dist_partition d ON d.logicalrelid = c.oid
+    WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind IN ('r', 'm')
+        AND NOT relation_is_a_known_shard(c.oid)"""
+SERVERS = "SELECT count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
+# Each shard of the agents, and the server that has it.
+SHARDS = """
+    SELECT p.nodename, p.nodeport::int, pg_catalog.shard_name(s.logicalrelid, s.shardid)
+    FROM pg_catalog.pg_dist_shard s JOIN pg_catalog.pg_dist_shard_placement p USING (shardid)
+    WHERE s.logicalrelid = 'backstory.agents'::regclass"""
+# Of a server that does not answer, it says so instead of failing.
+ASK_EACH = """
+    SELECT node_name || ':' || node_port, success, result
+    FROM pg_catalog.master_run_on_worker(%s::text[], %s::int[], %s::text[], true)"""
+AS_JSON = "SELECT coalesce(json_agg(to_json(t)), '[]')::text FROM ({listing}) AS t ({columns})"
+
+
+def has_citus(db: Connection) -> bool:
+    """Whether the database has the extension."""
+    return db.execute(HAS_CITUS).fetchone() is not None
+
+
+def is_distributed(db: Connection) -> bool:
+    """Whether the store's tables are spread over servers."""
+    return has_citus(db) and db.execute(IS_DISTRIBUTED).fetchone() is not None
+
+
+def distribute_store(db: Connection, url: str, progress: Callable[[int, int], None]) -> int:
+    """Spread the tables of a store in one transaction, and return how many rows were moved."""
+    if not has_citus(db):
+        raise Invalid(
+            f"the database {url!r} does not have the Citus extension",
+            remedy="run CREATE EXTENSION citus on all servers, and citus_add_node for each worker",
+        )
+    moved = 0
+    with db.transaction():
+        total = hold_tables(db)
+        for rows in distribute(db):
+            moved += rows
+            progress(moved, total)
+    return moved
+
+
+def hold_tables(db: Connection) -> int:
+    """Within a transaction: keep everybody out, and return how many rows there are to move."""
+    total = 0
+    for name, _ in _tables(db):
+        db.execute("LOCK TABLE backstory." + name)
+        total += _rows(db, name)
+    return total
+
+
+def distribute(db: Connection) -> Iterator[int]:
+    """Within a transaction: spread the tables, and yield the number of rows of each when it is done."""
+    db.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
+    db.execute(NOBODY_LISTENS)
+    db.execute(ONE_BY_ONE)
+    for name, call in _tables(db):
+        rows = _rows(db, name)
+        db.execute("SELECT " + call)
+        if rows:
+            db.execute(CLEAR_LOCAL, (f"backstory.{name}",))
+        yield rows
+    db.execute(FUNCTIONS)
+    db.execute(DELEGATED)
+
+
+def _tables(db: Connection) -> tuple[tuple[LiteralString, LiteralString], ...]:
+    is_indexed = db.execute(HAS_INDEX).fetchone() == (True,)
+    return (*TABLES, *(INDEX_TABLES if is_indexed else ()))
+
+
+def _rows(db: Connection, name: LiteralString) -> int:
+    [(rows,)] = db.execute("SELECT count(*) FROM backstory." + name).fetchall()
+    return int(rows)
+
+
+def distribute_index(db: Connection) -> None:
+    """Within a transaction: spread the tables of the search index."""
+    for _, call in INDEX_TABLES:
+        db.execute("SELECT " + call)
+
+
+def servers(db: Connection) -> int:
+    """How many servers have a part of the events."""
+    [(number,)] = db.execute(SERVERS, ("backstory.events",)).fetchall()
+    return int(number)
+
+
+def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
+    """The agents that are wanted, of the servers that answer, and a warning that names the others."""
+    asked = listing(wanted)
+    if asked is None:
+        return []
+    sql = AS_JSON.format(
+        listing=psycopg.ClientCursor(db).mogrify(*asked), columns=", ".join(AgentRecord._fields)
+    )
+    hosts, ports, shards = zip(*db.execute(SHARDS).fetchall(), strict=True)
+    commands = [sql.replace("backstory.agents ", f"{shard} ") for shard in shards]
+    answers = db.execute(ASK_EACH, (list(hosts), list(ports), commands)).fetchall()
+    missing = Counter(server for server, is_there, _ in answers if not is_there)
+    found = [AgentRecord(**row) for _, is_there, text in answers if is_there for row in json.loads(text)]
+    if wanted.latest_first:
+        found.sort(key=attrgetter("updated_us", "id"), reverse=True)
+    else:
+        found.sort(key=attrgetter("created_us", "id"))
+    lost = ", ".join(f"{server} ({parts} parts)" for server, parts in sorted(missing.items()))
+    warnings.warn(f"the list is not complete: no answer from {lost}", PartMissing, stacklevel=4)
+    return found[: wanted.limit]

@@ -1,0 +1,342 @@
+"""A real Citus cluster: what goes where, and what the death of a server means.
+
+It takes the cluster of BACKSTORY_TEST_CITUS, whose workers must run on this machine: they are killed and
+started again here. The contract of a PostgreSQL store is tested on the cluster by all other tests of the run.
+"""
+
+import re
+import subprocess
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import psutil
+import psycopg
+import pytest
+
+import backstory
+from backstory.storage.ids import place_of
+from tests import databases
+from tests.processes import wait_until
+
+pytestmark = pytest.mark.skipif(
+    not databases.CITUS, reason="BACKSTORY_TEST_CITUS IS NOT SET: stores on many servers are not tested"
+)
+
+
+class Worker:
+    """A worker on this machine that can be killed and started again."""
+
+    def __init__(self, host, port):
+        self.host, self.port = host, port
+        [self.url] = [url for url in databases.servers() if url.split("@")[-1].startswith(f"{host}:{port}")]
+
+    def kill(self):
+        with psycopg.connect(self.url) as db:
+            [(pid_file,)] = db.execute("SELECT pg_read_file('postmaster.pid')").fetchall()
+        server = psutil.Process(int(pid_file.split()[0]))
+        self._command, self._user = server.cmdline(), server.uids().real
+        family = [server, *server.children(recursive=True)]
+        for process in family:
+            process.kill()
+        psutil.wait_procs(family)
+
+    def start(self):
+        in_background = ["sh", "-c", '"$@" > /dev/null 2>&1 &', "sh", *self._command]
+        subprocess.run(in_background, user=self._user, cwd="/", start_new_session=True, check=True)
+        wait_until(self._answers)
+
+    def _answers(self):
+        try:
+            psycopg.connect(self.url, connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+@contextmanager
+def killed(worker):
+    worker.kill()
+    try:
+        yield
+    finally:
+        worker.start()
+
+
+@pytest.fixture
+def url(new_database):
+    return new_database()
+
+
+@pytest.fixture
+def store(url):
+    with backstory.open(url) as store:
+        yield store
+
+
+@pytest.fixture
+def sent(store, monkeypatch):
+    """What the coordinator sends to the workers for a call: (port, command) each."""
+    backend = store._backend
+    noticed = []
+
+    def note(notice):
+        if found := re.match(r"issuing (.*)", notice.message_primary, re.DOTALL):
+            port = int(re.search(r":(\d+) ", notice.message_detail).group(1))
+            noticed.append((port, found.group(1)))
+
+    def of(call):
+        noticed.clear()
+        call()
+        return list(noticed)
+
+    with backend._pool.connection() as db:
+
+        @contextmanager
+        def this_one():
+            yield db
+
+        db.add_notice_handler(note)
+        db.execute("SET citus.log_remote_commands = on; SET client_min_messages = notice")
+        monkeypatch.setattr(backend, "_connection", this_one)
+        yield of
+
+
+def port_of(store, agent):
+    """The port of the worker that has an agent's session."""
+    sql = """
+        SELECT nodeport FROM citus_shards
+        WHERE shardid = get_shard_id_for_distribution_column('backstory.agents', %s)"""
+    with psycopg.connect(store._backend._conninfo) as db:
+        return db.execute(sql, (place_of(agent.session),)).fetchone()[0]
+
+
+def one_on_each(store):
+    """An agent on each worker, by the worker's port."""
+    found = {}
+    while len(found) < len(databases.workers()):
+        agent = store.start("main")
+        agent.user("one")
+        agent.mark("here")
+        agent.user("two")
+        found.setdefault(port_of(store, agent), agent)
+    return found
+
+
+# --- what is sent where ---
+
+
+def test_an_append_a_batch_a_start_and_a_fork_are_one_call_each(store, sent):
+    agent = store.start("main")
+    for call, function in (
+        (lambda: store.start("other"), "create_agent"),
+        (lambda: store.start("greeted", system="Be brief."), "create_agent"),
+        (lambda: store.ensure("a key"), "create_agent"),
+        (lambda: agent.user("one"), "append_one"),
+        (lambda: agent.append("user", "two", expected=1), "append_one"),
+        (lambda: agent.extend([("user", "three", None), ("user", "four", None)]), "append_many"),
+        (agent.fork, "create_agent"),
+        (agent.spawn, "create_agent"),
+    ):
+        commands = [command for _, command in sent(call)]
+        calls = [command for command in commands if f"backstory.{function}(" in command]
+        assert len(calls) == 1, commands
+        others = [command for command in commands if command not in calls]
+        assert all(command.startswith(("WITH RECURSIVE", "SELECT")) for command in others)
+
+
+def test_an_append_is_still_one_call_when_its_statement_is_prepared(store, sent):
+    agent = store.start("main")
+    for _ in range(12):
+        assert len(sent(lambda: agent.user("again"))) == 1
+
+
+def test_what_is_judged_before_it_is_written_stays_on_one_server_without_a_two_phase_commit(store, sent):
+    agent = store.start("main")
+    agent.user("one")
+    agent.mark("here")
+    for call in (
+        lambda: agent.rewind("here"),
+        lambda: agent.jump(1),
+        agent.undo,
+        lambda: agent.append("user", "keyed", key="k"),
+        lambda: agent.compact("All of it."),
+        lambda: agent.describe(title="t"),
+        lambda: agent.erase([1], why="asked"),
+    ):
+        commands = sent(call)
+        assert len({port for port, _ in commands}) == 1, commands
+        assert [command for _, command in commands if "PREPARE TRANSACTION" in command] == []
+
+
+def test_an_agent_is_found_by_id_by_key_and_by_session_and_name_on_one_server(store, sent):
+    root = store.start("main", key="root")
+    child = root.fork("child")
+    keyed = root.fork("keyed", key="of a fork")
+    for call in (
+        lambda: store.agent(root.id),
+        lambda: store.agent(child.id),
+        lambda: store.keyed("root"),
+        lambda: store.ensure("root"),
+        lambda: store.agent(f"{root.session}/child"),
+        lambda: store.agents(session=root.session),
+        child.context,
+    ):
+        commands = sent(call)
+        assert len({port for port, _ in commands}) == 1, commands
+    assert (
+        len(sent(lambda: store.keyed("of a fork"))) == 3
+    )  # its place, the directory there, and its session's
+    assert store.keyed("of a fork") == keyed
+
+
+# --- what a server's death means ---
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_dead_worker_stops_nothing_on_the_others(url, which):
+    worker = Worker(*databases.workers()[which])
+    with backstory.open(url) as store:
+        agents = one_on_each(store)
+        dead = agents.pop(worker.port)
+        with killed(worker):
+            for agent in agents.values():
+                head = agent.head
+                agent.user("on")
+                agent.extend([("user", "and", None), ("user", "on", None)])
+                agent.append("user", "keyed", key="k")
+                agent.rewind("here")
+                fork = agent.fork()
+                assert fork.context().messages[0].content == "one"
+                with backstory.open(url) as again:
+                    assert again.agent(agent.id).head == head + 5
+                    assert again.agent(fork.id).name == fork.name
+                    assert again.agent(f"{agent.session}/{fork.name}") == again.agent(fork.id)
+            with pytest.raises(backstory.StorageError):
+                dead.user("nobody hears this")
+            with pytest.warns(backstory.PartMissing, match=str(worker.port)):
+                listed = store.agents()
+            assert {agent.id for agent in agents.values()} <= {agent.id for agent in listed}
+            assert dead not in listed
+            with pytest.warns(backstory.PartMissing, match=str(worker.port)):
+                [latest] = store.sessions(order="updated", limit=1)
+            assert latest.id in {agent.session for agent in agents.values()}
+            with pytest.raises(backstory.StorageError):
+                store.verify()  # what must be complete is not made of what is left
+        dead.user("back again")
+        assert dead.head == 4
+        assert store.verify() == []
+
+
+def write_until_it_fails(agent, acknowledged, going):
+    with suppress(backstory.StorageError):
+        head = agent.head
+        while True:
+            [event] = agent.extend([("user", f"event {head + 1}", None)], expected=head)
+            acknowledged.append(event)
+            head = event.seq
+            going.set()
+
+
+def test_after_a_kill_everything_acknowledged_is_readable_and_a_repeat_is_no_conflict(url):
+    worker = Worker(*databases.workers()[0])
+    with backstory.open(url) as store:
+        agent = one_on_each(store)[worker.port]
+        for _ in range(3):
+            acknowledged, going = [], threading.Event()
+            writer = threading.Thread(target=write_until_it_fails, args=(agent, acknowledged, going))
+            writer.start()
+            assert going.wait(60)
+            with killed(worker):
+                writer.join()
+            with backstory.open(url) as again:
+                there = {event.seq: event.content for event in again.agent(agent.id).events()}
+            assert all(there[event.seq] == event.content for event in acknowledged)
+            expected = acknowledged[-1].seq
+            [repeated] = agent.extend([("user", f"event {expected + 1}", None)], expected=expected)
+            assert repeated.seq == expected + 1
+        assert store.verify() == []
+
+
+# --- jobs ---
+
+
+def test_searches_that_begin_at_the_same_time_make_one_index(url):
+    with backstory.open(url) as store:
+        store.start("main").user("needle")
+    failed = []
+
+    def search():
+        try:
+            with backstory.open(url) as own:
+                assert len(own.search("needle")) == 1
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=search) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+
+
+def test_the_size_of_a_store_is_that_of_all_its_servers(store):
+    before = store.stats().size
+    for agent in one_on_each(store).values():
+        agent.extend([("user", f"{n}{time.time_ns()}" * 500, None) for n in range(200)])
+    assert store.stats().size > before + 200 * 100 * len(databases.workers())
+
+
+def test_another_process_is_followed_by_polling(store, url):
+    agent = store.start("main")
+    with backstory.open(url) as other, store.follow(timeout=30) as following:
+        other.agent(agent.id).user("heard")
+        assert next(event.content for _, event in following) == "heard"
+
+
+def test_a_taken_name_is_refused_on_an_intake(store):
+    root = store.start("main", key="root")
+    root.user("x")
+    root.fork("taken")
+
+    def take_in():
+        with store.intake() as intake:
+            intake.agent("another", name="taken", parent=root, at=1)
+            intake.commit()
+
+    with pytest.raises(backstory.NameTaken):
+        take_in()
+
+
+def test_a_store_that_is_older_than_the_extension_is_distributed_on_request(request, tmp_path):
+    name = databases.create(plain=True)
+    request.addfinalizer(lambda: databases.drop(name))
+    url = databases.url(name)
+    with backstory.open(url) as store:
+        root = store.start("main", key="root")
+        root.user("needle")
+        root.mark("here")
+        root.user("two")
+        root.fork("keyed", key="of a fork").user("three")
+        for n in range(20):
+            store.start(f"s{n}").user("needle")
+        assert len(store.search("needle")) == 20
+        with pytest.raises(backstory.Invalid, match="does not have the Citus extension"):
+            store.distribute()
+        before = store.seal()
+    databases.extend(name)
+    with backstory.open(url) as store:
+        heard = []
+        done = store.distribute(lambda done, total: heard.append((done, total)))
+        assert done.servers == len(databases.workers())
+        assert heard[-1] == (done.rows, done.rows)
+        assert store.distribute() == (0, done.servers)
+        assert store.verify(seal=before) == []
+        assert store.keyed("of a fork").context().messages[-1].content == "three"
+        store.keyed("root").rewind("here")
+        assert len(store.search("needle", limit=30)) == 21
+        with psycopg.connect(url) as db:
+            assert db.execute("SELECT pg_relation_size('backstory.events')").fetchone() == (0,)
+    with backstory.open(url) as again:
+        assert len(again.agents()) == 22
