@@ -32,11 +32,11 @@ export default function Detail() {
   const seq = cursor.value;
   const [raw, setRaw] = useState(false);
   const partner = log.value.partner.get(seq);
-  const id = state.route.value.agent;
+  const id = state.shown.value;
   const at = log.value.head;
   void state.texts.value;
   useEffect(() => {
-    if (!seq) return undefined;
+    if (!seq || !id) return undefined;
     const waiting = setTimeout(() => {
       load([seq, partner].filter((one) => one && !state.eventAt(one)).join(","));
       if (!reasons.has(`${id} ${seq} ${at}`)) why(`${id} ${seq} ${at}`);

@@ -59,7 +59,7 @@ export function swap() {
 
 export default function Diff() {
   const to = other.value;
-  const name = to ? `${state.route.value.agent}@${cursor.value} ${to.agent}@${to.at}` : "";
+  const name = to && state.shown.value ? `${state.shown.value}@${cursor.value} ${to.agent}@${to.at}` : "";
   useEffect(() => {
     if (!name) return undefined;
     const waiting = setTimeout(() => load(`${name} 0`), 120);

@@ -52,6 +52,7 @@ async function arrive(to) {
   const [id, at] = (to.with || "").split("@");
   batch(() => {
     log.value = next;
+    state.shown.value = to.agent;
     state.unseen.value = 0;
     state.domain.value = null;
     following.value = to.at === null;

@@ -42,9 +42,10 @@ const Json = ({ value }) => html`<pre tabindex="0">${visible(JSON.stringify(valu
 const Origins = ({ seqs }) => seqs && html`<span class="origins">${seqs.length ? "from " : "not in the log: a repair put it there"}${seqs.slice(0, 12).map((seq, index) => html`${index > 0 && ", "}<${Place} seq=${seq} key=${seq} />`)}${seqs.length > 12 && " …"}</span>`;
 
 export default function Request() {
-  const name = `${state.route.value.agent} ${cursor.value} ${format.value}`;
+  const name = `${state.shown.value} ${cursor.value} ${format.value}`;
   const page = found.value && found.value.name === name ? found.value : null;
   useEffect(() => {
+    if (!state.shown.value) return undefined;
     const waiting = setTimeout(() => load(`${name} 0`), 120);
     return () => clearTimeout(waiting);
   }, [name]);

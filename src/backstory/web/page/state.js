@@ -15,6 +15,7 @@ const MOST_EVENTS = 600;
 export const route = signal({ view: "none" });
 export const agents = signal(new Map());
 export const log = signal(emptyLog());
+export const shown = signal(""); // whose log this is: the route may be ahead of it, until the outline has come
 export const cursor = signal(0);
 export const following = signal(true);
 export const unseen = signal(0);
