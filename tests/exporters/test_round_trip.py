@@ -1,13 +1,19 @@
 """A context as a file of another tool, and back: importing it adds nothing, what is added to it comes in."""
 
 import json
-from itertools import pairwise
+from random import Random
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
+import backstory
 from backstory import importers
 from backstory.exporters import TARGETS, exported
+from tests.importers.reading import context, everything, log
+from tests.importers.stories import Story, seeds
 from tests.importers.test_import import REWOUND, SESSION, answer, settle, text, user, write_lines
+from tests.importers.writers import TOOLS as WRITERS
+from tests.slow import more
 
 TOOLS = ("claude-code", "codex", "pi", "atif")
 NAMES = {"atif": "file.json"}
@@ -38,25 +44,22 @@ def write(store, agent, target, folder, at=None):
     return settle(path), export
 
 
-def spoken(events):
-    return [(e.kind, e.content, (e.data or {}).get("id")) for e in events if e.kind != "system"]
-
-
 @pytest.mark.parametrize("target", TOOLS)
 def test_what_was_said_is_in_the_file_and_open_calls_are_closed(store, told, tmp_path, target):
     path, _ = write(store, told, target, tmp_path)
     [session] = importers.read(path)
     assert session.tool == target
     [thread] = session.threads
-    assert spoken(importers.events(thread.steps())) == [
-        ("user", "Look <b>here</b>", None),
-        ("assistant", "I will.", None),
-        ("tool_call", None, "call_1"),
-        ("tool_call", None, "call_2"),
-        ("tool_result", "a.py", "call_1"),
-        ("tool_result", "interrupted: no result was recorded", "call_2"),
-        ("user", "and then?", None),
-        ("assistant", "Nothing.", None),
+    told_live = [line for line in context(log(thread)) if line[0] != "system"]
+    assert told_live == [
+        ("user", "Look <b>here</b>"),
+        ("assistant", "I will."),
+        ("call", "call_1"),
+        ("call", "call_2"),
+        ("result", "call_1", "a.py"),
+        ("result", "call_2", "interrupted: no result was recorded"),
+        ("user", "and then?"),
+        ("assistant", "Nothing."),
     ]
 
 
@@ -73,8 +76,6 @@ def test_importing_an_exported_file_adds_nothing(store, told, tmp_path, target, 
 
 @pytest.mark.parametrize("target", ["claude-code", "codex", "pi"])
 def test_another_store_gets_the_conversation(store, told, tmp_path, target):
-    import backstory
-
     path, _ = write(store, told, target, tmp_path)
     with backstory.open(":memory:") as other:
         other.import_transcripts(path)
@@ -104,10 +105,14 @@ def test_a_file_of_claude_code_is_one_that_its_loader_takes(store, tmp_path):
     assert title["type"] == "custom-title"
     assert all(len(record["uuid"]) == 36 for record in records)
     assert records[0]["parentUuid"] is None
-    assert all(later["parentUuid"] == earlier["uuid"] for earlier, later in pairwise(records))
+    way = [records[-1]]
+    parents = {record["uuid"]: record for record in records}
+    while way[-1]["parentUuid"] is not None:
+        way.append(parents[way[-1]["parentUuid"]])
+    assert len(way) == len(store.resolve(SESSION).agent.context().messages) - 1  # the jump is not said
     assert {record["sessionId"] for record in records} == {export.place.stem}
     assert export.place.parts[:2] == ("projects", "-src")
-    spoken = [record["message"] for record in records if record["type"] == "assistant"]
+    spoken = [record["message"] for record in reversed(way) if record["type"] == "assistant"]
     assert [message["id"] for message in spoken] == ["msg_a1", "msg_a3"]
     assert {message["model"] for message in spoken} == {"claude-x"}
 
@@ -142,7 +147,9 @@ def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
     header, *entries = map(json.loads, exported(store, store.resolve(told.id), "pi").text.splitlines())
     assert (header["type"], header["version"]) == ("session", 3)
     assert all(len(entry["id"]) == 8 for entry in entries)
-    assert [entry["parentId"] for entry in entries] == [None, *(entry["id"] for entry in entries[:-1])]
+    left, *live = entries  # what stood before the clear, then a chain of its own
+    assert left["parentId"] is None
+    assert [entry["parentId"] for entry in live] == [None, *(entry["id"] for entry in live[:-1])]
 
 
 def test_the_page_escapes_everything_folds_results_and_needs_no_script(store, told):
@@ -166,3 +173,59 @@ def test_every_target_gives_the_same_bytes_again(store, told):
     for target in TARGETS:
         first, again = (exported(store, store.resolve(told.id), target) for _ in range(2))
         assert first == again
+
+
+@pytest.mark.parametrize("target", ["claude-code", "pi"])
+def test_branches_that_were_left_are_in_the_file_and_the_live_one_is_its_last(store, tmp_path, target):
+    agent = store.start("main")
+    first = agent.user("first")
+    agent.assistant("left")
+    agent.jump(first.seq)
+    agent.assistant("live")
+    path, _ = write(store, agent, target, tmp_path)
+    [session] = importers.read(path)
+    events = log(session.threads[0])
+    assert context(events) == [("user", "first"), ("assistant", "live")]
+    assert ("assistant", "left") in everything(events)
+
+
+@pytest.mark.parametrize("target", ["claude-code", "pi"])
+def test_what_was_left_behind_the_live_end_stays_out_of_the_file(store, tmp_path, target):
+    agent = store.start("main")
+    first = agent.user("first")
+    agent.assistant("left")
+    agent.jump(first.seq)
+    path, _ = write(store, agent, target, tmp_path)
+    [session] = importers.read(path)
+    assert everything(log(session.threads[0])) == [("user", "first")]
+    assert not store.import_transcripts(path).has_news
+
+
+@pytest.mark.parametrize("target", ["claude-code", "pi"])
+@settings(
+    max_examples=more(20, slow=1_000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(seed=seeds)
+def test_a_random_tree_goes_out_and_comes_back_without_adding_anything(tmp_path, target, seed):
+    random = Random(seed)
+    tool = random.choice([one for one in WRITERS.values() if one.format in ("claude-code", "codex", "pi")])
+    name, lines = tool.write(Story(random, **tool.options))
+    source = settle(write_lines(tmp_path / name, lines))
+    with backstory.open(":memory:") as store, backstory.open(":memory:") as other:
+        store.import_transcripts([source], settle=0)
+        [agent] = store.agents()
+        head = agent.head
+        path, _ = write(store, agent, target, tmp_path)
+        assert not store.import_transcripts([path], settle=0).has_news
+        assert (store.agents()[0].head, len(store.agents())) == (head, 1)
+        other.import_transcripts([path], settle=0)
+        [twin] = other.agents()
+        assert words(twin.context().messages) == words(agent.context().messages)
+        assert other.verify() == []
+
+
+def words(events):
+    """What people and models said; answers that follow each other are one to some tools."""
+    return "".join(event.content for event in events if event.kind in ("user", "assistant"))

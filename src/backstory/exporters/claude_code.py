@@ -1,10 +1,14 @@
-"""A context as a session of Claude Code: one line a block, an unbroken chain of parents."""
+"""An agent as a session of Claude Code: one line a block, chains of parents, branches that were left.
+
+A system prompt is not in it: Claude Code writes its own.
+"""
 
 import re
 from pathlib import Path
 from typing import Any
 
 from backstory.exporters.line import Line, Message, json_lines, stamp
+from backstory.exporters.tree import tree
 from backstory.references import Reference
 from backstory.store import Store
 
@@ -19,18 +23,18 @@ def written(_store: Store, found: Reference) -> tuple[str, Path]:
     mark = line.marker()
     title = {"type": "custom-title", "customTitle": line.title, "sessionId": line.session}
     records: list[dict[str, Any]] = [title | {"backstory": mark}]
-    parent: str | None = None
-    for message in line.messages():
+    last: dict[int | None, str | None] = {None: None}  # the last record of each message
+    for number, above, message in tree(line, mark):
+        parent = last[above]
         for record in _records(line, message):
             records.append({"parentUuid": parent} | record)
             parent = record["uuid"]
+        last[number] = parent
     folder = re.sub(r"[^A-Za-z0-9]", "-", line.cwd)
     return json_lines(records, mark), Path("projects", folder, f"{line.session}.jsonl")
 
 
 def _records(line: Line, message: Message) -> list[dict[str, Any]]:
-    if message.role == "system":
-        return []  # Claude Code writes its own
     common = {
         "isSidechain": False,
         "userType": "external",

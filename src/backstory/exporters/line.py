@@ -37,25 +37,36 @@ class Line:
     def __init__(self, found: Reference, format: str, tool: str) -> None:
         self.agent: Agent = found.agent
         self.at = found.agent.head if found.at is None else found.at
-        self._events = {event.seq: event for event in self.agent.context(self.at).messages}
         self._format = format
+        self._ids: set[str] = set()
         self.session = str(uuid5(OUR_SESSIONS, f"{tool} {self.agent.id}@{self.at}"))
 
-    def messages(self) -> Iterator[Message]:
+    def spoken(self, at: int | None = None) -> list[Event]:
+        """What is said in the context, or in that of another position."""
+        found = self.agent.context(self.at if at is None else at).messages
+        return [event for event in found if event.kind in SPOKEN]
+
+    def messages(self, at: int | None = None) -> Iterator[Message]:
         """The messages, each with the event that it stands for; a repair has that of the one before."""
-        spoken = [event for event in self._events.values() if event.kind in SPOKEN]
+        spoken = self.spoken(at)
+        events = {event.seq: event for event in spoken}
         last = spoken[0] if spoken else None
         for written in turn_forms(spoken, self._format):
-            last = self._events.get(written.at or 0, last)
+            last = events.get(written.at or 0, last)
             if last is not None and (written.at is not None or written.role == "result"):
                 yield _message(written, last)
 
     def id_of(self, message: Message, *more: object) -> str:
-        """A UUID for a message: the one that its source gave it, or one that is always the same."""
+        """A UUID for a message: the one that its source gave it, or one that is always the same. No two
+        messages of a file have the same."""
         key = message.event.key or ""
-        if not more and _is_uuid(key):
-            return key
-        return str(uuid5(OUR_SESSIONS, " ".join(map(str, (self.agent.id, message.event.seq, *more)))))
+        id = key
+        if more or not _is_uuid(key):
+            id = str(uuid5(OUR_SESSIONS, " ".join(map(str, (self.agent.id, message.event.seq, *more)))))
+        while id in self._ids:
+            id = str(uuid5(OUR_SESSIONS, id))
+        self._ids.add(id)
+        return id
 
     def marker(self) -> dict[str, Any]:
         """Which agent, at which position, this is."""
@@ -74,7 +85,7 @@ class Line:
     @property
     def began(self) -> datetime:
         """When it began."""
-        return next((event.created_at for event in self._events.values()), self.agent.created_at)
+        return next((event.created_at for event in self.spoken()), self.agent.created_at)
 
 
 def _message(written: Written, event: Event) -> Message:

@@ -1,10 +1,13 @@
-"""A context as a session of pi: a header, then messages, each with eight digits and a parent."""
+"""An agent as a session of pi: a header, then messages, each with eight digits and a parent; branches that
+were left too. A system prompt is not in it: pi writes its own.
+"""
 
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from backstory.exporters.line import Line, Message, json_lines, stamp
+from backstory.exporters.tree import tree
 from backstory.references import Reference
 from backstory.store import Store
 
@@ -19,26 +22,20 @@ def written(_store: Store, found: Reference) -> tuple[str, Path]:
     began = stamp(line.began)
     header = {"type": "session", "version": VERSION, "id": line.session, "timestamp": began, "cwd": line.cwd}
     records: list[dict[str, Any]] = [header | {"backstory": mark}]
-    parent: str | None = None
-    for number, message in enumerate(line.messages()):
-        body = _body(message)
-        if body is not None:
-            id = blake2b(f"{line.session} {number}".encode(), digest_size=4).hexdigest()
-            time = stamp(message.event.created_at)
-            records.append(
-                {"type": "message", "id": id, "parentId": parent, "timestamp": time, "message": body}
-            )
-            parent = id
+    ids: dict[int | None, str | None] = {None: None}
+    for number, above, message in tree(line, mark):
+        id = blake2b(f"{line.session} {number}".encode(), digest_size=4).hexdigest()
+        entry = {"id": id, "parentId": ids[above], "timestamp": stamp(message.event.created_at)}
+        records.append({"type": "message", **entry, "message": _body(message)})
+        ids[number] = id
     folder = f"--{line.cwd.strip('/').replace('/', '-')}--"
     name = f"{began.replace(':', '-').replace('.', '-')}_{line.session}.jsonl"
     return json_lines(records, mark), Path("sessions", folder, name)
 
 
-def _body(message: Message) -> dict[str, Any] | None:
+def _body(message: Message) -> dict[str, Any]:
     time = message.event.created_us // 1000
     match message.role:
-        case "user":
-            return {"role": "user", "content": [_said(block) for block in message.form], "timestamp": time}
         case "model":
             return _answer(message) | {"timestamp": time}
         case "result":
@@ -53,7 +50,7 @@ def _body(message: Message) -> dict[str, Any] | None:
                 "isError": message.form[0].get("is_error") is True,
                 "timestamp": time,
             }
-    return None  # pi writes its own system prompt
+    return {"role": "user", "content": [_said(block) for block in message.form], "timestamp": time}
 
 
 def _said(block: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from backstory.agent import Agent
+from backstory.core.events import Event
 from backstory.errors import AgentNotFound, Conflict, NameTaken, NotFound
 from backstory.importers.decode import held
 from backstory.importers.marker import MARKER, Exported
@@ -114,7 +115,7 @@ class Writer:
         )
         pen = Pen(intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read)
         if exported is not None:
-            pen.exported = Exported(agent.context(exported["at"]).messages, exported["lines"])
+            pen.exported = Exported(_in_order(agent, exported), exported["lines"])
         line = pen.write(_chained(first, steps), settled=settled)
         if exported is None:
             self._describe(intake, session, thread, agent)
@@ -213,6 +214,15 @@ class Writer:
         if new:
             intake.describe(agent, **new)
             intake.remember(session.tool, id, agent=agent, cursor={"about": before | said})
+
+
+def _in_order(agent: Agent, exported: dict[str, Any]) -> list[Event]:
+    """The events of an exported file as it tells them: those of a tree, or of one context."""
+    match exported:
+        case {"order": [*runs], "at": int(at)}:
+            events = agent.events(until=at)
+            return [event for low, high in runs for event in events[low - 1 : high]]
+    return list(agent.context(exported["at"]).messages)
 
 
 def _place(thread: Thread) -> Place:
