@@ -201,9 +201,15 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
 def shown(events: list[Event], moves: Container[int]) -> list[Event]:
     """Of the events in live ranges, those that are part of the context. `moves` are the positions
     of the valid rewinds and jumps among them."""
-    if ALWAYS_SHOWN.issuperset(map(attrgetter("kind"), events)):
+    kinds = list(map(attrgetter("kind"), events))
+    if ALWAYS_SHOWN.issuperset(kinds):
         return events
-    return [event for event in events if is_shown(event, event.seq in moves)]
+    # Most events show by their kind: only the others are worth a call.
+    return [
+        event
+        for kind, event in zip(kinds, events, strict=True)
+        if kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)
+    ]
 
 
 def is_shown(event: Event, valid: bool) -> bool:

@@ -6,7 +6,7 @@ decides nothing: which base an event has is settled before it is asked to write.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from operator import attrgetter
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.events import Draft, Event, Stored
@@ -343,18 +343,18 @@ class Backend(Rows, Survey, Index, Audit, Intakes, Sources, Protocol):
         """Let go of files and connections."""
 
 
-# A piece's owner, low, high and base, and the position that the history goes on from.
-WalkedPiece = tuple[Any, int, int, int | None, int]
+WalkedPiece = tuple[Any, int, int, int | None, int]  # owner, low, high, base, and where it goes on
 
 
-def pieces_of(walked: Sequence[WalkedPiece], agent: AgentRecord) -> list[Piece]:
-    """The pieces, oldest first, that a recursive query found in any order. A whole history goes on down to
-    position 0."""
-    rest = min((goes_on for *_, goes_on in walked), default=-1)
+def pieces_of(walked: Sequence[Sequence[Any]], agent: AgentRecord) -> list[Piece]:
+    """The pieces, oldest first, that a recursive query found in any order: of each step the owner, low, high
+    and base, and the position that the history goes on from. A whole history goes on down to position 0."""
+    rest = min([step[4] for step in walked], default=-1)
     if rest != 0:
         raise broken_lineage(agent, rest)
-    pieces = [Piece(owner, low, high, base) for owner, low, high, base, _ in walked]
-    return sorted(pieces, key=attrgetter("low", "high"))
+    pieces = [Piece(*step[:4]) for step in walked]
+    pieces.sort(key=itemgetter(1, 2))
+    return pieces
 
 
 def broken_lineage(agent: AgentRecord, at: int) -> Corrupt:

@@ -86,7 +86,7 @@ WALK = f"""
                 AND e.seq > a.fork_seq AND e.seq <= walk.next
             ORDER BY e.seq DESC LIMIT 1) j ON true
         WHERE walk.next > 0)
-    SELECT here.head, walk.no, low, high, base, next FROM here, walk"""
+    SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
 
 LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -192,8 +192,7 @@ class PostgresRows:
         steps = self.all(WALK, {**of(agent), "at": at})
         if not steps:
             raise lost(agent)
-        pieces = pieces_of([step[1:] for step in steps], agent)
-        return Walk(steps[0][0], live(pieces))
+        return Walk(steps[0][-1], live(pieces_of(steps, agent)))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         steps = self.all(LINEAGE, of(agent))

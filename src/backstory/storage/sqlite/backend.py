@@ -44,7 +44,7 @@ from backstory.storage.sqlite.file import (
 )
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.removal import SqliteRemoval
-from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ids_of
+from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ranges_of
 from backstory.storage.sqlite.survey import SqliteSurvey
 from backstory.storage.sqlite.watch import SqliteWatch
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
@@ -229,7 +229,7 @@ class SqliteBackend:
         return found
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
-        return [Census(*row) for row in self._query(CENSUS, (ids_of(pieces),))]
+        return [Census(*row) for row in self._query(CENSUS, (ranges_of(pieces),))]
 
     def size(self) -> int:
         return int(self._query(SIZE, ())[0][0])

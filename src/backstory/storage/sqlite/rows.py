@@ -103,18 +103,18 @@ WALK = f"""
     walk (no, low, high, base, next_no, next) AS (
         SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
         UNION
-        SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+        SELECT a.no, coalesce(j.id & 4294967295, a.fork_seq + 1), walk.next, j.base,
             iif(j.id IS NULL, a.parent, a.no),
             iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base)
         FROM walk
         JOIN agents a ON a.no = walk.next_no
-        LEFT JOIN events j ON j.id = (
+        LEFT JOIN events j INDEXED BY jumps ON j.base IS NOT NULL AND j.id = (
             SELECT e.id FROM events e INDEXED BY jumps
             WHERE e.base IS NOT NULL
                 AND e.id BETWEEN (a.no << 32) + a.fork_seq + 1 AND (a.no << 32) + walk.next
             ORDER BY e.id DESC LIMIT 1)
         WHERE walk.next > 0)
-    SELECT here.head, no, low, high, base, next FROM here, walk"""
+    SELECT no, low, high, base, next, here.head FROM here, walk"""
 
 LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -144,10 +144,11 @@ POSITION_AT = f"""
         WHERE h.low < h.high)
     SELECT low FROM halves WHERE low = high"""
 
-# CROSS JOIN keeps the order of the pieces.
+# CROSS JOIN keeps the order of the pieces. They come as one object, {"first id": last id, …}: what JSON has
+# parsed already costs a third of what json_extract would.
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
-    WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+    WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
 # SQLite knows the length of a column without reading it, but not that of an expression.
@@ -162,14 +163,14 @@ LAST_NOTE = f"""
             SELECT (
                 SELECT max(n.id) FROM events n INDEXED BY notes
                 WHERE n.kind = 'note' AND n.content = ?
-                    AND n.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')) AS id
+                    AND n.id BETWEEN CAST(p.key AS INTEGER) AND p.value) AS id
             FROM json_each(?) p) found
         WHERE found.id IS NOT NULL ORDER BY found.id & 4294967295 DESC LIMIT 1)"""
 KEYED = f"""
     SELECT {COLUMNS} FROM json_each(?) k CROSS JOIN json_each(?) p
     CROSS JOIN events e INDEXED BY event_keys
-    WHERE e.key = k.value AND e.agent = json_extract(p.value, '$[0]') >> 32
-        AND e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
+    WHERE e.key = k.value AND e.agent = CAST(p.key AS INTEGER) >> 32
+        AND e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
 PLACES = KEYED.replace(COLUMNS, "e.key, e.id & 4294967295")
 FOUND = "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
 
@@ -195,8 +196,7 @@ class SqliteRows:
         steps = self._all(WALK, {"no": agent.pk, "at": at})
         if not steps:
             raise lost(agent)
-        pieces = pieces_of([step[1:] for step in steps], agent)
-        return Walk(steps[0][0], live(pieces))
+        return Walk(steps[0][-1], live(pieces_of(steps, agent)))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         steps = self._all(LINEAGE, {"no": agent.pk})
@@ -209,28 +209,28 @@ class SqliteRows:
         return found[0][0] if found else 0
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._events(READ, ids_of(pieces))
+        return self._events(READ, ranges_of(pieces))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
-        return outline_rows(self._db.execute(OUTLINE, (ids_of(pieces),)))
+        return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._events(MARKS, ids_of(pieces))
+        return self._events(MARKS, ranges_of(pieces))
 
     def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
         if name is None:
-            return self._events(NOTES.replace("INDEXED BY notes", ""), ids_of(pieces))
-        return self._events(NOTES + " AND e.content = ?", ids_of(pieces), name)
+            return self._events(NOTES.replace("INDEXED BY notes", ""), ranges_of(pieces))
+        return self._events(NOTES + " AND e.content = ?", ranges_of(pieces), name)
 
     def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
-        found = self._events(LAST_NOTE, name, ids_of(pieces))
+        found = self._events(LAST_NOTE, name, ranges_of(pieces))
         return found[0] if found else None
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
-        return self._events(KEYED, json.dumps(keys), ids_of(pieces))
+        return self._events(KEYED, json.dumps(keys), ranges_of(pieces))
 
     def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
-        return dict(self._all(PLACES, (json.dumps(keys), ids_of(pieces))))
+        return dict(self._all(PLACES, (json.dumps(keys), ranges_of(pieces))))
 
     def found(self, key: str) -> list[tuple[str, int]]:
         return self._all(FOUND, (key,))
@@ -325,7 +325,13 @@ def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     return sql, given
 
 
+def ranges_of(pieces: Sequence[Piece]) -> str:
+    """The ranges of event ids in these pieces, as a JSON object."""
+    ranges = [f'"{(owner << 32) + low}":{(owner << 32) + high}' for owner, low, high, _ in pieces]
+    return f"{{{','.join(ranges)}}}"
+
+
 def ids_of(pieces: Sequence[Piece]) -> str:
-    """The ranges of event ids in these pieces, as JSON."""
+    """The ranges of event ids in these pieces, as a JSON array: for those who need their places in it."""
     ranges = (f"[{(piece.owner << 32) + piece.low},{(piece.owner << 32) + piece.high}]" for piece in pieces)
     return f"[{','.join(ranges)}]"
