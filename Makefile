@@ -7,6 +7,10 @@ CHAT := .venv-chat
 ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
+# What pip says, as one line that changes; errors stay. awk is not pip: whoever uses it looks for what pip has made.
+ONE_LINE := awk '/^(Collecting|Downloading|Building|Installing)/ \
+	{ printf "\r\033[K  %d  %.60s", ++n, $$0; fflush(); next } /ERROR|error:/ { print "\n" $$0 } END { print "" }'
+
 .PHONY: help chat web test test-all test-adapters coverage corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
@@ -39,8 +43,9 @@ $(CHAT)/.ready: pyproject.toml
 	$(check_python)
 	@echo "Setting up the chat in $(CHAT) (once, about a minute)"
 	@$(PYTHON) -m venv $(CHAT)
-	@$(CHAT)/bin/python $(PIP) --editable '.[all]'
-	@touch $@
+	@rm -f $@
+	@{ $(CHAT)/bin/python -m pip install --disable-pip-version-check --editable '.[all]' && touch $@; } 2>&1 | $(ONE_LINE)
+	@test -f $@
 
 chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in one needs no key
 	@$(CHAT)/bin/backstory chat $(ARGS)

@@ -83,9 +83,9 @@ class Terminal:
     ) -> None:
         self._master, slave = pty.openpty()
         self._resize(columns, lines)
-        self._screen = Screen(columns, lines)
-        self._screen.write_process_input = self.type  # where is the cursor, and such questions
-        self._stream = pyte.ByteStream(self._screen)
+        self.screen = Screen(columns, lines)
+        self.screen.write_process_input = self.type  # where is the cursor, and such questions
+        self._stream = pyte.ByteStream(self.screen)
         self._news = threading.Condition()
         self.raw = b""
         self._child = programs.start(*arguments, files=(slave, slave, slave), cwd=cwd, env=env, **more)
@@ -99,8 +99,8 @@ class Terminal:
     def narrow(self, columns: int) -> None:
         """Make the window narrower."""
         with self._news:
-            self._screen.reflow(columns)
-            self._resize(columns, self._screen.lines)
+            self.screen.reflow(columns)
+            self._resize(columns, self.screen.lines)
 
     def _read(self) -> None:
         while True:
@@ -117,7 +117,7 @@ class Terminal:
     def text(self) -> str:
         """All that is on the screen, and what was scrolled away above it."""
         with self._news:
-            return self._screen.text()
+            return self.screen.text()
 
     def wait(self, wanted: str | Callable[[str], Any], seconds: float = PATIENCE) -> str:
         """Wait until a text is on the screen."""
@@ -137,14 +137,18 @@ class Terminal:
 
     def ready(self) -> str:
         """Wait until the person can type: the last line is the editor's."""
-        return self.wait(lambda text: self._is_open() and STATUS.search(text.rstrip().rpartition("\n")[2]))
+        return self.wait(lambda text: self.is_open() and STATUS.search(text.rstrip().rpartition("\n")[2]))
+
+    def wait_for_bytes(self, size: int) -> None:
+        """Wait until the program has said so much, or the person can type."""
+        self.wait(lambda _: len(self.raw) >= size or self.is_open())
 
     def answered(self, text: str) -> str:
         """Wait until an answer is there, is in the log, and the person can type again."""
         self.wait(text)
         return self.ready()
 
-    def _is_open(self) -> bool:
+    def is_open(self) -> bool:
         return self.raw.rfind(OPENED) > self.raw.rfind(CLOSED)
 
     def type(self, text: str) -> None:

@@ -11,6 +11,7 @@ SERVER = f"""
 command = "{sys.executable}"
 args = ["-m", "tests.runtime.mcp_server", "well"]
 env = {{PYTHONPATH = "{ROOT}"}}
+seconds = 120
 """
 CALL = ("call_1", "weather__forecast", '{"city": "Bergen"}')
 

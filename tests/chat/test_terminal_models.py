@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from tests.chat.screen import contents, page_of
 from tests.chat.test_anthropic import THINKS, answer, says, service
 from tests.runtime.scripted import Say, scripted
@@ -69,3 +71,29 @@ def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
         terminal.send("/diff main")
         terminal.wait("- is only in main, + only in fork-")
         assert "The [-first-]{+second+} opinion." in page_of(terminal.text)
+
+
+RICH_ANSWER = """See [the docs](https://example.org/page):
+
+| name | what it does, in more words than a narrow window has room for |
+| --- | --- |
+| report.py | sums up the prices of all rows, and prints them with a heading |
+
+```python
+def total(rows): return sum(rows)
+```
+"""
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_thinking_links_tables_and_code_fit_the_window(start, columns):
+    with service(answer(THINKS, says(RICH_ANSWER))) as server:
+        terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url, columns=columns)
+        terminal.send("Show me")
+        text = terminal.answered("def total(rows): return sum(rows)")
+        assert "the docs (https://example.org/page):" in text
+        assert b"\x1b]8;" in terminal.raw  # a link to click on
+        words = " ".join(text.split())
+        assert all(word in words for word in ("report.py", "heading", "∴ 1 word of thinking", "room"))
+        assert not re.search(r"page\):\n\s*\n\s*\n", text)  # one empty line before a table is enough
+        assert re.search(r"claude-x .*tokens$", text.rstrip())

@@ -4,7 +4,7 @@ import re
 
 import backstory
 from backstory.chat.company import OPEN, other_chats
-from tests.chat.screen import contents
+from tests.chat.screen import contents, edited
 from tests.runtime.scripted import Say, scripted
 
 SHARE = "Go on in a [f]ork, [s]hare it"
@@ -99,3 +99,14 @@ def test_a_chat_on_another_host_counts_as_open():
         assert [str(one) for one in other_chats(agent)] == [
             "process 7 on elsewhere, since 2030-01-02 03:04 UTC"
         ]
+
+
+def test_what_the_chat_itself_notes_is_not_taken_for_someone_elses(start, folder):
+    (folder / "photo.png").write_text("not an image")
+    with scripted() as server:
+        terminal = start(server, columns=120)
+        terminal.send("What is on @photo.png ?")
+        terminal.wait("'photo.png' is not an image")
+        terminal.ready()
+        assert "someone else" not in terminal.text
+        assert edited(terminal.text) == "What is on @photo.png ?"

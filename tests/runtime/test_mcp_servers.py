@@ -9,12 +9,14 @@ import pytest
 from backstory.errors import Invalid
 from backstory.runtime.tools import ToolError
 from backstory.runtime.tools.mcp_servers import McpServers, Server, _schema, servers_of
+from tests.processes import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
 
-def server(how, name="weather"):
-    return Server(name, command=sys.executable, args=("-m", "tests.runtime.mcp_server", how))
+def server(how, name="weather", seconds=PATIENCE):
+    arguments = ("-m", "tests.runtime.mcp_server", how)
+    return Server(name, command=sys.executable, args=arguments, seconds=seconds)
 
 
 def test_the_tools_of_a_server_can_be_called_and_ask_first():
@@ -38,11 +40,11 @@ def test_a_call_that_hangs_can_be_stopped():
 
 
 def test_servers_that_hang_fail_or_lie_are_a_line_each_and_the_others_work():
-    bad = [server("hangs", "a"), server("fails", "b"), Server("d", command="/nowhere/at-all")]
-    with McpServers([*bad, server("well"), server("lies", "c")], ROOT, patience=12) as servers:
+    bad = [server("hangs", "a", seconds=0.5), server("fails", "b"), Server("d", command="/nowhere/at-all")]
+    with McpServers([*bad, server("well"), server("lies", "c", seconds=5)], ROOT) as servers:
         assert [tool.name for tool in servers.tools] == ["weather__forecast"]
         a, b, d, c = servers.problems
-        assert a == "the MCP server 'a' is not used: it did not answer within 12 seconds"
+        assert a == "the MCP server 'a' is not used: it did not answer within 0.5 seconds"
         assert "'b' is not used" in b
         assert "no configuration was found" in b
         assert "'c' is not used" in c
@@ -65,6 +67,7 @@ def test_a_schema_that_is_not_an_objects_lets_everything_through():
         ({"a": {"command": "x", "url": "y"}}, "needs either a command or a url"),
         ({"a": {"command": "x", "arguments": []}}, "has 'arguments'"),
         ({"a": {"command": "x", "args": "y"}}, "is not a text"),
+        ({"a": {"url": "x", "seconds": "9"}}, "has seconds = '9'"),
         ({"a": {"url": "x", "headers": {"A": 1}}}, "is not a text"),
     ],
 )

@@ -3,7 +3,7 @@
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -29,7 +29,17 @@ MOST_THOUGHT = 2_000  # characters that they are cut from
 class AnswerView:
     """Draws what happens behind a position; tells where it is, and what someone else did meanwhile."""
 
-    def __init__(self, console: Console, agent: Agent, *, after: int, expanded: bool = False) -> None:
+    def __init__(
+        self,
+        console: Console,
+        agent: Agent,
+        *,
+        after: int,
+        expanded: bool = False,
+        waiting_for: Callable[[], str] = lambda: "",
+    ) -> None:
+        """`waiting_for`: what stands beside the spinner, such as that a model is being loaded."""
+        self._waiting_for = waiting_for
         self._console = console
         self.agent = agent  # whose events are drawn: the loop may go on in a fork
         self._expanded = expanded
@@ -169,7 +179,8 @@ class AnswerView:
         settled, tail = self._stream.settled(), self._stream.tail()
         above: Lines = [[]] if (settled or tail) and not was_begun else []
         seconds = int(time.monotonic() - self._since)
-        self._spinner.update(text=Text(f"{seconds} s, Ctrl-C stops", style="dim"))
+        waiting = "".join(f"{what}, " for what in [self._waiting_for()] if what)
+        self._spinner.update(text=Text(f"{waiting}{seconds} s, Ctrl-C stops", style="dim"))
         spinner = [*self._thinking(), *self._console.render_lines(self._spinner, pad=False)]
         if settled:
             return Frame([*above, *settled], [*tail, *spinner])

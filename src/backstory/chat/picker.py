@@ -2,12 +2,9 @@
 
 from collections.abc import Sequence
 
-from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
+from backstory.chat.menu import arrows, choose
 from backstory.present.safe_text import one_line
 
 MOST_ROWS = 10
@@ -17,11 +14,10 @@ KEYS = "(↑ ↓ Enter, a number, or Esc)"
 def pick(question: str, texts: Sequence[str]) -> int | None:
     """The index of the text that was chosen. The last one is number 1, and chosen at first."""
     menu = Menu(question, texts)
-    content = Window(FormattedTextControl(menu.rows, focusable=True, show_cursor=False), wrap_lines=False)
-    app: Application[int | None] = Application(
-        layout=Layout(content), key_bindings=_bindings(menu), erase_when_done=True
-    )
-    return app.run()
+    keys = arrows(menu.move, MOST_ROWS)
+    for digit in "0123456789":
+        keys.add(digit)(lambda event, digit=digit: menu.number(digit))
+    return choose(menu.rows, keys, lambda: menu.chosen)
 
 
 class Menu:
@@ -60,24 +56,3 @@ class Menu:
         if last < len(self._texts):
             found.append(("", f"     … {len(self._texts) - last} later\n"))
         return found
-
-
-def _bindings(menu: Menu) -> KeyBindings:
-    keys = KeyBindings()
-    for key, by in (("up", -1), ("down", 1), ("pageup", -MOST_ROWS), ("pagedown", MOST_ROWS)):
-        keys.add(key)(lambda event, by=by: menu.move(by))
-    for digit in "0123456789":
-        keys.add(digit)(lambda event, digit=digit: menu.number(digit))
-
-    @keys.add("enter")
-    def _choose(event: KeyPressEvent) -> None:
-        event.app.exit(result=menu.chosen)
-
-    @keys.add("escape", eager=True)
-    @keys.add("c-c")
-    @keys.add("c-d")
-    @keys.add(Keys.SIGINT)
-    def _leave(event: KeyPressEvent) -> None:
-        event.app.exit(result=None)
-
-    return keys

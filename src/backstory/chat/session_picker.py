@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from prompt_toolkit.application import Application
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import KeyPressEvent
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
+from backstory.chat.menu import arrows, choose
 from backstory.chat.project import SessionRow
 from backstory.present.safe_text import one_line
 
@@ -18,11 +17,16 @@ KEYS = "(type to filter, ↑ ↓ Enter, Tab for other folders, or Esc)"
 def pick_session(rows: Sequence[SessionRow]) -> str | None:
     """The id of the session that was chosen."""
     menu = SessionMenu(rows)
-    content = Window(FormattedTextControl(menu.text, focusable=True, show_cursor=False), wrap_lines=False)
-    app: Application[str | None] = Application(
-        layout=Layout(content), key_bindings=_bindings(menu), erase_when_done=True
-    )
-    return app.run()
+    keys = arrows(menu.move, MOST_ROWS)
+    keys.add("tab")(lambda event: menu.toggle())
+    keys.add("backspace")(lambda event: menu.filter(menu.typed[:-1]))
+
+    @keys.add(Keys.Any)
+    def _type(event: KeyPressEvent) -> None:
+        if event.data.isprintable():
+            menu.filter(menu.typed + event.data)
+
+    return choose(menu.text, keys, menu.chosen_id)
 
 
 class SessionMenu:
@@ -44,6 +48,11 @@ class SessionMenu:
         """The session at the arrow."""
         listed = self.listed()
         return listed[min(self._index, len(listed) - 1)] if listed else None
+
+    def chosen_id(self) -> str | None:
+        """The id of that session."""
+        chosen = self.chosen()
+        return chosen.id if chosen else None
 
     def move(self, by: int) -> None:
         """Up or down, not beyond the ends."""
@@ -71,30 +80,3 @@ class SessionMenu:
         if rest > 0 or not listed:
             found.append(("", f"    … {rest} more\n" if listed else "    none fits\n"))
         return found
-
-
-def _bindings(menu: SessionMenu) -> KeyBindings:
-    keys = KeyBindings()
-    for key, by in (("up", -1), ("down", 1), ("pageup", -MOST_ROWS), ("pagedown", MOST_ROWS)):
-        keys.add(key)(lambda event, by=by: menu.move(by))
-    keys.add("tab")(lambda event: menu.toggle())
-    keys.add("backspace")(lambda event: menu.filter(menu.typed[:-1]))
-
-    @keys.add(Keys.Any)
-    def _type(event: KeyPressEvent) -> None:
-        if event.data.isprintable():
-            menu.filter(menu.typed + event.data)
-
-    @keys.add("enter")
-    def _choose(event: KeyPressEvent) -> None:
-        chosen = menu.chosen()
-        event.app.exit(result=chosen.id if chosen else None)
-
-    @keys.add("escape", eager=True)
-    @keys.add("c-c")
-    @keys.add("c-d")
-    @keys.add(Keys.SIGINT)
-    def _leave(event: KeyPressEvent) -> None:
-        event.app.exit(result=None)
-
-    return keys

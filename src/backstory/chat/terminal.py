@@ -182,7 +182,7 @@ class Terminal:
     def compact(self, focus: str = "", *, at_least: int = 0) -> None:
         """Let the model sum up the conversation, and go on with the summary."""
         before = int(self.chat.tokens())
-        view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
+        view = self._view()
         try:
             view.follow(self.chat.compact(focus, at_least=at_least))
         except KeyboardInterrupt:
@@ -193,7 +193,7 @@ class Terminal:
 
     def answer(self, updates: Updates, said: Event | None = None, *, compacts: bool = True) -> None:
         """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""
-        view = AnswerView(self.page.console, self.chat.agent, after=self._seen, expanded=self._expanded)
+        view = self._view()
         self._consent.screen = view
         self._others_wrote = False
         try:
@@ -220,6 +220,15 @@ class Terminal:
             self._take_back(said)
         finally:
             self._spent += view.cost
+
+    def _view(self) -> AnswerView:
+        return AnswerView(
+            self.page.console,
+            self.chat.agent,
+            after=self._seen,
+            expanded=self._expanded,
+            waiting_for=lambda: getattr(self.chat.model, "waiting_for", ""),
+        )
 
     def _compact_for(self, problem: ContextTooLong) -> bool:
         """Compact what is too long for the model; whether that was possible."""
@@ -288,9 +297,10 @@ class Terminal:
             self._draw_others()
 
     def _draw_others(self) -> None:
-        if not self._others_wrote:
-            self.page.say("someone else wrote to this agent:")
-        self._others_wrote = True
+        if any(event.kind != "note" for event in self.chat.agent.events(after=self._seen)):
+            if not self._others_wrote:
+                self.page.say("someone else wrote to this agent:")
+            self._others_wrote = True
         if _moved(self.draw_new()):
             self.redraw("someone else has moved this agent")
 

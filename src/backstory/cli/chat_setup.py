@@ -67,7 +67,8 @@ def model_spec(
     try:
         return resolve(said)
     except BadConfig as error:
-        screen.say(f"{error.message}; it is not used")
+        if error.__cause__ is None:  # what is wrong with the whole file is said with the rest of it
+            screen.say(f"{error.message}; it is not used")
         return resolve(said, config=False)
 
 

@@ -36,6 +36,12 @@ SETTINGS: dict[str, Any] = {
     "max_tokens": MOST_TOKENS,
     "temperature": 0.0,
 }
+EXAMPLES = (  # a question, the pattern to call the tool with, and what it finds
+    ("Which text files are here?", "*.txt", "a.txt"),
+    ("Which files are in the folder lib?", "lib/*", "lib/b.c"),
+    ("Find all shell scripts.", "*.sh", "a.sh"),
+    ("List all files.", "*", "a.txt\nb.c"),
+)
 IN_WORDS = {"repeat_penalty": 1.1}  # against going round in circles; a call must be free to repeat itself
 
 
@@ -55,13 +61,20 @@ class EmbeddedModel:
         self._path = path or model_file(progress=progress)
         self._process = _Process(self._path)
 
+    @property
+    def waiting_for(self) -> str:
+        """What an answer waits for, if it is not the model's words."""
+        return "" if self._process.is_ready else "loading the model"
+
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
         body = conversation.to("openai", model=self.name) | SETTINGS
         offered = described([tool for tool in tools if tool.name in OFFERED])
         if offered and _is_about_files(body["messages"][-1]):
+            said = [message for message in body["messages"] if message["role"] != "system"]
+            asked = {"tools": offered, "messages": [*_examples(), *said]}
             try:
-                yield from assembled(self._chunks(body | {"tools": offered}), self.name)
+                yield from assembled(self._chunks(body | asked), self.name)
                 return
             except Stumbled as error:
                 yield Retrying(str(error), 0.0)
@@ -93,7 +106,7 @@ class _Process:
         )
         self._path = path
         self._number = 0
-        self._is_ready = False
+        self.is_ready = False
         self._said: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -109,8 +122,8 @@ class _Process:
 
     def chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The chunks of one answer. Whoever stops before the end leaves the process ready for the next."""
-        while not self._is_ready:
-            self._is_ready = bool(self._next().get("ready"))
+        while not self.is_ready:
+            self.is_ready = bool(self._next().get("ready"))
         self._number += 1
         number = self._number
         self._send({"number": number, "body": body})
@@ -156,6 +169,22 @@ class _Process:
         self._reader.join()
         if self._process.stdout:
             self._process.stdout.close()
+
+
+def _examples() -> list[dict[str, Any]]:
+    """A short conversation in which the tool is called well. The model's template drops the tools, and a
+    description in the system text changes nothing: it learns from examples, and from nothing else."""
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Use glob to find files."}]
+    for number, (question, pattern, found) in enumerate(EXAMPLES):
+        id, arguments = f"example_{number}", json.dumps({"pattern": pattern})
+        call = {"id": id, "type": "function", "function": {"name": "glob", "arguments": arguments}}
+        messages += [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": id, "content": found},
+            {"role": "assistant", "content": found.replace("\n", ", ")},
+        ]
+    return messages
 
 
 def _is_about_files(message: dict[str, Any]) -> bool:

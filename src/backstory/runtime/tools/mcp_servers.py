@@ -28,7 +28,7 @@ MOST_TOOLS = 128  # of one server
 # What providers accept as the name of a tool: at most 64 of these.
 NAME = re.compile(r"[^a-zA-Z0-9_-]")
 LONGEST_NAME = 64
-FIELDS = frozenset({"command", "args", "env", "url", "headers"})
+FIELDS = frozenset({"command", "args", "env", "url", "headers", "seconds"})
 
 
 class Server(NamedTuple):
@@ -40,6 +40,7 @@ class Server(NamedTuple):
     env: Mapping[str, str] | None = None
     url: str | None = None
     headers: Mapping[str, str] | None = None
+    seconds: float = START  # how long its start may take
 
 
 def servers_of(table: Any) -> list[Server]:
@@ -65,18 +66,20 @@ def _server(name: str, values: Any) -> Server:
         texts += table.values() if isinstance(table, Mapping) else [None]
     if not all(isinstance(text, str) for text in texts):
         raise Invalid(f"{where} has a value that is not a text", remedy="write strings, and args as a list")
+    seconds = values.get("seconds", START)
+    if type(seconds) not in (int, float) or seconds <= 0:
+        raise Invalid(f"{where} has seconds = {seconds!r}", remedy="use a number above 0")
     return Server(name, **{**values, "args": tuple(args)})
 
 
 class McpServers:
     """Servers that run until the end of the block; `tools` are what they offer."""
 
-    def __init__(self, servers: Sequence[Server], folder: Path, *, patience: float = START) -> None:
+    def __init__(self, servers: Sequence[Server], folder: Path) -> None:
         self.tools: list[Tool] = []
         self.problems: list[str] = []
         self._servers = servers
         self._folder = folder
-        self._patience = patience
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._stop = asyncio.Event()
@@ -115,7 +118,7 @@ class McpServers:
         """Hold the connection to one server until the end. What goes wrong at the start is said once."""
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             try:
-                async with asyncio.timeout(self._patience) as patience, self._client(server, said) as client:
+                async with asyncio.timeout(server.seconds) as patience, self._client(server, said) as client:
                     tools = list(self._tools(server, client, await client.list_tools()))
                     patience.reschedule(None)
                     ready.set_result(tools)
@@ -124,7 +127,7 @@ class McpServers:
                 if ready.done():
                     return
                 last = _last_line(said)
-                late = f"it did not answer within {self._patience:g} seconds"
+                late = f"it did not answer within {server.seconds:g} seconds"
                 why = late if isinstance(_first(error), TimeoutError) else _why(error)
                 ready.set_exception(ToolError(f"{why}{f' ({last})' if last else ''}"))
 

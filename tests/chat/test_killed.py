@@ -1,0 +1,42 @@
+"""Killed at random moments: what the screen showed as answered is in the log afterwards."""
+
+import random
+import re
+
+import pytest
+
+from tests.chat.screen import contents
+from tests.runtime.scripted import Say, scripted
+
+TIMES = 20
+GLOB = ("c", "glob", '{"pattern": "*.py"}')
+
+
+@pytest.mark.slow
+def test_what_the_screen_showed_as_answered_is_there_after_twenty_kills(start, reopened):
+    chance = random.Random(18)
+    answered = 0
+    with scripted() as server:
+        for number in range(TIMES):
+            words = " ".join(["word"] * 30)
+            server.script[:] = [Say(f"look {number}", calls=(GLOB,)), Say(f"{words} end-{number}.")]
+            terminal = start(server, "--yes")
+            terminal.send(f"question {number}")
+            begun, wanted = len(terminal.raw), chance.randrange(3_000)
+            terminal.wait_for_bytes(begun + wanted)
+            terminal.kill()
+            answered += is_kept(terminal.text, contents(reopened("main")), number)
+            assert server.refused == []
+    assert 0 < answered < TIMES  # the moments were early and late
+
+
+def is_kept(text, said, number):
+    """The log has what the screen has of a turn; returns whether that was the answer, too."""
+    page = text.rpartition(f"> question {number}\n")[2]
+    assert f"question {number}" in said
+    if "a.py" in page:  # the result of the call
+        assert "a.py\nb.py" in said[said.index(f"question {number}") :]
+    is_answered = bool(re.search(rf"end-{number}\.\s+\d+\.\d s", page))
+    if is_answered:  # the line with the time is below it
+        assert said[-1].endswith(f"end-{number}.")
+    return is_answered
