@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 )
 @click.argument("words", nargs=-1, required=True)
 @click.option("--agent", metavar="REF", help="Only the events of this agent, inherited ones included.")
+@click.option("--session", metavar="REF", help="Only the events that the agents of this session wrote.")
 @click.option(
     "--kind", "kinds", multiple=True, type=click.Choice(list(KINDS)), help="Only events of this kind."
 )
@@ -34,6 +35,7 @@ def search_command(
     url: str | None,
     words: tuple[str, ...],
     agent: str | None,
+    session: str | None,
     kinds: tuple[str, ...],
     live: bool,
     limit: int,
@@ -46,7 +48,9 @@ def search_command(
     with opened(url) as store:
         only = agent_of(store.resolve(agent), "--agent takes an agent, not a position") if agent else None
         with progress_bar("indexing", "events") as progress:
-            hits = store.search(asked, agent=only, kinds=kinds, live=live, limit=limit, progress=progress)
+            hits = store.search(
+                asked, agent=only, session=session, kinds=kinds, live=live, limit=limit, progress=progress
+            )
         agents = store.agents()
     for hit in hits:
         _print(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)
