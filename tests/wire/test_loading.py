@@ -4,7 +4,8 @@ import pytest
 
 import backstory
 from backstory import Invalid
-from backstory.wire import FORMATS, dump, load
+from backstory.wire import FORMATS, dump, load, origins
+from tests.wire.rules import violations
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
@@ -40,8 +41,8 @@ REFUSED = [
     ),
     (
         "openai",
-        messages({"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": {}}}]}),
-        r"^messages\[0\]\.tool_calls\[0\]\.function\.arguments: expected a string, found an object",
+        messages({"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": []}}]}),
+        r"^messages\[0\]\.tool_calls\[0\]\.function\.arguments: expected a string, found an array",
     ),
     ("openai-responses", {"input": 5}, r"^input: expected an array"),
     ("openai-responses", {"input": [{}]}, r"^input\[0\]\.type: missing"),
@@ -214,3 +215,69 @@ def test_a_refusal_is_what_the_assistant_said(format):
     assert event[:2] == ("assistant", "I will not.")
     assert dump(events, format) == (REFUSALS[format], [])
     assert "I will not." in str(dump(events, "anthropic").body)
+
+
+def calling(**arguments):
+    call = {"id": "1", "type": "function", "function": {"name": "f", **arguments}}
+    return {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+GOT = {"role": "tool", "tool_call_id": "1", "content": "x"}
+# What services take although no page of theirs shows it: one part without its brackets, fields that are null,
+# arguments as an object. Each comes back as it was.
+TAKEN = {
+    "a part alone": ("gemini", {"contents": [{"role": "user", "parts": {"text": "Hi."}}]}),
+    "an instruction alone": (
+        "gemini",
+        {"systemInstruction": {"parts": {"text": "Be brief."}}, **contents({"text": "Hi."})},
+    ),
+    "a call and a response alone": (
+        "gemini",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "Look."}]},
+                {"role": "model", "parts": {"functionCall": {"name": "f", "args": {}}}},
+                {"role": "user", "parts": {"functionResponse": {"name": "f", "response": {"output": "x"}}}},
+            ]
+        },
+    ),
+    "a result of null": ("openai", messages(*calling(arguments="{}"), GOT | {"content": None})),
+    "arguments that are an object": ("openai", messages(*calling(arguments={"a": 1}), GOT)),
+    "no arguments": ("openai", messages(*calling(), GOT)),
+    "a block with a null beside it": (
+        "bedrock",
+        messages({"role": "user", "content": [{"text": "Hi.", "image": None}]}),
+    ),
+}
+
+
+@pytest.mark.parametrize(("format", "body"), TAKEN.values(), ids=TAKEN)
+def test_what_a_service_takes_in_another_shape_comes_back_in_it(format, body):
+    events = load(body, format, model="m")
+    assert dump(events, format, model="m") == (body, [])
+    for other in FORMATS:
+        if other != format:
+            assert violations(dump(events, other).body, other) == []
+
+
+def test_a_single_content_of_gemini_is_a_list_of_one():
+    one = {"role": "user", "parts": [{"text": "Hi."}]}
+    assert load({"contents": one}, "gemini") == load({"contents": [one]}, "gemini")
+
+
+def test_parts_with_and_without_brackets_are_one_message():
+    two = {"contents": [{"role": "user", "parts": {"text": "a"}}, {"role": "user", "parts": [{"text": "b"}]}]}
+    events = load(two, "gemini")
+    assert dump(events, "gemini").body == contents({"text": "a"}, {"text": "b"})
+    assert origins(events, "gemini") == [[0, 1]]
+
+
+def test_a_system_text_of_null_is_none():
+    body = messages({"role": "user", "content": [{"text": "Hi."}]})
+    assert load({"system": None, **body}, "bedrock") == load(body, "bedrock")
+
+
+def test_a_message_of_null_is_left_out_and_told():
+    body, repairs = dump(load(messages({"role": "user", "content": None}), "openai"), "openai")
+    assert body["messages"][0]["content"]
+    assert repairs[0].rule == "blank"

@@ -126,5 +126,6 @@ def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
         for call in turn.calls:
             alone = Step(turn.at)
             alone.calls = [call]
-            form = [block for _, result in _results(alone, format) for block in result]
+            results = (form if isinstance(form, list) else [form] for _, form in _results(alone, format))
+            form = [block for result in results for block in result]
             yield Written("result", call.answer.at if call.answer else None, form, [call])

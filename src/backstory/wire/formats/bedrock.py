@@ -109,7 +109,7 @@ def _stub(name: str) -> dict[str, Any]:
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     """System blocks one by one, then the messages, each user message as its results and the rest."""
-    expect(body.get("system", []), list, "system")
+    expect(body.get("system") or [], list, "system")
     yield from system_units(body, read)
     for path, message in items(dict(body), "messages"):
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
@@ -138,9 +138,10 @@ def read(role: str, form: Form, path: str) -> list[Part]:
 
 
 def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
-    if len(block) != 1:
-        raise wrong(path, f"expected an object with one key, found {len(block)}")
-    [(key, value)] = block.items()
+    given = {key: value for key, value in block.items() if value is not None}
+    if len(given) != 1:
+        raise wrong(path, f"expected an object with one key, found {len(given)}")
+    [(key, value)] = given.items()
     match key:
         case "text":
             return [Text(expect(value, str, f"{path}.text"))]

@@ -70,10 +70,21 @@ def result(id: str, name: str, content: Any, error: bool, _kind: str) -> list[di
 
 def body(system: list[Form], roles: list[str], forms: list[Form], _names: Iterable[str]) -> dict[str, Any]:
     """The request's system instruction and contents."""
-    contents = [{"role": role, "parts": parts} for role, parts in merged(roles, forms, list)]
+    contents = [{"role": role, "parts": parts} for role, parts in merged(roles, forms, _together)]
     if not system:
         return {"contents": contents}
-    return {"systemInstruction": {"parts": [part for form in system for part in form]}, "contents": contents}
+    parts = system[0] if len(system) == 1 else [part for form in system for part in _together(form)]
+    return {"systemInstruction": {"parts": parts}, "contents": contents}
+
+
+def _together(form: Form) -> list[Any]:
+    """Parts as they stand among others."""
+    return form if isinstance(form, list) else [form]
+
+
+def _as_list(form: Form) -> Form:
+    """Parts as a list. Google takes a single part without its brackets, and then it goes back as it was."""
+    return [form] if isinstance(form, dict) else form
 
 
 # --- reading ---
@@ -100,21 +111,33 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     system = spelled(body, "systemInstruction")
     if system is not None:
         instruction = expect(system, dict, "systemInstruction")
-        for path, part in items(instruction, "parts", "systemInstruction"):
-            yield Unit("system", [part], _read_part(part, path), path)
-    for path, content in items(dict(body), "contents"):
+        if isinstance(instruction.get("parts"), dict):
+            path = "systemInstruction.parts"
+            yield Unit("system", instruction["parts"], _read_part(instruction["parts"], path), path)
+        else:
+            for path, part in items(instruction, "parts", "systemInstruction"):
+                yield Unit("system", [part], _read_part(part, path), path)
+    for path, content in items(
+        {"contents": _as_list(body["contents"])} if "contents" in body else {}, "contents"
+    ):
         role = one_of(content.get("role") or "user", ("user", "model", "function"), f"{path}.role")
         if "parts" not in content:
             raise wrong(f"{path}.parts", "missing, expected an array")
-        parts = expect(content["parts"], list, f"{path}.parts")
         inside = f"{path}.parts"
+        parts = (
+            content["parts"] if isinstance(content["parts"], dict) else expect(content["parts"], list, inside)
+        )
         if role == "model":
             yield Unit("step", parts, read("step", parts, inside), inside)
         else:
             yield from _user_units(parts, inside)
 
 
-def _user_units(parts: list[Any], path: str) -> Iterator[Unit]:
+def _user_units(parts: Form, path: str) -> Iterator[Unit]:
+    if isinstance(parts, dict):
+        alone = _read_part(parts, path)
+        yield Unit("result" if isinstance(alone[0], Result) else "user", parts, alone, path)
+        return
     rest = []
     for where, part in objects(parts, path):
         answer = spelled(part, "functionResponse")
@@ -129,7 +152,7 @@ def _user_units(parts: list[Any], path: str) -> Iterator[Unit]:
 
 def read(_role: str, form: Form, path: str) -> list[Part]:
     """The parts of a content's parts."""
-    return [found for where, part in objects(form, path) for found in _read_part(part, where)]
+    return [found for where, part in objects(_as_list(form), path) for found in _read_part(part, where)]
 
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
@@ -215,7 +238,7 @@ def _read_media(part: dict[str, Any]) -> Part:
 
 def renamed(form: Form, id: str) -> Form:
     """A response to the same call under another id."""
-    [part] = form
+    [part] = _as_list(form)
     key = "functionResponse" if part.get("functionResponse") is not None else "function_response"
     return [part | {key: part[key] | {"id": id}}]
 
@@ -225,7 +248,7 @@ def answered(response: Mapping[str, Any]) -> Answered:
     candidates = response.get("candidates") or [{}]
     first = expect(expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]")
     content = expect(first.get("content") or {}, dict, "response.candidates[0].content")
-    parts = expect(content.get("parts") or [], list, "response.candidates[0].content.parts")
+    parts = expect(_as_list(content.get("parts") or []), list, "response.candidates[0].content.parts")
     model = spelled(response, "modelVersion")
     found = [part for part in parts if part]  # a stream may end with a part that has nothing in it
     return Answered(

@@ -148,12 +148,10 @@ def read(role: str, message: Form, path: str) -> list[Part]:
         raise wrong(f"{path}.role", f"this is not a {role} message")
     if role == "step":
         return [*_speaker(message), *_read_answer(message, path)]
-    content = message.get("content")
-    is_legacy = message["role"] == "function"
-    if content is None and not is_legacy:
-        raise wrong(f"{path}.content", "expected a string or an array of parts, found null")
-    parts = _read_content(content, f"{path}.content")
-    if is_legacy:
+    if "content" not in message and message["role"] != "function":
+        raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
+    parts = _read_content(message.get("content"), f"{path}.content")
+    if message["role"] == "function":
         return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
     if role == "result":
         return [Result(id_in(message, "tool_call_id", path), parts, None)]
@@ -261,8 +259,10 @@ def _read_call(call: dict[str, Any], path: str) -> Call:
 
 
 def _read_function(id: str | None, function: dict[str, Any], path: str, kind: str) -> Call:
-    arguments = field(function, "arguments", str, path)
-    return call_of(id, name_in(function, "name", path), arguments, kind)
+    arguments, name = function.get("arguments"), name_in(function, "name", path)
+    if isinstance(arguments, dict):  # servers that speak OpenAI's language send and take objects too
+        return Call(id, name, arguments, kind=kind)
+    return call_of(id, name, "" if arguments is None else expect(arguments, str, f"{path}.arguments"), kind)
 
 
 def answered(response: Mapping[str, Any]) -> Answered:
