@@ -14,6 +14,7 @@ STATES = {
     "search": ("", ["/"]),
     "keys": ("", ["?"]),
     "move": ("", ["u"]),
+    "overview": ("", ["o"]),
 }
 RULES = """async (source) => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
@@ -74,6 +75,24 @@ def test_a_finger_drags_the_scrubber(show, filled):
     box = screen("[role=slider]").bounding_box()
     screen.page.touchscreen.tap(box["x"] + 14 + (box["width"] - 28) * 0.4, box["y"] + 40)
     screen.at("main@4")
+
+
+def test_a_finger_that_moves_drags_the_cursor_along(show, filled):
+    screen = show(filled, viewport=(390, 844), has_touch=True)
+    screen(".row .text:not(:empty)").first.wait_for()
+    box = screen("[role=slider]").bounding_box()
+    touch = screen.page.context.new_cdp_session(screen.page)
+
+    def at(part):
+        return [{"x": box["x"] + 14 + (box["width"] - 28) * part, "y": box["y"] + 40}]
+
+    touch.send("Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": at(0.2)})
+    screen.at("main@2")
+    for part in (0.3, 0.4, 0.5, 0.6):
+        touch.send("Input.dispatchTouchEvent", {"type": "touchMove", "touchPoints": at(part)})
+    screen.at("main@6")
+    touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert screen.page.evaluate("scrollX + scrollY") == 0
 
 
 def test_everything_can_be_reached_by_the_keyboard_and_the_focus_comes_back(show, filled):

@@ -78,10 +78,17 @@ def test_each_message_of_a_request_leads_to_its_events(show, filled):
     screen.at("main@3")
 
 
+DRAWN = "(canvas) => canvas.toDataURL()"
+
+
 def test_the_axis_can_be_time_and_a_click_still_goes_where_it_points(show, filled):
+    filled.agent("idea").user("Later.")
     screen = show(filled).ready()
+    screen(".status.on").wait_for()
+    by_position = screen(".lanes canvas").first.evaluate(DRAWN)
     screen(".position button").filter(has_text="Time axis").click()
     screen(".position button[aria-pressed=true]").wait_for()
+    assert screen(".lanes canvas").first.evaluate(DRAWN) != by_position
     box = screen("[role=slider]").bounding_box()
     screen.page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 40)
     screen.at("main@10")

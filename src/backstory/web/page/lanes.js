@@ -5,7 +5,7 @@ import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
 import { computed, effect, signal } from "./vendor/signals.js";
 import htm from "./vendor/htm.js";
 import * as state from "./state.js";
-import { axis, endOf, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
+import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
 
 const html = htm.bind(h);
 const { agents, route, cursor, log } = state;
@@ -196,7 +196,7 @@ export function Lanes() {
   const moving = useRef(null);
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  void state.texts.value;
+  void [state.texts.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
   useEffect(() => {
     const watcher = new ResizeObserver(() => { height.value = box.current.clientHeight; state.texts.value += 1; });
     watcher.observe(box.current);

@@ -60,7 +60,7 @@ export default function Overview() {
     <h3>Models and usage</h3>
     <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which model answered.</p>`}</div>
     <h3>Moves and marks</h3>
-    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<table><thead><tr><th class="n">Position</th><th>What</th><th></th><th class="n">Context before</th><th class="n">after</th><th>When</th></tr></thead>
+    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<table><thead><tr><th class="n">Position</th><th>What</th><th>Where to, or its label</th><th class="n">Context before</th><th class="n">after</th><th>When</th></tr></thead>
       <tbody>${all.slice(first, first + MOST).map(([seq, what, more]) => html`<tr key=${seq}><td class="n"><a href=${state.addressOf(one.id, seq)} onClick=${go(seq)}>${number(seq)}</a></td>
         <td class=${`k-${what === "compaction" ? "clear" : what}`}>${what}</td><td>${more}</td><td class="n">${number(state.tokensOf(size[seq - 1]))}</td><td class="n">${number(state.tokensOf(size[seq]))}</td>
         <td class="n">${state.timeOf(seq).toLocaleString()}</td></tr>`)}</tbody></table>`}
