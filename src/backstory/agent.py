@@ -15,6 +15,7 @@ from backstory.core.about import described
 from backstory.core.compaction import compaction
 from backstory.core.drafts import answered_call, author, call_data, drafts
 from backstory.core.events import Draft, Event, draft
+from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
 from backstory.core.outline import OutlineRow
@@ -285,6 +286,14 @@ class Agent(Identity):
         from backstory.wire.conversation import conversation_of
 
         return conversation_of(self.context(at).messages)
+
+    def messages(self, at: At = None, *, notes: Iterable[str] = ()) -> list[Event]:
+        """The live messages, oldest first, and the notes of these names. Other notes are not read."""
+        pieces = self._log.walk(self._record, at).pieces
+        found = self._log.backend.read_said(self._record, pieces, list(notes))
+        if not found:
+            self.head  # noqa: B018  raises if the agent was deleted in between
+        return [event for event in found if event.kind in SPOKEN or event.kind == "note"]
 
     def tail(self, n: int, *, at: At = None, notes: bool = False) -> list[Event]:
         """The newest `n` live messages, oldest first: what a model would be given last. With `notes`, the

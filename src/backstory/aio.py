@@ -144,6 +144,7 @@ class AsyncAgent:
     context = lift(Agent.context)
     conversation = lift(Agent.conversation)
     marks = lift(Agent.marks)
+    messages = lift(Agent.messages)
     tail = lift(Agent.tail)
     notes = lift(Agent.notes)
     last_note = lift(Agent.last_note)

@@ -165,6 +165,27 @@ def test_tail_with_notes_counts_the_notes_in_the_context(agent):
     assert [event.content for event in agent.tail(9, notes=True)] == ["one", "n", "two"]
 
 
+def test_messages_leave_out_marks_and_notes_but_for_those_that_are_named(agent):
+    agent.user("one")
+    agent.note("state", {"large": True})
+    agent.note("item", {"n": 1})
+    agent.mark("m")
+    agent.user("dead")
+    agent.rewind("m")
+    agent.assistant("two")
+    child = agent.fork(at=3)
+    child.user("three")
+    assert [event.content for event in agent.messages()] == ["one", "two"]
+    assert [event.content for event in agent.messages(notes=["item", "none"])] == ["one", "item", "two"]
+    assert [event.content for event in agent.messages(5)] == ["one", "dead"]
+    assert [event.content for event in child.messages(notes=["state"])] == ["one", "state", "three"]
+    assert agent.messages() == [
+        event for event in agent.context().messages if event.kind in ("user", "assistant")
+    ]
+    agent.clear()
+    assert agent.messages(notes=["item"]) == []
+
+
 def test_places_are_those_of_the_keys_that_the_lineage_has(agent):
     agent.append("user", "one", key="a")
     agent.append("user", "two", key="b")

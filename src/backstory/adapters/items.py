@@ -20,6 +20,7 @@ CONTENT_HOLE, OTHER_HOLE = '{"$backstory":"content"}', '"$backstory":'
 DEEPEST = 100  # levels that the data of an event may have
 # What is around an item that is OpenAI's own form, in the text of its event's data.
 OWN_FORM = ('"native":{"provider":"openai-responses","wire":[', ']},"item":{"of":"%s"}}')
+ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: notes that carry items
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
@@ -151,16 +152,19 @@ def _fill(form: Any, known: dict[str, Any]) -> Any:
 
 def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
     """The items that events carry, in order; other messages are translated."""
+    tagged = f'"item":{{"of":"{adapter}"'  # other notes may be large: they are not parsed
     for event in events:
         if event.kind not in READABLE:
             continue
-        text = event.data_json or "{}"
-        data = orjson.loads(text)
-        tag = data.get("item")
-        if isinstance(tag, dict) and tag.get("of") == adapter:
-            if "part" not in tag:
-                yield Carried(event, _form(data, text, event.content), tag.get("id"))
-        elif event.kind != "note" and (translated := translate(event)) is not None:
+        text = event.data_json
+        if text is not None and tagged in text:
+            data = orjson.loads(text)
+            tag = data.get("item")
+            if isinstance(tag, dict) and tag.get("of") == adapter:
+                if "part" not in tag:
+                    yield Carried(event, _form(data, text, event.content), tag.get("id"))
+                continue
+        if event.kind != "note" and (translated := translate(event)) is not None:
             yield Carried(event, translated)
 
 
@@ -191,7 +195,8 @@ def newest_items(
 ) -> list[Carried]:
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
-        return list(read_items(adapter, agent.context(at).messages, translate))
+        notes = [f"{adapter}.{what}" for what in ITEM_NOTES]
+        return list(read_items(adapter, agent.messages(at, notes=notes), translate))
     asked = limit + 2 if limit > 0 else 0  # notes may lie between
     while True:
         events = agent.tail(asked, at=at, notes=True)

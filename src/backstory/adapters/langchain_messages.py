@@ -3,13 +3,24 @@
 import base64
 from typing import Any
 
-from langchain_core.messages import BaseMessage, message_to_dict, messages_from_dict
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+    message_to_dict,
+    messages_from_dict,
+)
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, note, plain
 
 ADAPTER = "langgraph"
+
+# Their forms were checked when they were written: made again without another check, as LangGraph does it.
+CLASSES = {"human": HumanMessage, "ai": AIMessage, "system": SystemMessage, "tool": ToolMessage}
 
 Form = dict[str, Any]
 
@@ -56,7 +67,8 @@ class Codec:
         if "base64" in form:
             found: BaseMessage = self.value(form)
             return found
-        return messages_from_dict([form])[0]
+        made = CLASSES.get(form["type"])
+        return made.model_construct(**form["data"]) if made else messages_from_dict([form])[0]
 
 
 def _is_json(value: Any) -> bool:

@@ -24,7 +24,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Agent, AgentNotFound, Conflict, KeyTaken
-from backstory.adapters.items import Draft
 from backstory.adapters.keys import agent_key, key_prefix
 from backstory.adapters.langchain_messages import ADAPTER, Codec
 from backstory.adapters.langgraph_thread import Entry, Thread
@@ -70,12 +69,14 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """The checkpoint that is named, or the newest one in the context."""
-        thread = self._thread(config)
-        if thread is None:
-            return None
-        id = get_checkpoint_id(config)
-        entry = thread.newest() if id is None else thread.entry(id)
-        return None if entry is None else self._tuple(thread, entry, is_newest=id is None)
+        ids, id = _named(config), get_checkpoint_id(config)
+
+        def read(agent: Agent) -> CheckpointTuple | None:
+            thread = Thread(agent, Codec(self.serde), *ids)
+            entry = thread.newest() if id is None else thread.entry(id)
+            return None if entry is None else self._tuple(thread, entry, is_newest=id is None)
+
+        return self._history.read(agent_key(ADAPTER, *ids), read, None)
 
     def list(
         self,
@@ -107,11 +108,6 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         threads = [Thread(agent, Codec(self.serde), *_ids(agent)) for agent in agents]
         return [thread for thread in threads if named.get("checkpoint_ns", thread.ns) == thread.ns]
 
-    def _thread(self, config: RunnableConfig) -> Thread | None:
-        ids = _named(config)
-        agent = self._history.found(agent_key(ADAPTER, *ids))
-        return None if agent is None else Thread(agent, Codec(self.serde), *ids)
-
     def _tuple(self, thread: Thread, entry: Entry, *, is_newest: bool = False) -> CheckpointTuple:
         named = {"thread_id": thread.id, "checkpoint_ns": thread.ns}
         parent = {"configurable": named | {"checkpoint_id": entry.parent}} if entry.parent else None
@@ -140,44 +136,54 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
         result: RunnableConfig = {
             "configurable": {"thread_id": id, "checkpoint_ns": ns, "checkpoint_id": checkpoint["id"]}
         }
-        if parent is not None and self._history.found(agent_key(ADAPTER, id, ns)) is None:
-            return result  # the thread was deleted meanwhile
-        while True:
-            thread = Thread(self.agent(id, ns), codec, id, ns, self._known)
-            batch = thread.put(checkpoint, told, new_versions, parent)
-            try:
-                if batch:
-                    thread.written(checkpoint, thread.agent.extend(batch, expected=thread.head))
-                return result
-            except Conflict:  # someone else wrote in between: look again
-                continue
+
+        def write(agent: Agent) -> bool:
+            while True:
+                thread = Thread(agent, codec, id, ns, self._known)
+                batch = thread.put(checkpoint, told, new_versions, parent)
+                try:
+                    if batch:
+                        thread.written(checkpoint, agent.extend(batch, expected=thread.head))
+                    return True
+                except Conflict:  # someone else wrote in between: look again
+                    continue
+
+        if not self._history.read(agent_key(ADAPTER, id, ns), write, False) and parent is None:
+            write(self.agent(id, ns))  # with a parent, the thread was deleted meanwhile
+        return result
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Keep what a task wrote before its checkpoint is complete. Of ordinary writes the first stays."""
-        thread = Thread(self.agent(*_named(config)), Codec(self.serde), *_named(config))
+        ids, codec = _named(config), Codec(self.serde)
         checkpoint = str(config["configurable"]["checkpoint_id"])
-        while True:
-            batch = [
-                event
-                for number, (channel, value) in enumerate(writes)
-                if (event := self._write(thread, checkpoint, channel, value, number, task_id, task_path))
-            ]
-            try:
-                thread.agent.extend(batch) if batch else None
-                return
-            except KeyTaken:  # another process wrote the same meanwhile: look again
-                continue
+        named = [
+            (WRITES_IDX_MAP.get(channel, number), channel, value)
+            for number, (channel, value) in enumerate(writes)
+        ]
+        keyed = [
+            (f"{ADAPTER}:{checkpoint}/{task_id}/{index}" if index >= 0 else None, index, channel, value)
+            for index, channel, value in named
+        ]
 
-    def _write(
-        self, thread: Thread, checkpoint: str, channel: str, value: Any, number: int, task: str, path: str
-    ) -> Draft | None:
-        index = WRITES_IDX_MAP.get(channel, number)
-        key = f"{ADAPTER}:{checkpoint}/{task}/{index}" if index >= 0 else None
-        if key is not None and thread.agent.find(key) is not None:
-            return None
-        return thread.write(checkpoint, (path, task, index, channel, value), key)
+        def write(agent: Agent) -> bool:
+            thread = Thread(agent, codec, *ids)
+            while True:
+                known = agent.places(key for key, *_ in keyed if key is not None)
+                batch = [
+                    thread.write(checkpoint, (task_path, task_id, index, channel, value), key)
+                    for key, index, channel, value in keyed
+                    if key not in known
+                ]
+                try:
+                    agent.extend(batch) if batch else None
+                    return True
+                except KeyTaken:  # another process wrote the same meanwhile: look again
+                    continue
+
+        if not self._history.read(agent_key(ADAPTER, *ids), write, False):
+            write(self.agent(*ids))
 
     def delete_thread(self, thread_id: str) -> None:
         """Erase a thread with all its namespaces. Copies of it stay."""

@@ -140,7 +140,7 @@ def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
 
 def _items(agent: Agent, limit: int | None) -> list[Item]:
     if limit is None:
-        return own_items(ADAPTER, agent.context().messages, item_of)
+        return own_items(ADAPTER, agent.messages(notes=[f"{ADAPTER}.item"]), item_of)
     return [each.item for each in newest(agent, limit)]
 
 

@@ -216,6 +216,9 @@ class Rows(Appender, Agents, Protocol):
     def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
         """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""
 
+    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+        """The events in these pieces without the notes, except for those of some names."""
+
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""
 

@@ -213,6 +213,9 @@ class MemoryBackend:
             found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
 
+    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+        return [event for event in self.read(agent, pieces) if event.kind != "note" or event.content in notes]
+
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         found = []
         for piece in pieces:

@@ -211,6 +211,9 @@ class PostgresBackend:
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._read(lambda rows: rows.read(agent, pieces))
 
+    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+        return self._read(lambda rows: rows.read_said(agent, pieces, notes))
+
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return self._read(lambda rows: rows.outline(agent, pieces))
 

@@ -152,6 +152,10 @@ class SqliteBackend:
         with self._rows() as rows:
             return rows.read(agent, pieces)
 
+    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+        with self._rows() as rows:
+            return rows.read_said(agent, pieces, notes)
+
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         with self._rows() as rows:
             return rows.outline(agent, pieces)

@@ -149,6 +149,7 @@ POSITION_AT = f"""
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
+SAID = READ + " AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?)))"
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
 # SQLite knows the length of a column without reading it, but not that of an expression.
@@ -210,6 +211,9 @@ class SqliteRows:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, ranges_of(pieces))
+
+    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
+        return self._events(SAID, ranges_of(pieces), json.dumps(notes))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))
