@@ -122,6 +122,8 @@ def distribute_store(db: Connection, url: str, progress: Callable[[int, int], No
     moved = 0
     with db.transaction():
         total = hold_tables(db)
+        if is_distributed(db):
+            return 0  # someone else did it while we waited
         for rows in distribute(db):
             moved += rows
             progress(moved, total)
