@@ -9,7 +9,7 @@ import psycopg
 
 import backstory
 from backstory.core.chain import START, digest, inner
-from backstory.storage.ids import new_id
+from backstory.storage.ids import new_id, place_of
 from benchmarks.engine import text_of
 
 BEGIN = 1_790_000_000_000_000  # microseconds: when the first agent was made
@@ -22,10 +22,10 @@ SQLITE_AGENT = """
 SQLITE_EVENT = """
     INSERT INTO events (id, kind, content, created_at, digest) VALUES ((? << 32) + ?, ?, ?, ?, ?)"""
 POSTGRES_AGENTS = """
-    COPY backstory.agents (session, no, id, name, fork_seq, born_seq, spawned, created_at, head, updated_at,
-        touched, digest) FROM STDIN"""
+    COPY backstory.agents (place, session, no, id, name, fork_seq, born_seq, spawned, created_at, head,
+        updated_at, touched, digest) FROM STDIN"""
 POSTGRES_EVENTS = """
-    COPY backstory.events (session, agent, seq, kind, content, created_at, digest) FROM STDIN"""
+    COPY backstory.events (place, agent, seq, kind, content, created_at, digest) FROM STDIN"""
 
 
 class Made(NamedTuple):
@@ -77,14 +77,14 @@ def _populate_postgres(address: str, agents: int, events: int) -> None:
             with db.cursor().copy(POSTGRES_EVENTS) as copy:
                 for made in many:
                     for event in made.events:
-                        copy.write_row((made.id, 1, *event))
+                        copy.write_row((place_of(made.id), 1, *event))
     with psycopg.connect(address, autocommit=True) as db:
         db.execute("VACUUM ANALYZE")
 
 
 def _agent_row(made: Made) -> tuple[Any, ...]:
     id, born, second, last = made.id, made.born, made.born // SECOND, made.events[-1][-1]
-    return (id, 1, id, made.name, 0, 0, False, born, len(made.events), born, second, last)
+    return (place_of(id), id, 1, id, made.name, 0, 0, False, born, len(made.events), born, second, last)
 
 
 def _slices(all_made: Iterator[Made], size: int) -> Iterator[list[Made]]:

@@ -45,6 +45,11 @@ def url(name: str, node: str = "") -> str:
     return urlunsplit(urlsplit(node or server())._replace(path=f"/{name}"))
 
 
+def with_parameter(address: str, parameter: str) -> str:
+    """An address that says one thing more, whether it has a `?` already or not."""
+    return f"{address}{'&' if '?' in address else '?'}{parameter}"
+
+
 def create(*, plain: bool = False) -> str:
     """A new database; on a cluster it is one of all nodes, but where a plain one is asked for."""
     name = f"backstory_test_{os.getpid()}_{next(_numbers)}"

@@ -42,7 +42,7 @@ def test_a_password_is_never_repeated():
 
 def test_the_address_of_a_store_is_shown_without_its_passwords(new_database):
     url = new_database()
-    with backstory.open(url + "&sslpassword=s3cret") as store:
+    with backstory.open(databases.with_parameter(url, "sslpassword=s3cret")) as store:
         assert "s3cret" not in store.url
         assert store.url.startswith("postgresql://")
 
@@ -77,7 +77,8 @@ def role():
 
 
 def as_role(url, role):
-    return urlsplit(url)._replace(netloc=f"{role}@").geturl()
+    place = urlsplit(url)
+    return place._replace(netloc=f"{role}@{place.netloc.rpartition('@')[2]}").geturl()
 
 
 def test_a_wrong_password(role, new_database):
@@ -144,7 +145,7 @@ def test_a_read_that_loses_its_connection_is_repeated(new_database):
 
 def test_a_statement_that_took_too_long_was_not_written(new_database):
     url = new_database()
-    with backstory.open(url + "&options=-c%20statement_timeout%3D300") as store:
+    with backstory.open(databases.with_parameter(url, "options=-c%20statement_timeout%3D300")) as store:
         agent = store.start("main")
         with psycopg.connect(url) as db:
             db.execute("SELECT * FROM backstory.agents FOR UPDATE")
