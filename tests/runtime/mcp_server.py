@@ -1,4 +1,4 @@
-"""MCP servers for tests: `python -m tests.runtime.mcp_server HOW`, on standard input and output."""
+"""MCP servers for tests: `python -m tests.runtime.mcp_server HOW [PORT]`."""
 
 import sys
 import time
@@ -6,7 +6,7 @@ import time
 from mcp.server.mcpserver import MCPServer
 
 
-def serve(how, port=None):
+def serve(**transport):
     server = MCPServer("weather")
 
     @server.tool()
@@ -18,13 +18,15 @@ def serve(how, port=None):
             time.sleep(600)
         return f"Rain in {city}."
 
-    server.run(transport="stdio")
+    server.run(**transport)
 
 
 if __name__ == "__main__":
     match sys.argv[1]:
         case "well":
-            serve("well")
+            serve(transport="stdio")
+        case "http":
+            serve(transport="streamable-http", port=int(sys.argv[2]))
         case "hangs":
             time.sleep(600)
         case "fails":

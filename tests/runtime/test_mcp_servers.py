@@ -1,7 +1,10 @@
 """Tools of MCP servers: real servers that work, hang, fail and lie."""
 
+import socket
+import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from backstory.errors import Invalid
 from backstory.runtime.tools import ToolError
 from backstory.runtime.tools.mcp_servers import McpServers, Server, _schema, servers_of
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +32,31 @@ def test_the_tools_of_a_server_can_be_called_and_ask_first():
         assert tool.run(city="Bergen") == "Rain in Bergen."
         with pytest.raises(ToolError, match="Error executing tool forecast"):
             tool.run(city="Atlantis")
+
+
+def answers(port):
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+
+
+def test_a_server_is_reached_over_http_and_one_that_is_gone_is_a_line(monkeypatch):
+    monkeypatch.setenv("NO_PROXY", "*")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tests.runtime.mcp_server", "http", str(port)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_until(lambda: answers(port))
+            weather = Server(
+                "weather", url=f"http://127.0.0.1:{port}/mcp", headers={"X": "y"}, seconds=PATIENCE
+            )
+            gone = Server("gone", url="http://127.0.0.1:9/mcp", seconds=PATIENCE)
+            with McpServers([weather, gone], ROOT) as servers:
+                assert [tool.run(city="Oslo") for tool in servers.tools] == ["Rain in Oslo."]
+                assert "the MCP server 'gone' is not used" in servers.problems[0]
+        finally:
+            process.terminate()
 
 
 def test_a_call_that_hangs_can_be_stopped():

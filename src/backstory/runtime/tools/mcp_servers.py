@@ -11,9 +11,9 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
@@ -131,7 +131,8 @@ class McpServers:
                 why = late if isinstance(_first(error), TimeoutError) else _why(error)
                 ready.set_exception(ToolError(f"{why}{f' ({last})' if last else ''}"))
 
-    def _client(self, server: Server, said: Any) -> Any:
+    @asynccontextmanager
+    async def _client(self, server: Server, said: Any) -> AsyncIterator[Any]:
         """A client whose server writes its complaints into a file."""
         from mcp.client import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
@@ -140,12 +141,16 @@ class McpServers:
             from mcp.client import streamable_http
 
             make: Any = vars(streamable_http)["create_mcp_http_client"]  # its types do not name it
-            http = make(headers=dict(server.headers or {}))
-            return Client(streamable_http.streamable_http_client(server.url, http_client=http))
+            async with make(headers=dict(server.headers or {})) as http:
+                transport = streamable_http.streamable_http_client(server.url, http_client=http)
+                async with Client(transport) as client:
+                    yield client
+            return
         command = os.path.expanduser(server.command or "")
         env = dict(server.env) if server.env is not None else None
         started = StdioServerParameters(command=command, args=list(server.args), env=env, cwd=self._folder)
-        return Client(stdio_client(started, errlog=said))
+        async with Client(stdio_client(started, errlog=said)) as client:
+            yield client
 
     def _tools(self, server: Server, client: Any, listed: Any) -> Iterator[Tool]:
         for found in listed.tools[:MOST_TOOLS]:
