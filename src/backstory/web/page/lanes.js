@@ -196,9 +196,9 @@ export function Lanes() {
   const moving = useRef(null);
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
-  void [state.texts.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
+  void [state.looks.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
   useEffect(() => {
-    const watcher = new ResizeObserver(() => { height.value = box.current.clientHeight; state.texts.value += 1; });
+    const watcher = new ResizeObserver(() => { height.value = box.current.clientHeight; state.looks.value += 1; });
     watcher.observe(box.current);
     return () => watcher.disconnect();
   }, []);

@@ -140,7 +140,7 @@ function turn() {
   const dark = getComputedStyle(document.documentElement).colorScheme === "dark" ||
     (document.documentElement.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
   setTheme(dark ? "light" : "dark");
-  state.texts.value += 1;
+  state.looks.value += 1;
 }
 
 // --- the frame ---

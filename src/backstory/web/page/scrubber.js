@@ -141,7 +141,7 @@ export function Scrubber() {
   const near = useRef(null);
   const dragging = useRef(false);
   const isLong = log.value.head > MANY;
-  void state.texts.value;
+  void state.looks.value;
   void tree.value;
   useLayoutEffect(() => {
     const context = pen(still.current);
@@ -149,13 +149,13 @@ export function Scrubber() {
     if (!log.value.head) return;
     curve(context, width, tall);
     ticks(context, width, tall);
-  }, [log.value, extent.value, axis.value, state.texts.value, still.current && still.current.clientWidth]);
+  }, [log.value, extent.value, axis.value, state.looks.value, still.current && still.current.clientWidth]);
   useLayoutEffect(() => {
     drawCursor(moving.current);
     if (near.current) drawNear(near.current);
   });
   useEffect(() => {
-    const watcher = new ResizeObserver(() => { state.texts.value += 1; });
+    const watcher = new ResizeObserver(() => { state.looks.value += 1; });
     watcher.observe(still.current);
     return () => watcher.disconnect();
   }, []);

@@ -29,6 +29,7 @@ export const toast = signal(null);
 export const live = signal("off"); // off, on, lost
 export const failure = signal("");
 export const texts = signal(0); // counts arrivals, so that what shows texts is drawn again
+export const looks = signal(0); // counts changes of size and colours: what is drawn is drawn again
 export const fresh = signal(new Set()); // sessions written to while the page was open
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
