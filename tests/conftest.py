@@ -73,7 +73,8 @@ def _citus() -> str:
     if not databases.CITUS:
         return "NOT TESTED, because BACKSTORY_TEST_CITUS is not set"
     with psycopg.connect(databases.CITUS) as db:
-        return f"{db.execute('SELECT citus_version()').fetchone()[0]}; {len(databases.workers())} workers"
+        [(version,)] = db.execute("SELECT citus_version()").fetchall()
+    return f"{version}; {len(databases.workers())} workers"
 
 
 @pytest.fixture

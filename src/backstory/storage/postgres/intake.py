@@ -23,7 +23,8 @@ INSERT_EVENTS = """
 MOVE_HEAD = """
     UPDATE backstory.agents SET head = %(head)s, updated_at = greatest(updated_at, %(updated_us)s),
         touched = greatest(updated_at, %(updated_us)s) / 1000000, digest = %(digest)s
-    WHERE place = %(place)s::bigint AND no = %(no)s RETURNING backstory.announce()"""
+    WHERE place = %(place)s::bigint AND no = %(no)s"""
+ANNOUNCE = "SELECT backstory.announce()"  # Citus takes no function that may write in a RETURNING
 
 
 class PostgresIntake(PostgresRows):
@@ -53,6 +54,7 @@ class PostgresIntake(PostgresRows):
         last = rows[-1]
         moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}
         self._db.execute(MOVE_HEAD, {"place": place, "no": agent.pk, **moved})
+        self._db.execute(ANNOUNCE)
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         postgres_sources.remember(self._db, sources)
