@@ -12,9 +12,13 @@ import backstory.storage.postgres
 MODULES = sorted(Path(backstory.storage.postgres.__path__[0]).glob("[a-z]*.py"))
 CALL = re.compile(r"(?<![\w.])([a-z_][a-z_0-9]*)\(")  # lists of columns have a space before them
 # These look like calls and are part of the language: no schema has them.
-SYNTAX = {"coalesce", "greatest", "least", "nullif"}
+SYNTAX = {"coalesce", "greatest", "least", "nullif", "bit"}
 # Run once, by whoever makes the store, and only where the extension is installed: it says in which schema.
-OF_CITUS = {"create_distributed_table", "create_reference_table", "create_distributed_function"}
+OF_CITUS = {
+    *("create_distributed_table", "create_reference_table", "create_distributed_function"),
+    *("citus_total_relation_size", "relation_is_a_known_shard"),
+    "truncate_local_data_after_distributing_table",
+}
 
 
 def statements(path):

@@ -84,12 +84,15 @@ CLEAR_LOCAL: LiteralString = "SELECT truncate_local_data_after_distributing_tabl
 HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_2') IS NOT NULL"
 
 SIZE = """
-    SELECT coalesce(sum(CASE WHEN d.logicalrelid IS NULL THEN pg_total_relation_size(c.oid)
+    SELECT coalesce(pg_catalog.sum(CASE WHEN d.logicalrelid IS NULL
+        THEN pg_catalog.pg_total_relation_size(c.oid)
         ELSE citus_total_relation_size(c.oid) END), 0)::bigint
     FROM pg_catalog.pg_class c LEFT JOIN pg_catalog.pg_dist_partition d ON d.logicalrelid = c.oid
     WHERE c.relnamespace = 'backstory'::regnamespace AND c.relkind IN ('r', 'm')
         AND NOT relation_is_a_known_shard(c.oid)"""
-SERVERS = "SELECT count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
+SERVERS = (
+    "SELECT pg_catalog.count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
+)
 # Each shard of the agents, and the server that has it.
 SHARDS = """
     SELECT p.nodename, p.nodeport::int, pg_catalog.shard_name(s.logicalrelid, s.shardid)
@@ -99,7 +102,9 @@ SHARDS = """
 ASK_EACH = """
     SELECT node_name || ':' || node_port, success, result
     FROM pg_catalog.master_run_on_worker(%s::text[], %s::int[], %s::text[], true)"""
-AS_JSON = "SELECT coalesce(json_agg(to_json(t)), '[]')::text FROM ({listing}) AS t ({columns})"
+AS_JSON = """
+    SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(t)), '[]')::text
+    FROM ({listing}) AS t ({columns})"""
 
 
 def has_citus(db: Connection) -> bool:
@@ -160,7 +165,7 @@ def _tables(db: Connection) -> tuple[tuple[LiteralString, LiteralString], ...]:
 
 
 def _rows(db: Connection, name: LiteralString) -> int:
-    [(rows,)] = db.execute("SELECT count(*) FROM backstory." + name).fetchall()
+    [(rows,)] = db.execute("SELECT pg_catalog.count(*) FROM backstory." + name).fetchall()
     return int(rows)
 
 
