@@ -73,8 +73,8 @@ def damaged_postgres(store, url, damage, **names):
     """The store with some damage, which is mended afterwards."""
 
     def event(name):
-        owner = f"(SELECT session, no FROM backstory.agents WHERE id = '{names['agent']}')"
-        return f"(session, agent) = {owner} AND seq = {names[name]}"
+        owner = f"(SELECT place, no FROM backstory.agents WHERE id = '{names['agent']}')"
+        return f"(place, agent) = {owner} AND seq = {names[name]}"
 
     where = (event, f"id = '{names['agent']}'")
     tables = {"events": "backstory.events", "agents": "backstory.agents"}
@@ -83,7 +83,7 @@ def damaged_postgres(store, url, damage, **names):
         for table in tables.values():
             db.execute(f"CREATE TEMP TABLE saved_{table[10:]} AS TABLE {table}")
         for sql in statements(
-            damage, where=where, zeros=f"'\\x{'00' * 16}'", place="session, agent, seq", **tables
+            damage, where=where, zeros=f"'\\x{'00' * 16}'", place="place, agent, seq", **tables
         ):
             db.execute(sql)
         try:

@@ -315,7 +315,8 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
     with backstory.open(url) as store, psycopg.connect(url) as slow:
         agent = store.start("main")
         slow.execute(
-            "SELECT before FROM backstory.append_one(%s, 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
+            "SELECT before FROM backstory.append_one("
+            "backstory.place_of(%s), 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
             (agent.session, agent.snapshot.created_us),
         )
         with agent.follow(timeout=PATIENCE) as follower:

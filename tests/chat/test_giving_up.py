@@ -25,7 +25,7 @@ def terminal():
 
 
 def test_before_it_is_written_the_text_is_in_the_editor_again(terminal, monkeypatch):
-    def held_up(text):
+    def held_up(text, **seen):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(terminal.chat, "say", held_up)
@@ -38,8 +38,8 @@ def test_before_it_is_written_the_text_is_in_the_editor_again(terminal, monkeypa
 def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeypatch):
     say = terminal.chat.say
 
-    def written(text):
-        say(text)
+    def written(text, **seen):
+        say(text, **seen)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(terminal.chat, "say", written)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from backstory.core.garbage import pause_gc
+from backstory.core.garbage import Pauses, pause_gc
 
 
 @pytest.fixture(autouse=True)
@@ -68,3 +68,17 @@ def test_a_process_that_is_forked_meanwhile_collects():
     thread.join()
     assert os.waitstatus_to_exitcode(status) == 0
     assert gc.isenabled()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_behind_a_fork_it_is_as_it_was_before_the_pause(is_on):
+    """The same without a fork, because nobody sees what a forked child covers."""
+    if not is_on:
+        gc.disable()
+    pauses = Pauses()
+    pauses.enter()
+    pauses.forked()
+    assert gc.isenabled() == is_on
+    pauses.enter()
+    pauses.leave()
+    assert gc.isenabled() == is_on

@@ -1,11 +1,14 @@
 """The page as one file: readable without a script, and the whole page with one; it asks for nothing."""
 
 import base64
+import subprocess
+import sys
 
 import pytest
 
-from backstory.cli import main as command
+import backstory
 from backstory.web.standalone import standalone
+from tests.processes import PATIENCE
 from tests.web.conftest import fill
 from tools.browser import axe
 
@@ -108,18 +111,12 @@ def test_axe_finds_nothing_in_the_file(opened):
     assert page.evaluate("async () => (await axe.run(document)).violations.map((one) => one.id)") == []
 
 
-def test_the_command_writes_it(tmp_path, monkeypatch):
-    import backstory
-
+def test_the_command_writes_it(tmp_path):
     url = str(tmp_path / "history.db")
     with backstory.open(url) as store:
         fill(store)
         wanted = standalone(store, store.resolve("main@4"))
     out = tmp_path / "main.html"
-    monkeypatch.setattr(
-        "sys.argv", ["backstory", "--store", url, "export", "main@4", "--to", "html", "-o", str(out)]
-    )
-    with pytest.raises(SystemExit) as ended:
-        command()
-    assert not ended.value.code
+    written = ("--store", url, "export", "main@4", "--to", "html", "-o", out)
+    subprocess.run([sys.executable, "-m", "backstory", *written], check=True, timeout=PATIENCE)
     assert out.read_text() == wanted

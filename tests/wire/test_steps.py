@@ -255,7 +255,7 @@ def test_parts_of_a_response_that_are_not_known_yet_go_back():
             {"role": "user", "parts": [{"text": "Look."}]},
             {
                 "role": "model",
-                "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "x"}],
+                "parts": [{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "eA=="}],
             },
             {"role": "user", "parts": [{"functionResponse": response}]},
         ]

@@ -7,10 +7,10 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 
-class _Pauses:
+class Pauses:
     """How many threads are in a pause, and whether the collector has to be switched on behind the last."""
 
     def __init__(self) -> None:
@@ -19,6 +19,7 @@ class _Pauses:
         self._was_enabled = False
 
     def enter(self) -> None:
+        """Switch the collector off, if nobody has."""
         with self._lock:
             if self._inside == 0:
                 self._was_enabled = gc.isenabled()
@@ -26,6 +27,7 @@ class _Pauses:
             self._inside += 1
 
     def leave(self) -> None:
+        """Switch it on again behind the last thread, if it was on."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0 and self._was_enabled:
@@ -39,8 +41,8 @@ class _Pauses:
         self._inside = 0
 
 
-_pauses = _Pauses()
-if hasattr(os, "register_at_fork"):  # Windows has no fork
+_pauses = Pauses()
+with suppress(AttributeError):  # Windows has no fork
     os.register_at_fork(after_in_child=_pauses.forked)
 
 

@@ -75,7 +75,10 @@ function explain(error) {
   else failure.value = error instanceof TypeError && !isFile ? "The server does not answer." : error.message;
 }
 
-window.addEventListener("popstate", () => { route.value = state.parse(window.location); });
+window.addEventListener("popstate", () => {
+  state.forget();
+  route.value = state.parse(window.location);
+});
 
 // --- what is being written now ---
 

@@ -123,11 +123,26 @@ let last = "";
 /** Writes where we are into the address: a jump adds to the history, a step replaces it, at most every 150 ms. */
 export function remember(jumped) {
   if (route.value.view !== "workbench") return;
+  if (jumped) {
+    settle();
+    history.pushState(null, "", put(address()));
+  } else {
+    forget();
+    last = address();
+    waiting = setTimeout(settle, 150);
+  }
+}
+
+/** Writes the last step, before another entry of the history is added. */
+function settle() {
+  if (last) history.replaceState(null, "", put(last));
+  forget();
+}
+
+/** Leaves the last step unwritten: its entry of the history is not the current one any more. */
+export function forget() {
   clearTimeout(waiting);
-  if (jumped && last) history.replaceState(null, "", put(last)); // where the jump began: that step was not written yet
-  last = jumped ? "" : address();
-  if (jumped) history.pushState(null, "", put(address()));
-  else waiting = setTimeout(() => { history.replaceState(null, "", put(last)); last = ""; }, 150);
+  last = "";
 }
 
 export const reference = (seq) => `${agent.value ? agent.value.name : ""}@${seq}`;
@@ -157,6 +172,7 @@ export function open(id, at = null) {
 }
 
 export function navigate(url, replaces = false) {
+  settle();
   history[replaces ? "replaceState" : "pushState"](null, "", put(url));
   route.value = parse(window.location);
 }
