@@ -5,8 +5,9 @@ in `rows`, the tables and the functions that write to them in `schema`.
 """
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -73,6 +74,7 @@ from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 T = TypeVar("T")
 
 MOST_CONNECTIONS = 32
+PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 
 CENSUS = """
     SELECT e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
@@ -268,13 +270,14 @@ class PostgresBackend:
         return self._asked(lambda db: ask(PostgresSurvey(db)))
 
     def _asked(self, ask: Callable[[Connection], T]) -> T:
-        """Ask something that may be asked twice: a server that is restarted is waited for."""
-        try:
-            with self._connection() as db:
+        """Ask something that may be asked again: a server that is restarted is waited for. While it ends,
+        more than one connection may be lost."""
+        for pause in PAUSES:
+            with suppress(ConnectionLost), self._connection() as db:
                 return ask(db)
-        except ConnectionLost:
-            with self._connection() as db:
-                return ask(db)
+            time.sleep(pause)
+        with self._connection() as db:
+            return ask(db)
 
     def damage(self) -> list[str]:
         [(strays, where)] = self._query(STRAYS, {})

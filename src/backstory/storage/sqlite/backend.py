@@ -5,7 +5,7 @@ Connections, transactions and what a fork of the process means for them. The sta
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 from weakref import WeakSet
 
@@ -224,13 +224,19 @@ class SqliteBackend:
             yield SqliteRows(db)
 
     def damage(self) -> list[str]:
-        found = [text for (text,) in self._query("PRAGMA integrity_check", ()) if text != "ok"]
+        found = self._broken_pages()
         [(strays, agent)] = self._query(STRAYS, ())
         there = {name for (name,) in self._query(INDEXES, ())}
         found += [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
         if strays:
             found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
         return found
+
+    def _broken_pages(self) -> list[str]:
+        """What SQLite itself finds. FTS5 keeps the structure of an index in the connection, and its check
+        does not notice that another process has changed it since: only a new connection is believed."""
+        with self._connection(), closing(connected(*self._place)) as new:
+            return [text for (text,) in new.execute("PRAGMA integrity_check") if text != "ok"]
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         return [Census(*row) for row in self._query(CENSUS, (ranges_of(pieces),))]
