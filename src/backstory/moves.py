@@ -1,6 +1,6 @@
 """Where the moves of an agent lead: the rewind, jump, undo or redo that is asked for, as a position.
 
-Nothing is written here. What a move needs to know is read when it is made, while nobody else can write.
+Nothing is written here. What a move needs to know is read when it is made, while the agent is locked.
 """
 
 from collections.abc import Callable

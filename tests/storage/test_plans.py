@@ -5,7 +5,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import listing as postgres_listing
+from backstory.storage.postgres import agents as postgres_agents
 from backstory.storage.protocols import Wanted
 from backstory.storage.sqlite import rows as sqlite_rows
 
@@ -42,7 +42,7 @@ def test_a_title_is_looked_up_on_sqlite(sqlite_plan):
 def test_a_title_is_looked_up_on_postgresql(empty_database):
     postgres_url = empty_database()
     backstory.open(postgres_url).close()
-    sql, bindings = postgres_listing.listing(Wanted(title="x"))
+    sql, bindings = postgres_agents.listing(Wanted(title="x"))
     with psycopg.connect(postgres_url) as db:
         db.execute("SET enable_seqscan = off")  # an empty table is always read as a whole
         plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.storage.postgres import listing as postgres_listing
+from backstory.storage.postgres import agents as postgres_agents
 from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
@@ -147,12 +147,12 @@ HOT = {
     "head": (postgres.HEAD, {}),
     "rename": (postgres.RENAME, {"name": "n"}),
     "agents of a session": (
-        postgres_listing.listing(Wanted(session=NOBODY, name="…"))[0],
+        postgres_agents.listing(Wanted(session=NOBODY, name="…"))[0],
         {"name": "main"},
     ),
     "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
     "an agent by its id": (
-        postgres_listing.listing(Wanted(prefix=NOBODY), 0)[0],
+        postgres_agents.listing(Wanted(prefix=NOBODY), 0)[0],
         {"low": NOBODY, "high": NOBODY},
     ),
 }

@@ -1,6 +1,6 @@
 """Python's cyclic garbage collector, held off while many objects are made that cannot form cycles.
 
-Only around pure computation: nobody else's code runs meanwhile, and nothing waits.
+Use it only around pure computation that calls no code of the host program and never waits.
 """
 
 import gc

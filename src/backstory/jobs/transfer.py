@@ -133,7 +133,7 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
 
 @contextmanager
 def _spooled(lines: Iterable[str | bytes]) -> Iterator[Iterator[bytes]]:
-    """The lines, read to the end: in memory, or in a file that nobody else sees if they are many."""
+    """The lines, read to the end: in memory, or in a private temporary file if there are many."""
     with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
         for text in lines:
             data = text.encode(errors="surrogatepass") if isinstance(text, str) else text

@@ -53,7 +53,7 @@ class Log:
     def _write_held(
         self, rows: Appender, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
     ) -> list[Event]:
-        """Append what has to be judged by what is there, while nobody else can write to the agent."""
+        """Append what has to be judged by what is there, while the agent is locked."""
         known = self._known(rows, agent, drafts)
         new = [draft for draft in drafts if draft.key is None or draft.key not in known]
         head = rows.head(agent)

@@ -211,7 +211,7 @@ class Rows(Appender, Agents, Protocol):
         """Give an agent another name. Raises NameTaken."""
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
-        """Replace what is kept beside an agent by what `change` makes of it, while nobody else does."""
+        """Replace what is kept beside an agent with what `change` returns, in one transaction."""
 
     def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
         """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""

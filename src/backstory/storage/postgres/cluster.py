@@ -14,7 +14,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from backstory.errors import Invalid, PartMissing
-from backstory.storage.postgres.listing import listing
+from backstory.storage.postgres.agents import listing
 from backstory.storage.protocols import AgentRecord, Wanted
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -16,8 +16,8 @@ from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.core.outline import OutlineRow, outline_rows
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
+from backstory.storage.postgres.agents import listing, whole_id
 from backstory.storage.postgres.batches import batches
-from backstory.storage.postgres.listing import listing, whole_id
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
     AgentRecord,

@@ -5,7 +5,7 @@ from typing import Any
 
 from backstory.core.events import Event
 from backstory.storage.ids import place_of
-from backstory.storage.postgres.listing import CONDITIONS
+from backstory.storage.postgres.agents import CONDITIONS
 from backstory.storage.postgres.rows import COLUMNS
 from backstory.storage.postgres.server import Connection
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
