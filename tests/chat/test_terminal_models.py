@@ -70,7 +70,7 @@ def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
         assert contents(reopened("@"))[1:] == ["What do you think?", "The second opinion."]
         terminal.send("/diff main")
         terminal.wait("- is only in main, + only in fork-")
-        assert "The [-first-]{+second+} opinion." in page_of(terminal.text)
+        terminal.wait(lambda text: "The [-first-]{+second+} opinion." in page_of(text))
 
 
 RICH_ANSWER = """See [the docs](https://example.org/page):

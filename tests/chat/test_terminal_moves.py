@@ -183,8 +183,7 @@ def test_back_lists_no_carried_notes_and_scrolls(start, address):
         text = terminal.wait("… 20 earlier")
         assert "Note carried" not in text.rpartition("back to before")[2]
         terminal.type("30")
-        terminal.wait(">  30  prompt 0")
-        assert "… 20 later" in terminal.text
+        terminal.wait(lambda shown: ">  30  prompt 0" in shown and "… 20 later" in shown)
         terminal.type("\x1b")
         terminal.ready()
 

@@ -2,7 +2,7 @@
 
 import backstory
 from tests.slow import more
-from tests.soak.run import Ledger, audit, soak
+from tests.soak.run import MORE_BYTES, Ledger, audit, growth, soak
 
 
 def test_for_some_seconds_nothing_is_lost_or_there_twice(durable_url, tmp_path):
@@ -22,3 +22,12 @@ def test_the_audit_notices_what_is_lost_twice_or_elsewhere():
         "is at",
         f"at {(agent.id, 9)} is lost".split(" (")[0],
     ]
+
+
+def test_a_worker_that_keeps_growing_is_noticed(tmp_path):
+    flat, growing = ([f"size {50_000_000 + n * each} 7" for n in range(60)] for each in (0, MORE_BYTES // 20))
+    (tmp_path / "0.ledger").write_text("\n".join(flat))
+    (tmp_path / "1.ledger").write_text("\n".join(growing))
+    (problem,) = growth(tmp_path)
+    assert problem.startswith("worker 1 grew from ")
+    assert problem.endswith(" bytes")
