@@ -61,3 +61,14 @@ def use(id, **given):
 
 def conversation(agent):
     return [message.content for message in agent.conversation() if message.content]
+
+
+def story():
+    lines = Transcript()
+    lines.says("List the files.")
+    lines.answers(thinking("Hm."), text("I will look."), use("toolu_1", command="ls"))
+    lines.add("progress", data={"type": "hook"})
+    lines.results("toolu_1", "a.py")
+    lines.answers(text("One file: a.py."), id="msg_2")
+    lines.lines.append({"type": "custom-title", "customTitle": "Files", "sessionId": "sess"})
+    return lines

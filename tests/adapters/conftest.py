@@ -22,6 +22,7 @@ NEEDS = {
     "test_openai_agents.py": "agents",
     "test_openai_agents_runs.py": "agents",
     "test_claude.py": "claude_agent_sdk",
+    "test_claude_oddities.py": "claude_agent_sdk",
     "test_pydantic_ai.py": "pydantic_ai",
     "test_langgraph.py": "langgraph",
     "test_langgraph_contracts.py": "langgraph",

@@ -311,3 +311,41 @@ def test_many_sessions_are_listed_by_a_few_queries(tmp_path, run, monkeypatch):
     agent = service.agent("app", "u0", "s3-0")
     agent.user("from elsewhere")
     assert asked() == (23, many[1] + 2)  # the walk and the end of the one session that someone else wrote to
+
+
+LONG = "a/b@é " * 900
+
+
+@pytest.mark.parametrize("name", ["app_name", "user_id", "session_id"])
+def test_ids_of_any_length_are_listed_as_they_are(service, run, name):
+    ids = IDS | {"session_id": "s"} | {name: LONG.strip()}
+    session = run(service.create_session(**ids, state={"n": 1, "user:n": 2, "app:n": 3}))
+    [listed] = run(service.list_sessions(app_name=ids["app_name"], user_id=ids["user_id"])).sessions
+    assert {"app_name": listed.app_name, "user_id": listed.user_id, "session_id": listed.id} == ids
+    assert listed.state == session.state == {"n": 1, "user:n": 2, "app:n": 3}
+    run(service.delete_session(**ids))
+    assert run(service.list_sessions(app_name=ids["app_name"])).sessions == []
+
+
+def test_a_fork_of_nothing_or_onto_another_session_writes_nothing(service, run):
+    with pytest.raises(SessionNotFoundError):
+        run(service.fork_session(**IDS, session_id="nobody", new_session_id="new"))
+    assert service._history.store.agents() == []
+    session = run(service.create_session(**IDS, session_id="s"))
+    run(service.append_event(session, said("one")))
+    service.fork("app", "me", "s", "t")
+    with pytest.raises(AlreadyExistsError):
+        run(service.fork_session(**IDS, session_id="s", new_session_id=" t "))
+    assert len(run(service.list_sessions(**IDS)).sessions) == 2
+
+
+def test_a_mark_or_a_note_does_not_make_a_session_object_stale(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    run(service.append_event(session, said("one")))
+    agent = service.agent("app", "me", "s")
+    agent.mark("here")
+    agent.note("rating", {"stars": 5})
+    run(service.append_event(session, said("two")))
+    agent.user("someone else's")
+    with pytest.raises(StaleSessionError):
+        run(service.append_event(session, said("three")))

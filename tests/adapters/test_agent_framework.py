@@ -184,3 +184,17 @@ def test_a_cancelled_save_is_seen_through(history, run):
         return await history.get_messages("s")
 
     assert texts(run(cancelled())) == ["a"]
+
+
+def test_messages_are_the_same_by_their_ids_or_by_what_they_say(history, run):
+    run(history.save_messages("s", [Message("user", ["a"]), Message("assistant", ["b"], message_id="1")]))
+    marked = Message("assistant", ["b"], message_id="1", additional_properties={"_excluded": True})
+    transcript = [Message("system", ["rules"]), Message("user", ["a"]), marked, Message("user", ["c"])]
+    run(history.save_messages("s", transcript))
+    assert texts(run(history.get_messages("s"))) == ["a", "b", "c"]
+
+
+def test_a_fork_of_nothing_writes_nothing(history):
+    with pytest.raises(backstory.AgentNotFound):
+        history.fork("nobody", "new")
+    assert history._history.store.agents() == []

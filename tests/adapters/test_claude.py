@@ -28,7 +28,7 @@ import backstory
 from backstory import Event
 from backstory.adapters.claude import BackstorySessionStore
 from backstory.wire.conversation import conversation_of
-from tests.adapters.claude_lines import KEY, MODEL, Transcript, conversation, text, thinking, use
+from tests.adapters.claude_lines import KEY, MODEL, Transcript, conversation, story, text, thinking, use
 from tests.importers.reading import log, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -64,17 +64,6 @@ def test_the_kit_passes_on_postgres(empty_database, run):
     run(run_session_store_conformance(fresh))
     for store in stores:
         store.close()
-
-
-def story():
-    lines = Transcript()
-    lines.says("List the files.")
-    lines.answers(thinking("Hm."), text("I will look."), use("toolu_1", command="ls"))
-    lines.add("progress", data={"type": "hook"})
-    lines.results("toolu_1", "a.py")
-    lines.answers(text("One file: a.py."), id="msg_2")
-    lines.lines.append({"type": "custom-title", "customTitle": "Files", "sessionId": "sess"})
-    return lines
 
 
 def test_lines_come_back_exactly_and_are_messages(store, run):

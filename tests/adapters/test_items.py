@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory.adapters.items import carried, note, own_items, people_text, read_items
-from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name
-from backstory.adapters.stores import History
+from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
+from backstory.adapters.stores import History, ids_of
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
 values = st.recursive(
@@ -126,6 +126,7 @@ def test_every_id_has_a_key_and_a_name_that_can_be_used(id):
 
 
 def test_a_long_id_is_its_hash():
+    assert agent_key("mine", "x" * 2_000) == f"mine:{sha256(b'x' * 2_000).hexdigest()}"
     assert agent_key("mine", "a", "x" * 2_000) == f"mine:a/{sha256(b'x' * 2_000).hexdigest()}"
     assert len(agent_key("mine", "y" * 2_000, "x" * 2_000)) <= 1_000
 
@@ -188,3 +189,19 @@ def test_a_form_inside_of_the_arguments_is_not_taken_for_the_item():
     data = {"id": "c", "name": "look", "arguments": decoy}
     events = stored(carried("mine", call, [("tool_call", None, data)], provider="openai-responses"))
     assert own_items("mine", events, lambda event: None) == [call]
+
+
+def test_how_keys_begin_does_not_depend_on_what_follows():
+    for long in ("x" * 399, "x" * 401, "x" * 950, "x" * 5_000):
+        for last in ("", "y", "y" * 5_000):
+            assert agent_key("mine", long, last).startswith(key_prefix("mine", long))
+            assert agent_key("mine", long, long, last).startswith(key_prefix("mine", long, long))
+            assert len(agent_key("agent_framework", long, long, last)) <= 1_000
+
+
+@pytest.mark.parametrize("id", ["", "a/b", "\ud800", "x" * 5_000, "é" * 5_000])
+def test_the_ids_of_an_agent_are_known_where_its_key_has_their_hashes(id):
+    history = History(":memory:")
+    agent = history.told(history.ensured(agent_key("mine", "p", id), id), whole_path("mine", "p", id))
+    assert ids_of(agent) == ["p", id]
+    assert [ids_of(each) for each in history.store.agents(prefix=key_prefix("mine", "p"))] == [["p", id]]

@@ -302,3 +302,46 @@ def test_versions_are_whole_numbers_and_text_versions_go_on(saver):
     assert saver.get_next_version(None, None) == 1
     assert saver.get_next_version(3, None) == 4
     assert saver.get_next_version("00000000000000000000000000000002.0.5", None).startswith("0" * 31 + "3.")
+
+
+LONG = "a/b@é " * 900
+
+
+def test_a_thread_id_of_any_length_is_listed_copied_and_deleted(saver):
+    put(saver, "1", thread=LONG)
+    put(saver, "2", "1", thread=LONG)
+    named = {"configurable": {"thread_id": LONG}}
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {LONG}
+    assert len(list(saver.list(named))) == 2
+    saver.copy_thread(LONG, LONG + "copy")
+    saver.delete_thread(LONG)
+    assert saver.get_tuple(named) is None
+    assert {each.config["configurable"]["thread_id"] for each in saver.list(None)} == {LONG + "copy"}
+
+
+def test_task_ids_of_any_length_are_told_apart(saver):
+    config = put(saver, "1")
+    tasks = [LONG + end for end in ("a", "b")]
+    for task in tasks:
+        saver.put_writes(config, [("channel", task)], task)
+    assert saver.get_tuple(config).pending_writes == [(task, "channel", task) for task in tasks]
+
+
+def test_a_fork_of_nothing_and_an_unknown_strategy_write_nothing(saver):
+    with pytest.raises(backstory.AgentNotFound):
+        saver.fork("nobody", "new")
+    with pytest.raises(ValueError, match="strategy"):
+        saver.prune(["t"], strategy="some")
+    assert saver._history.store.agents() == []
+
+
+def test_a_thread_that_another_process_made_again_is_read_again(durable_url, saver):
+    """Its agent has the same id, and what was kept of the old one at hand must not count."""
+    put(saver, "1", messages=[HumanMessage("old", id="1")])
+    with backstory.open(durable_url) as store:
+        other = BackstorySaver(store)
+        other.delete_thread("t")
+        put(other, "2", messages=[HumanMessage("new", id="1")])
+    put(saver, "3", "2", messages=[HumanMessage("old", id="1")])
+    assert [message.content for message in values(saver)["messages"]] == ["old"]
+    assert [message.content for message in saver.agent("t").conversation()] == ["old"]

@@ -354,3 +354,10 @@ def test_a_session_opens_an_agent_that_something_else_began(run):
         store.ensure("mine").user("Hello?")
         session = BackstorySession("s", store, key="mine")
         assert run(session.get_items()) == users("Hello?")
+
+
+@pytest.mark.parametrize("items", ["text", [1], [b"x"], [None], [{"role": "user", "content": "a"}, "b"]])
+def test_what_is_not_an_item_writes_nothing(session, run, items):
+    with pytest.raises(TypeError):
+        run(session.add_items(items))
+    assert run(session.get_items()) == []

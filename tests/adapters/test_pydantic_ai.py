@@ -7,7 +7,12 @@ from datetime import UTC, datetime
 import pytest
 from pydantic_ai import Agent, DeferredToolRequests, ModelRetry
 from pydantic_ai.conversation import Conversation
-from pydantic_ai.conversation_store import ConversationConflict, ConversationRecord, InMemoryConversationStore
+from pydantic_ai.conversation_store import (
+    ConversationConflict,
+    ConversationEntry,
+    ConversationRecord,
+    InMemoryConversationStore,
+)
 from pydantic_ai.exceptions import UserError
 from pydantic_ai.messages import (
     BinaryContent,
@@ -327,3 +332,11 @@ def test_a_message_history_is_that_of_any_agent(run):
         assert again[1:] == result.new_messages()
         assert run(history.load(1)) == again[-1:]
         assert history.agent.tail(1)[0].content.startswith("done:")
+
+
+def test_an_entry_behind_an_unknown_one_conflicts_and_writes_nothing(store, run):
+    entry = ConversationEntry(parent_id="nobody", message=asked("a"))
+    record = ConversationRecord(conversation_id="c", head_id=entry.id)
+    with pytest.raises(ConversationConflict):
+        run(store.write_record(record, new_entries=[entry], expected_revision=None))
+    assert store._history.store.agents() == []

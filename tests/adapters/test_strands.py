@@ -217,3 +217,24 @@ def test_it_can_be_handed_an_open_store():
         repository = begun(BackstoryRepository(store), "a")
         repository.close()
         assert len(store.agents()) == 2
+
+
+LONG = "a/b@é " * 900
+
+
+def test_ids_of_any_length_are_erased_with_their_session(repository):
+    repository.create_session(Session(session_id=LONG, session_type=SessionType.AGENT))
+    state = SessionAgent(agent_id=LONG, state={}, conversation_manager_state={})
+    repository.create_agent(LONG, state)
+    repository.delete_session(LONG)
+    assert (repository.read_session(LONG), repository.read_agent(LONG, LONG)) == (None, None)
+    assert repository._history.store.agents() == []
+
+
+def test_a_fork_of_nothing_writes_nothing(repository):
+    begun(repository)
+    before = len(repository._history.store.agents())
+    for session, agent in (("nobody", "a"), ("s", "nobody")):
+        with pytest.raises(SessionException):
+            repository.fork(session, agent, "new")
+    assert len(repository._history.store.agents()) == before

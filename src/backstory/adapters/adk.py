@@ -8,7 +8,6 @@ in the log. ADK itself leaves out what was rewound, so `get_session` gives it al
 from collections.abc import Callable
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 from uuid import uuid4
 
 from google.adk.errors import StaleSessionError
@@ -28,8 +27,8 @@ from pydantic_core import to_jsonable_python
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
 from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
 from backstory.adapters.items import Carried, Draft, newest_items, read_items
-from backstory.adapters.keys import agent_key, agent_name, key_prefix
-from backstory.adapters.stores import History, Where
+from backstory.adapters.keys import agent_key, agent_name, key_prefix, whole_path
+from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
 
 __all__ = ["BackstorySessionService"]
@@ -40,8 +39,7 @@ SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
 
 USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' state begin
 MISSING = -1  # no head
-
-Ids = tuple[str, str, str]  # of an app, a user and a session
+STALE = "the session was written to by someone else: get it again"
 
 
 class BackstorySessionService(BaseSessionService):
@@ -62,18 +60,30 @@ class BackstorySessionService(BaseSessionService):
 
     def agent(self, app_name: str, user_id: str, session_id: str) -> Agent:
         """The agent that holds a session, made if it is not there."""
-        return self._history.ensured(agent_key(ADAPTER, app_name, user_id, session_id.strip()), session_id)
+        ids = (app_name, user_id, session_id.strip())
+        return self._history.told(
+            self._history.ensured(agent_key(ADAPTER, *ids), session_id), whole_path(ADAPTER, *ids)
+        )
+
+    def fork(
+        self, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
+    ) -> Agent:
+        """A new session that goes on from a position of another one: one row."""
+        source = self._history.found(agent_key(ADAPTER, app_name, user_id, session_id.strip()))
+        if source is None:
+            raise SessionNotFoundError(f"Session {session_id} not found.")
+        ids = (app_name, user_id, new_session_id.strip())
+        try:
+            new = self._history.forked(source, agent_key(ADAPTER, *ids), ids[-1], at)
+        except KeyTaken:
+            raise AlreadyExistsError(f"Session with id {ids[-1]} already exists.") from None
+        return self._history.told(new, whole_path(ADAPTER, *ids))
 
     async def fork_session(
         self, *, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
     ) -> Session:
-        """A new session that goes on from a position of another one: one row."""
-        key = agent_key(ADAPTER, app_name, user_id, new_session_id)
-        source = self.agent(app_name, user_id, session_id)
-        try:
-            await in_thread(partial(self._history.forked, source, key, new_session_id, at))
-        except KeyTaken:
-            raise AlreadyExistsError(f"Session with id {new_session_id} already exists.") from None
+        """`fork`, to be awaited, which gives back the session."""
+        await in_thread(partial(self.fork, app_name, user_id, session_id, new_session_id, at))
         found = await self.get_session(app_name=app_name, user_id=user_id, session_id=new_session_id)
         assert found is not None
         return found
@@ -99,6 +109,7 @@ class BackstorySessionService(BaseSessionService):
                 )
             except KeyTaken:
                 raise AlreadyExistsError(f"Session with id {id} already exists.") from None
+            self._history.told(agent, whole_path(ADAPTER, app_name, user_id, id))
             agent.note(SESSION, {"state": deltas["session"]})
             self._write_scopes(app_name, user_id, deltas, None)
 
@@ -186,7 +197,7 @@ class BackstorySessionService(BaseSessionService):
         shared = self._all_shared(app, user)
         found = []
         for agent in store.agents(prefix=prefix):
-            _, its_user, id = _ids(agent)
+            _, its_user, id = ids_of(agent)
             session = sessions.get(agent.id)
             state = _kept_state(states.get(agent.id) or session)
             last = updates.get(agent.id) or session
@@ -257,21 +268,21 @@ class BackstorySessionService(BaseSessionService):
         batch.append(("note", UPDATE, {"time": event.timestamp}))
         if deltas["app"] or deltas["user"]:
             if agent.head != expected:
-                raise StaleSessionError("the session was written to by someone else: get it again")
+                raise StaleSessionError(STALE)
             self._write_scopes(session.app_name, session.user_id, deltas, event.id)
         try:
             return agent.extend(batch, expected=expected)[-1].seq
         except Conflict:
-            raise StaleSessionError("the session was written to by someone else: get it again") from None
+            raise StaleSessionError(STALE) from None
 
     def _expected(self, agent: Agent, session: Session) -> int:
         """The position that a session object has seen; one without a marker is judged by its last event."""
         if session._storage_update_marker is not None:
-            return int(session._storage_update_marker)
+            return _beside(agent, int(session._storage_update_marker))
         head = agent.head
         last = self._items(agent, session.app_name, 1)
         if [each.item["id"] for each in last] != [event.id for event in session.events[-1:]]:
-            raise StaleSessionError("the session was written to by someone else: get it again")
+            raise StaleSessionError(STALE)
         return head
 
     def _move(self, agent: Agent, app: str, form: Form) -> list[Draft]:
@@ -300,6 +311,18 @@ class BackstorySessionService(BaseSessionService):
                     continue
 
 
+def _beside(agent: Agent, seen: int) -> int:
+    """The position behind what was written beside a session object, if it has seen all that it would show:
+    a mark or someone's note does not make it stale."""
+    since = agent.events(after=seen)
+    is_beside = all(event.kind == "mark" or _is_foreign_note(event) for event in since)
+    return since[-1].seq if since and is_beside else seen
+
+
+def _is_foreign_note(event: Event) -> bool:
+    return event.kind == "note" and not (event.content or "").startswith(f"{ADAPTER}.")
+
+
 def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """State by whose it is: the app's, the user's, the session's. What is temporary is nobody's."""
     deltas: dict[str, dict[str, Any]] = {"app": {}, "user": {}, "session": {}}
@@ -326,12 +349,6 @@ def _content(event: AdkEvent) -> Form | None:
     if event.content is None:
         return None
     return event.content.model_dump(mode="json", exclude_none=True, by_alias=True)  # type: ignore[no-any-return]
-
-
-def _ids(agent: Agent) -> Ids:
-    parts = (agent.key or "").removeprefix(f"{ADAPTER}:").split("/")
-    app, user, id = (unquote(part, errors="surrogatepass") for part in parts)
-    return app, user, id
 
 
 def _is_adks_jump(event: Event) -> bool:

@@ -51,8 +51,10 @@ class BackstoryHistory(HistoryProvider):
         return self._history.ensured(self._key_of(session_id), session_id or DEFAULT)
 
     def fork(self, session_id: str | None, new_id: str, at: Any = None) -> Agent:
-        """A new session that goes on from a position of another one: one row."""
-        return self._history.forked(self.agent(session_id), agent_key(ADAPTER, new_id), new_id, at)
+        """A new session that goes on from a position of another one: one row. Raises AgentNotFound and
+        KeyTaken."""
+        source = self._history.store.keyed(self._key_of(session_id))
+        return self._history.forked(source, agent_key(ADAPTER, new_id), new_id, at)
 
     def _key_of(self, session_id: str | None) -> str:
         return self._key or agent_key(ADAPTER, session_id or DEFAULT)
@@ -90,7 +92,7 @@ class BackstoryHistory(HistoryProvider):
 def _save(agent: Agent, *, forms: list[Form]) -> None:
     while True:
         head = agent.head
-        before = [each.item for each in _newest(agent, len(forms))]
+        before = [each.item for each in _newest(agent, len(forms) + 1)]
         batch = [event for form in forms[_overlap(before, forms) :] for event in drafts(form)]
         try:
             agent.extend(batch, expected=head) if batch else None
@@ -100,12 +102,24 @@ def _save(agent: Agent, *, forms: list[Form]) -> None:
 
 
 def _overlap(before: list[Form], forms: list[Form]) -> int:
-    """How many of the messages are the newest that are there. A question without an id may be repeated."""
-    for count in range(min(len(before), len(forms)), 0, -1):
-        if before[-count:] == forms[:count]:
+    """How many of the messages are there already, by the framework's rule: all up to the whole history, which
+    may have others before it, or as many as the newest that are there. A question without an id may be
+    repeated. `before` is one message longer than the others if there are so many."""
+    known, given = [_identity(form) for form in before], [_identity(form) for form in forms]
+    for end in range(len(known), len(given) + 1) if len(known) > 1 else ():
+        if given[end - len(known) : end] == known:
+            return end
+    for count in range(min(len(known), len(given)), 0, -1):
+        if known[-count:] == given[:count]:
             is_question = count == 1 and forms[0].get("role") == "user" and not forms[0].get("message_id")
             return 0 if is_question else count
     return 0
+
+
+def _identity(form: Form) -> tuple[Any, ...]:
+    """What makes two messages the same: the id, else who said what. Other properties may change."""
+    id = form.get("message_id")
+    return (form.get("role"), form.get("contents")) if id is None else (id,)
 
 
 def _newest(agent: Agent, limit: int | None) -> list[Carried]:

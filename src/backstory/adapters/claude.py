@@ -8,15 +8,14 @@ Claude, which finds its way by itself, `load` gives back the lines on both sides
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import unquote
 
 from claude_agent_sdk import fold_session_summary
 
 from backstory import Agent, AgentNotFound, Conflict, Event, replay
 from backstory.adapters.claude_lines import Written, drafts_of, foreign_lines, written_lines
 from backstory.adapters.items import Draft, plain
-from backstory.adapters.keys import agent_key, key_prefix
-from backstory.adapters.stores import History, Where
+from backstory.adapters.keys import agent_key, key_prefix, whole_path
+from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
 
 __all__ = ["BackstorySessionStore"]
@@ -41,24 +40,32 @@ class BackstorySessionStore:
 
     def agent(self, key: Key) -> Agent:
         """The agent that holds a transcript, made if it is not there."""
-        main = self._history.ensured(agent_key(ADAPTER, *_ids(key)[:2]), key["session_id"])
-        if "subpath" not in key:
+        project, session, *subpath = _ids(key)
+        main = self._history.ensured(agent_key(ADAPTER, project, session), session)
+        self._history.told(main, whole_path(ADAPTER, project, session))
+        if not subpath:
             return main
-        return self._history.spawned(main, agent_key(ADAPTER, *_ids(key)), key["subpath"])
+        below = self._history.spawned(main, agent_key(ADAPTER, project, session, *subpath), *subpath)
+        return self._history.told(below, whole_path(ADAPTER, project, session, *subpath))
 
     def fork(self, key: Key, new_session_id: str, up_to: str | None = None) -> Agent:
-        """A new session that goes on from a session's end, or from the line with a uuid: one row."""
-        source = self.agent({name: key[name] for name in ("project_key", "session_id")})
+        """A new session that goes on from a session's end, or from the line with a uuid: one row. Raises
+        AgentNotFound, KeyTaken, and ValueError for a uuid that no line has."""
+        project, session, *_ = _ids(key)
+        source = self._history.store.keyed(agent_key(ADAPTER, project, session))
         at = None if up_to is None else _last_event_of(source, up_to)
-        new = agent_key(ADAPTER, key["project_key"], new_session_id)
-        return self._history.forked(source, new, new_session_id, at)
+        new = self._history.forked(source, agent_key(ADAPTER, project, new_session_id), new_session_id, at)
+        return self._history.told(new, whole_path(ADAPTER, project, new_session_id))
 
     # --- the SDK's protocol ---
 
     async def append(self, key: Key, entries: list[Line]) -> None:
         """Write lines behind the others, all or none; a line that is there already is not written again."""
+        self._history.store  # noqa: B018  a closed store refuses even an empty list
         if entries:
             lines = plain(entries)
+            if not all(isinstance(line, dict) for line in lines):
+                raise TypeError("a line of a transcript is a JSON object")
             await self._in_thread(lambda: _append(self.agent(key), key, lines))
 
     async def load(self, key: Key) -> list[Line] | None:
@@ -72,7 +79,7 @@ class BackstorySessionStore:
         prefix = key_prefix(ADAPTER, project_key)
         agents = await self._in_thread(lambda: self._history.store.agents(prefix=prefix))
         return [
-            {"session_id": _last_part(agent, prefix), "mtime": _mtime(agent)}
+            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent)}
             for agent in agents
             if _is_written(agent) and "/" not in (agent.key or "").removeprefix(prefix)
         ]
@@ -82,7 +89,7 @@ class BackstorySessionStore:
         prefix = key_prefix(ADAPTER, project_key)
         found = await self._in_thread(lambda: self._history.store.last_notes(SUMMARY, prefix=prefix))
         return [
-            {"session_id": _last_part(agent, prefix), "mtime": _mtime(agent), "data": _data(note)["summary"]}
+            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent), "data": _data(note)["summary"]}
             for agent, note in found
         ]
 
@@ -93,8 +100,7 @@ class BackstorySessionStore:
     async def list_subkeys(self, key: Key) -> list[str]:
         """The sub-agents' transcripts of a session."""
         agents = await self._in_thread(lambda: self._subagents(key))
-        prefix = key_prefix(ADAPTER, *_ids(key))
-        return [_last_part(agent, prefix) for agent in agents if _is_written(agent)]
+        return [ids_of(agent)[-1] for agent in agents if _is_written(agent)]
 
     def _subagents(self, key: Key) -> list[Agent]:
         return self._history.store.agents(prefix=key_prefix(ADAPTER, *_ids(key)))
@@ -115,10 +121,6 @@ class BackstorySessionStore:
 def _ids(key: Key) -> list[str]:
     subpath = [key["subpath"]] if "subpath" in key else []
     return [key["project_key"], key["session_id"], *subpath]
-
-
-def _last_part(agent: Agent, prefix: str) -> str:
-    return unquote((agent.key or "").removeprefix(prefix), errors="surrogatepass")
 
 
 def _is_written(agent: Agent) -> bool:
@@ -155,6 +157,8 @@ def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> li
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
     note = agent.last_note(SUMMARY)
     before = _data(note)["summary"] if note else None
+    if note is None:  # a fork from before it, or a person's rewind: all lines are folded again
+        lines = [*(_load(agent, session_id=key["session_id"]) or []), *lines]
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)
     is_new = is_moved or folded["data"] != before

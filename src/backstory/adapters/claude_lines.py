@@ -191,17 +191,19 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
             uuid = str(uuid5(FOREIGN, f"{session_id}/{event.seq}/{event.created_us}"))
             is_answer = event.kind in ("assistant", "tool_call")
             answer = (answer or f"msg_{uuid}") if is_answer else None
-            item = _foreign_line(event, answer) and {
+            said = _foreign_line(event, answer)
+            if not said:
+                continue
+            item = {
                 "parentUuid": last,
                 "isSidechain": False,
                 "sessionId": session_id,
                 "uuid": uuid,
                 "timestamp": event.created_at.isoformat().replace("+00:00", "Z"),
-                **_foreign_line(event, answer),
+                **said,
             }
-        if item:
-            lines.append((event.seq, item))
-            last = item.get("uuid") or last
+        lines.append((event.seq, item))
+        last = item.get("uuid") or last
     return lines
 
 

@@ -8,7 +8,6 @@ square. The other channels are in the note, or in the earlier note that has the 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -24,10 +23,10 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Agent, AgentNotFound, Conflict, KeyTaken
-from backstory.adapters.keys import agent_key, key_prefix
+from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.langchain_messages import ADAPTER, Codec
-from backstory.adapters.langgraph_thread import Entry, Thread
-from backstory.adapters.stores import History, Where
+from backstory.adapters.langgraph_thread import Entry, Known, Thread
+from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
 
 __all__ = ["BackstorySaver"]
@@ -41,7 +40,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
     def __init__(self, where: Where, *, serde: SerializerProtocol | None = None) -> None:
         super().__init__(serde=serde)
         self._history = History(where)
-        self._known: dict[str, tuple[int, list[Any]]] = {}  # an agent -> a position, the messages there
+        self._known: Known = {}
 
     def close(self) -> None:
         """Let go of the store."""
@@ -49,15 +48,23 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
 
     def agent(self, thread_id: str, checkpoint_ns: str = "") -> Agent:
         """The agent that holds a thread, or a subgraph's part of it, made if it is not there."""
-        main = self._history.ensured(agent_key(ADAPTER, str(thread_id), ""), str(thread_id))
+        id = str(thread_id)
+        main = self._history.ensured(agent_key(ADAPTER, id, ""), id)
+        self._history.told(main, whole_path(ADAPTER, id, ""))
         if not checkpoint_ns:
             return main
-        return self._history.spawned(main, agent_key(ADAPTER, str(thread_id), checkpoint_ns), checkpoint_ns)
+        below = self._history.spawned(main, agent_key(ADAPTER, id, checkpoint_ns), checkpoint_ns)
+        return self._history.told(below, whole_path(ADAPTER, id, checkpoint_ns))
 
     def fork(self, thread_id: str, new_thread_id: str, at: Any = None) -> Agent:
-        """A new thread that goes on from a position of another one: one row."""
-        new = agent_key(ADAPTER, str(new_thread_id), "")
-        return self._history.forked(self.agent(thread_id), new, str(new_thread_id), at)
+        """A new thread that goes on from a position of another one: one row. Raises AgentNotFound and
+        KeyTaken."""
+        source = self._history.store.keyed(agent_key(ADAPTER, str(thread_id), ""))
+        return self._forked(source, str(new_thread_id), "", at)
+
+    def _forked(self, source: Agent, id: str, ns: str, at: Any = None) -> Agent:
+        new = self._history.forked(source, agent_key(ADAPTER, id, ns), ns or id, at)
+        return self._history.told(new, whole_path(ADAPTER, id, ns))
 
     def get_next_version(self, current: Any, channel: Any = None) -> Any:
         """Whole numbers, which are short; text versions of other savers go on as text."""
@@ -105,7 +112,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             agents = store.agents(prefix=f"{ADAPTER}:")
         else:
             agents = store.agents(prefix=key_prefix(ADAPTER, str(named["thread_id"])))
-        threads = [Thread(agent, Codec(self.serde), *_ids(agent)) for agent in agents]
+        threads = [Thread(agent, Codec(self.serde), *_thread_and_namespace(agent)) for agent in agents]
         return [thread for thread in threads if named.get("checkpoint_ns", thread.ns) == thread.ns]
 
     def _tuple(self, thread: Thread, entry: Entry, *, is_newest: bool = False) -> CheckpointTuple:
@@ -162,8 +169,9 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             (WRITES_IDX_MAP.get(channel, number), channel, value)
             for number, (channel, value) in enumerate(writes)
         ]
+        key = partial(agent_key, ADAPTER, checkpoint, task_id)
         keyed = [
-            (f"{ADAPTER}:{checkpoint}/{task_id}/{index}" if index >= 0 else None, index, channel, value)
+            (key(str(index)) if index >= 0 else None, index, channel, value)
             for index, channel, value in named
         ]
 
@@ -201,11 +209,12 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """A thread with the same checkpoints: one row for each namespace."""
         for thread in self._threads({"configurable": {"thread_id": source_thread_id}}):
-            key = agent_key(ADAPTER, str(target_thread_id), thread.ns)
-            self._history.forked(thread.agent, key, thread.ns or str(target_thread_id))
+            self._forked(thread.agent, str(target_thread_id), thread.ns)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Make all but the newest checkpoint of each namespace unreadable, or delete the threads."""
+        if strategy not in ("keep_latest", "delete"):
+            raise ValueError(f"{strategy!r} is not a strategy: use 'keep_latest' or 'delete'")
         for id in thread_ids:
             if strategy == "delete":
                 self.delete_thread(id)
@@ -263,9 +272,9 @@ def _named(config: RunnableConfig) -> tuple[str, str]:
     return str(named["thread_id"]), named.get("checkpoint_ns") or ""
 
 
-def _ids(agent: Agent) -> tuple[str, str]:
-    id, _, ns = (agent.key or "").removeprefix(f"{ADAPTER}:").partition("/")
-    return unquote(id, errors="surrogatepass"), unquote(ns, errors="surrogatepass")
+def _thread_and_namespace(agent: Agent) -> tuple[str, str]:
+    id, ns = ids_of(agent)
+    return id, ns
 
 
 def _fits(entry: Entry, filter: dict[str, Any] | None) -> bool:

@@ -9,12 +9,13 @@ from langchain_core.messages import BaseMessage
 
 from backstory import Agent, Event
 from backstory.adapters.items import Carried, Draft, newest_items
+from backstory.adapters.keys import agent_key
 from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, message_of
 
 CHECKPOINT, WRITES, GONE = "langgraph.checkpoint", "langgraph.writes", "langgraph.gone"
 CONVERSATION = "messages"  # the channel that is the conversation, if there is one of that name
 
-Known = dict[str, tuple[int, list[BaseMessage]]]
+Known = dict[str, tuple[Event, list[BaseMessage]]]  # an agent -> a checkpoint's note, the messages there
 
 
 class Entry(NamedTuple):
@@ -58,7 +59,7 @@ class Thread:
 
     def entry(self, id: str) -> Entry | None:
         """The checkpoint with an id."""
-        note = self.agent.find(f"{ADAPTER}:{id}")
+        note = self.agent.find(agent_key(ADAPTER, id))
         return self._entry(note) if note else None
 
     def newest(self) -> Entry | None:
@@ -116,7 +117,7 @@ class Thread:
 
     def put(self, checkpoint: Any, metadata: Any, new_versions: Any, parent: str | None) -> list[Draft]:
         """The batch that a checkpoint is: perhaps a move, the messages that are new, the note."""
-        above = self.agent.find(f"{ADAPTER}:{parent}") if parent else None
+        above = self.agent.find(agent_key(ADAPTER, parent)) if parent else None
         if parent and above is None:
             return []  # the thread was deleted and made again meanwhile
         self.head  # noqa: B018  from here on no one else can write
@@ -136,8 +137,8 @@ class Thread:
             "checkpoint": self._codec.form(rest),
             "channels": channels,
         }
-        known = self.agent.find(f"{ADAPTER}:{checkpoint['id']}")
-        return [] if known else [*batch, ("note", CHECKPOINT, data, f"{ADAPTER}:{checkpoint['id']}")]
+        key = agent_key(ADAPTER, checkpoint["id"])
+        return [] if self.agent.find(key) else [*batch, ("note", CHECKPOINT, data, key)]
 
     def _held(self, channel: str, value: Any, above: Event | None) -> Form:
         """A channel's value, or where it is if the parent has the same."""
@@ -171,11 +172,11 @@ class Thread:
 
     def _messages(self, at: int | None) -> list[BaseMessage]:
         """The messages at a position; those at the head are kept at hand, and still good if only notes have
-        been written since."""
-        seq, known = self._known.get(self.agent.id, (0, []))
-        if at is None and 0 < seq <= self.head:
-            since = self.agent.events(after=seq, until=self.head)
-            if all(event.kind == "note" and "item" not in (event.data or {}) for event in since):
+        been written since. A thread that was deleted and made again has the same id, but not the note."""
+        last, known = self._known.get(self.agent.id, (None, []))
+        if at is None and last is not None and last.seq <= self.head:
+            note, *since = self.agent.events(after=last.seq - 1, until=self.head)
+            if note == last and all(map(_is_plain_note, since)):
                 return known
         return [self._codec.message(each.item) for each in self._items(at)]
 
@@ -183,9 +184,13 @@ class Thread:
         """Keep the messages of a checkpoint that has been written."""
         conversation = _conversation(checkpoint["channel_values"])
         messages = checkpoint["channel_values"][conversation] if conversation else []
-        known = self._known.get(self.agent.id, (0, []))[1]
+        _, known = self._known.get(self.agent.id, (None, []))
         same = _common(known, messages)
-        self._known[self.agent.id] = (events[-1].seq, [*known[:same], *deepcopy(messages[same:])])
+        self._known[self.agent.id] = (events[-1], [*known[:same], *deepcopy(messages[same:])])
+
+
+def _is_plain_note(event: Event) -> bool:
+    return event.kind == "note" and "item" not in (event.data or {})
 
 
 def _conversation(values: dict[str, Any]) -> str | None:

@@ -87,7 +87,7 @@ class BackstorySession:
         """Write items behind the others, all or none."""
         self._history.store  # noqa: B018  a closed session refuses even an empty list
         if items:
-            batch = [event for item in items for event in drafts(plain(item))]
+            batch = [event for item in items for event in drafts(_checked(item))]
             await self._write(lambda agent: agent.extend(batch))
 
     async def pop_item(self) -> Item | None:
@@ -114,7 +114,7 @@ class BackstorySession:
                 return False
             target = {"target_message_id": shown[start].event.seq - 1, "by": ADAPTER}
             batch: list[Draft] = [("jump", None, target, f"{ADAPTER}:{secrets.token_hex(8)}")]
-            batch += [event for item in output for event in drafts(plain(item))]
+            batch += [event for item in output for event in drafts(_checked(item))]
             try:
                 return await self._read(lambda agent: bool(agent.extend(batch, expected=head)), False)
             except Conflict:
@@ -191,9 +191,17 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def drafts(item: Any) -> list[Draft]:
+def _checked(item: Any) -> Item:
+    """An item as JSON; TypeError for what is none."""
+    if not isinstance(item, dict):
+        raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
+    form: Item = plain(item)
+    return form
+
+
+def drafts(item: Item) -> list[Draft]:
     """The events that an item becomes."""
-    events = _loaded(item) if isinstance(item, dict) else []
+    events = _loaded(item)
     if not events:
         return [note(ADAPTER, f"{ADAPTER}.item", item)]
     return carried(ADAPTER, item, events, provider=FORMAT)

@@ -260,10 +260,10 @@ class _Write:
             raise ConversationConflict(self._id)
         if self._parent is None:
             return self._history.ensured(self._key, self._id)
-        source, at = _place(self._history, self._parent)
         try:
+            source, at = _place(self._history, self._parent)
             return self._history.forked(source, self._key, self._id, at)
-        except KeyTaken:
+        except (KeyTaken, LookupError):
             raise ConversationConflict(self._id) from None
 
     def _move(self, agent: Agent) -> list[Draft]:

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 
 import backstory
 from backstory import Agent, AgentNotFound, KeyTaken, NameTaken, Store
-from backstory.adapters.keys import agent_name, other_name
+from backstory.adapters.keys import agent_name, ids_in, other_name
 
 Where = str | os.PathLike[str] | Store
 
 T = TypeVar("T")
 MOST_HANDLES = 10_000  # of agents that are kept at hand
+PATH, LONGEST_PATH = "path", 60_000  # beside an agent: its ids, where its key has only hashes of them
 
 _open: dict[str, tuple[Store, int]] = {}  # a place -> its store, and how many adapters use it
 _guard = threading.Lock()
@@ -118,6 +119,17 @@ class History:
             except NameTaken:
                 continue
         return self.store.keyed(key)
+
+    def told(self, agent: Agent, path: str) -> Agent:
+        """The agent, with its ids kept beside it where they are too long for its key."""
+        if path != agent.key and path != agent.about.get(PATH) and len(path) <= LONGEST_PATH:
+            agent.describe(**{PATH: path})
+        return agent
+
+
+def ids_of(agent: Agent) -> list[str]:
+    """The ids by which a framework knows an agent."""
+    return ids_in(agent.about.get(PATH) or agent.key or "")
 
 
 def _place(where: str) -> str:

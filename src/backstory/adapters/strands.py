@@ -41,9 +41,9 @@ class BackstoryRepository(SessionRepository):
 
     def fork(self, session_id: str, agent_id: str, new_session_id: str, at: Any = None) -> Agent:
         """The same Strands agent in a new session, going on from a position: one row, and the session's."""
+        source = self._existing(session_id, agent_id)
         self.create_session(Session(session_id=new_session_id, session_type=self._type(session_id)))
-        new = agent_key(ADAPTER, new_session_id, agent_id)
-        return self._history.forked(self.agent(session_id, agent_id), new, agent_id, at)
+        return self._history.forked(source, agent_key(ADAPTER, new_session_id, agent_id), agent_id, at)
 
     def _type(self, session_id: str) -> Any:
         session = self.read_session(session_id)

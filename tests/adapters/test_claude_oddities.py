@@ -1,0 +1,63 @@
+"""The session store of the Claude Agent SDK: odd ids and lines, and what writes nothing."""
+
+import pytest
+
+import backstory
+from backstory import AgentNotFound
+from backstory.adapters.claude import BackstorySessionStore
+from tests.adapters.claude_lines import KEY, story
+
+
+@pytest.fixture
+def store(durable_url):
+    store = BackstorySessionStore(durable_url)
+    yield store
+    store.close()
+
+
+LONG = "a/b@é " * 900
+
+
+@pytest.mark.parametrize("name", ["project_key", "session_id", "subpath"])
+def test_ids_of_any_length_are_listed_as_they_are(store, run, name):
+    key = {"project_key": "p", "session_id": "s", "subpath": "x/y"} | {name: LONG}
+    main = {part: key[part] for part in ("project_key", "session_id")}
+    lines = story().lines
+    for each in (main, key):
+        run(store.append(each, lines))
+    [listed] = run(store.list_sessions(key["project_key"]))
+    assert listed["session_id"] == key["session_id"]
+    assert [each["session_id"] for each in run(store.list_session_summaries(key["project_key"]))] == [
+        key["session_id"]
+    ]
+    assert run(store.list_subkeys(main)) == [key["subpath"]]
+    run(store.delete(main))
+    assert (run(store.load(main)), run(store.load(key))) == (None, None)
+
+
+def test_what_is_no_line_and_a_fork_of_nothing_write_nothing(store, durable_url, run):
+    with pytest.raises(TypeError):
+        run(store.append(KEY, [story().lines[0], "a text"]))
+    with pytest.raises(TypeError):
+        run(store.append(KEY, [story().lines[0], {"type": object()}]))
+    with pytest.raises(AgentNotFound):
+        store.fork(KEY, "other")
+    with backstory.open(durable_url) as opened:
+        assert opened.agents() == []
+
+
+def test_a_line_without_anything_comes_back(store, run):
+    lines = [{"type": "user", "uuid": "1"}, {}, {"type": "mode"}]
+    run(store.append(KEY, lines))
+    assert run(store.load(KEY)) == lines
+
+
+def test_a_fork_from_before_its_summary_is_summed_up_from_its_first_line(store, run):
+    lines = story().lines
+    run(store.append(KEY, lines))
+    [before] = run(store.list_session_summaries("proj"))
+    store.fork(KEY, "other", up_to=lines[4]["uuid"])
+    new = lines[5] | {"sessionId": "other", "uuid": "new"}
+    run(store.append(KEY | {"session_id": "other"}, [new]))
+    found = {each["session_id"]: each["data"] for each in run(store.list_session_summaries("proj"))}
+    assert found["other"]["first_prompt"] == before["data"]["first_prompt"]
