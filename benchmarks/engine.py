@@ -40,7 +40,7 @@ class Bench:
             self.context(),
             self.behind_dead_history(),
             *self.forks(),
-            self.chain_of_forks(),
+            chain_of_forks(self.store()),
             self.append(),
             self.extend(),
             *self.disk(),
@@ -80,16 +80,6 @@ class Bench:
             Row("fork of a 100,000-event agent", "of an 8-event agent", ours, floor, 1.3),
             Row("bytes of database for a fork", "1 KB", growth, 1024, 1.0, "B"),
         ]
-
-    def chain_of_forks(self) -> Row:
-        store = self.store()
-        flat, chained = store.start("flat"), store.start("chained")
-        flat.extend(batch(2_000))
-        for _ in range(500):
-            chained.extend(batch(4))
-            chained = chained.fork()
-        ours, floor = by_turns(chained.context, flat.context, 50)
-        return Row("context() through 500 forks, 2,000 messages", "a flat log", ours, floor, 2.0)
 
     def append(self) -> Row:
         store, floor = self.store(), self.floor()
@@ -154,3 +144,14 @@ def bare(count: int) -> list[Any]:
         (1, kind, content, None, 1_700_000_000_000_000 + n)
         for n, (kind, content, _) in enumerate(batch(count))
     ]
+
+
+def chain_of_forks(store: backstory.Store) -> Row:
+    """A chain of 500 forks, four messages each, against a flat log."""
+    flat, chained = store.start("flat"), store.start("chained")
+    flat.extend(batch(2_000))
+    for _ in range(500):
+        chained.extend(batch(4))
+        chained = chained.fork()
+    ours, floor = by_turns(chained.context, flat.context, 50)
+    return Row("context() through 500 forks, 2,000 messages", "a flat log", ours, floor, 2.0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import backstory
 from benchmarks import appenders
-from benchmarks.engine import batch
+from benchmarks.engine import batch, chain_of_forks
 from benchmarks.floors import BarePostgres
 from benchmarks.measure import Row, by_turns
 from benchmarks.places import new_database, postgres_server
@@ -26,7 +26,7 @@ class Growth:
 
     def table(self) -> list[Row]:
         """Every row."""
-        return [*self.populated(), *self.deep(), self.pieces(), self.forks()]
+        return [*self.populated(), *self.deep(), self.pieces(), chain_of_forks(self._opened())]
 
     def populated(self) -> list[Row]:
         """Few agents against many."""
@@ -84,17 +84,6 @@ class Growth:
             pieced.jump(pieced.head - 1)
         ours, floor = by_turns(pieced.context, flat.context, 30)
         return Row(f"context() of {count:,} live pieces", "of one piece", ours, floor, 2.0)
-
-    def forks(self) -> Row:
-        """A chain of 500 forks, four messages each, against a flat log."""
-        store = self._opened()
-        flat, chained = store.start("flat"), store.start("chained")
-        flat.extend(batch(2_000))
-        for _ in range(500):
-            chained.extend(batch(4))
-            chained = chained.fork()
-        ours, floor = by_turns(chained.context, flat.context, 50)
-        return Row("context() through 500 forks, 2,000 messages", "a flat log", ours, floor, 2.0)
 
     def _chain(self, depth: int) -> backstory.Store:
         store = self._opened()

@@ -63,7 +63,7 @@ def latest(store: Agents) -> Agent:
     """The agent that was written to last."""
     agents = store.agents(order="updated", limit=1)
     if not agents:
-        raise AgentNotFound(f"there is no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
+        raise AgentNotFound(f"no agent in {store.url!r} yet", remedy=Remedy("{} makes one", "start"))
     return agents[0]
 
 
@@ -107,10 +107,10 @@ def _no_mark(agent: Agent, label: str, named: Iterable[str]) -> MarkNotFound:
     labels = [*named, *(mark.label for mark in agent.marks() if mark.label)]
     near = get_close_matches(label, labels)
     hint = f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
-    known = ", ".join(map(repr, labels[-8:])) or "no labels"
+    known = ", ".join(map(repr, labels[-8:]))
     return MarkNotFound(
-        f"there is no mark {label!r} on the mark stack of agent {agent.name!r}{hint}",
-        remedy=f"the stack has {known}",
+        f"agent {agent.name!r} has no mark {label!r}{hint}",
+        remedy=f"its marks are {known}" if labels else "it has no labelled marks",
     )
 
 

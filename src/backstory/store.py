@@ -116,7 +116,7 @@ class Store:
         found = matches(self._backend, ref)
         if not found:
             raise AgentNotFound(
-                f"there is no agent {ref!r} in {self.url!r}{near_names(self._backend, ref)}",
+                f"no agent {ref!r} in {self.url!r}{near_names(self._backend, ref)}",
                 remedy=Remedy("{} lists the agents", "agents"),
             )
         if len(found) > 1:

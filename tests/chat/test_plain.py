@@ -103,7 +103,7 @@ def test_what_cannot_begin_says_why(run, arguments, said):
 def test_an_agent_that_does_not_exist_is_noticed_before_a_model_is_looked_for(run):
     run("new", "main")
     for arguments in (("chat", "nobody"), ("ask", "Hello", "--agent", "nobody")):
-        assert "there is no agent 'nobody'" in run(*arguments, "--model", "gpt-x", given="Hello").stderr
+        assert "no agent 'nobody'" in run(*arguments, "--model", "gpt-x", given="Hello").stderr
 
 
 def test_anthropic_is_asked_through_its_own_sdk(run, reopened):

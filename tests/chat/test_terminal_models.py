@@ -5,12 +5,13 @@ import re
 import pytest
 
 from tests.chat.screen import contents, page_of
-from tests.chat.test_anthropic import THINKS, answer, says, service
+from tests.runtime.anthropic_stream import THINKS, anthropic_events, says
+from tests.runtime.event_server import event_server
 from tests.runtime.scripted import Say, scripted
 
 
 def test_thinking_is_folded_and_ctrl_o_shows_it(start):
-    with service(answer(THINKS, says("Two of them."))) as server:
+    with event_server(anthropic_events(THINKS, says("Two of them."))) as server:
         terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url)
         terminal.send("How many?")
         text = terminal.answered("Two of them.")
@@ -23,7 +24,7 @@ def test_thinking_is_folded_and_ctrl_o_shows_it(start):
 
 
 def test_after_an_answer_stand_its_time_and_its_tokens(start):
-    with service(answer(says("Two of them."))) as server:
+    with event_server(anthropic_events(says("Two of them."))) as server:
         terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url)
         terminal.send("How many?")
         text = terminal.answered("Two of them.")
@@ -87,7 +88,7 @@ def total(rows): return sum(rows)
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_thinking_links_tables_and_code_fit_the_window(start, columns):
-    with service(answer(THINKS, says(RICH_ANSWER))) as server:
+    with event_server(anthropic_events(THINKS, says(RICH_ANSWER))) as server:
         terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url, columns=columns)
         terminal.send("Show me")
         text = terminal.answered("def total(rows): return sum(rows)")

@@ -209,7 +209,7 @@ def test_search_in_one_session(story):
     story("new", "other", "--system", "b.py is elsewhere.")
     assert [row[0] for row in story("search", "b.py", "--session", "other").rows] == ["other@1"]
     assert {row[0] for row in story("search", "b.py", "--session", "idea").rows} == {"main@4", "main@6"}
-    assert "there is no agent" in story("search", "b.py", "--session", "missing", code=1).err
+    assert "no agent " in story("search", "b.py", "--session", "missing", code=1).err
 
 
 def test_search(story):

@@ -60,7 +60,7 @@ def test_a_name_that_fits_several_lists_them(story):
 
 def test_an_empty_store_says_so(sqlite_shell):
     backstory.open(sqlite_shell.env["BACKSTORY_STORE"]).close()
-    assert "there is no agent" in sqlite_shell("log", code=1).err
+    assert "no agent " in sqlite_shell("log", code=1).err
     assert sqlite_shell("agents").out == ""
 
 

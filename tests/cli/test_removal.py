@@ -13,7 +13,7 @@ def test_delete_needs_a_yes_where_nobody_can_be_asked(shell):
     assert len(shell("agents").lines) == 3
     assert shell("delete", "idea", "--yes").lines[0] == "1 agent and 1 event deleted"
     assert len(shell("agents").lines) == 2
-    assert "there is no agent" in shell("delete", "idea", "--yes", code=1).err
+    assert "no agent " in shell("delete", "idea", "--yes", code=1).err
 
 
 def test_delete_asks_on_a_terminal(sqlite_shell):

@@ -187,7 +187,7 @@ REFUSED = {
     "nothing at all": ([], "not an export of backstory"),
     "another file": ([{"messages": []}], "not an export of backstory"),
     "a newer format": ([{**HEADER, "version": 3}], "upgrade backstory"),
-    "an event without an agent": ([HEADER, e()], "line 2 of the export: there is no agent before"),
+    "an event without an agent": ([HEADER, e()], "line 2 of the export: the event comes before its agent"),
     "something else": ([HEADER, {"poem": {}}], "line 2 .* not an object with an agent or an event"),
     "two in one": ([HEADER, {**a(), **e()}], "not an object with an agent or an event"),
     "a field is missing": ([HEADER, {"agent": {"id": IDS[0]}}], "line 2 .*'session' is missing"),

@@ -27,7 +27,7 @@ def test_a_remedy_is_worded_for_each_face(agent):
     with pytest.raises(backstory.MarkNotFound) as caught:
         agent.rewind("old")
     error = caught.value
-    problem = "there is no mark 'old' on the mark stack of agent 'main'"
+    problem = "agent 'main' has no mark 'old'"
     hint = "it was set at position 1 and left behind;"
     assert error.message == problem
     assert error.remedy == Remedy(f"{hint} {{}} goes back there", "jump", (1,), agent.id)
@@ -62,7 +62,7 @@ def test_what_came_from_outside_is_never_taken_for_an_operation(foreign):
     with pytest.raises(backstory.MarkNotFound) as caught:
         agent.rewind(foreign)
     for text in (str(caught.value), in_commands(caught.value), in_chat(caught.value)):
-        assert f"no mark {foreign!r} on" in text
+        assert f"no mark {foreign!r}" in text
 
 
 def test_every_operation_is_one_of_the_library_and_its_commands_are_there():

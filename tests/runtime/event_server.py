@@ -1,4 +1,4 @@
-"""A local server that streams what it is given as server-sent events: for Responses and Gemini."""
+"""A local server that streams what it is given as server-sent events: for Anthropic, Responses and Gemini."""
 
 import json
 import threading

@@ -7,9 +7,10 @@ import pytest
 
 from backstory.runtime.models.download import VARIABLE, model_file
 from tests.chat.screen import environment
-from tests.chat.test_anthropic import answer, calls, says, service
 from tests.processes import PATIENCE
 from tests.programs import ROOT
+from tests.runtime.anthropic_stream import anthropic_events, calls, says
+from tests.runtime.event_server import event_server
 from tests.runtime.scripted import Say, scripted
 
 EXAMPLE = ROOT / "examples" / "agent.py"
@@ -56,8 +57,12 @@ def test_it_uses_its_tool_and_remembers_in_the_next_process_with_openai(run):
 def test_it_uses_its_tool_and_remembers_in_the_next_process_with_anthropic(run):
     call = calls("t1", "{}")
     call[0]["name"] = "list_files"
-    script = (answer(call, ended="tool_use"), answer(says("One file.")), answer(says("One, as before.")))
-    with service(*script) as server:
+    script = (
+        anthropic_events(call, ended="tool_use"),
+        anthropic_events(says("One file.")),
+        anthropic_events(says("One, as before.")),
+    )
+    with event_server(*script) as server:
         address = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "k"}
         assert run("Which files are here?", "claude-x", **address) == "One file.\n"
         assert "notes.txt" in str(server.bodies[1]["messages"][-1])

@@ -4,19 +4,12 @@ import threading
 
 import pytest
 
-import backstory
 from backstory.runtime.loop import EventWritten, Loop, Stopped, shortened
 from backstory.runtime.models import Response, TextDelta, ToolCall
 from backstory.runtime.tools import Tool, ToolError
 from tests.processes import PATIENCE
 from tests.runtime.acting import Actor, speaks
 from tests.wire.rules import violations
-
-
-@pytest.fixture
-def agent():
-    with backstory.open(":memory:") as store:
-        yield store.start("main", system="Be careful.")
 
 
 def said(agent):

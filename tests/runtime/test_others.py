@@ -2,18 +2,11 @@
 
 import pytest
 
-import backstory
 from backstory.core.kinds import SPOKEN
 from backstory.runtime.loop import EventWritten, Forked, Loop
 from backstory.runtime.models import Retrying, TextDelta, ToolCall
 from backstory.runtime.tools import Tool
 from tests.runtime.acting import Actor, speaks
-
-
-@pytest.fixture
-def agent():
-    with backstory.open(":memory:") as store:
-        yield store.start("main", system="Be careful.")
 
 
 def said(agent):

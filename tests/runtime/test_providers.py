@@ -2,7 +2,6 @@
 
 import pytest
 
-import backstory
 from backstory.runtime.loop import Loop
 from backstory.runtime.models import ContextTooLong, ModelError, TextDelta, ThinkingDelta
 from backstory.runtime.models.choice import ModelSpec, choose, provider_of
@@ -21,17 +20,6 @@ from tests.runtime.event_server import (
 from tests.wire.rules import violations
 
 
-@pytest.fixture
-def store():
-    with backstory.open(":memory:") as store:
-        yield store
-
-
-@pytest.fixture
-def agent(store):
-    return store.start("main", system="Be brief.")
-
-
 def thoughts(happened):
     return "".join(update.text for update in happened if isinstance(update, ThinkingDelta)).strip()
 
@@ -44,7 +32,7 @@ def spoken(agent):
     return [(event.kind, event.content) for event in agent.context().messages if event.kind != "note"][1:]
 
 
-def test_responses_keep_what_was_thought_and_send_it_back_sealed(store, agent, folder):
+def test_responses_keep_what_was_thought_and_send_it_back_sealed(memory, agent, folder):
     first = responses_events(reasoning("Look.", "sealed"), function_call("c1", "glob", '{"pattern": "*.py"}'))
     with event_server(first, responses_events(message("Two files."))) as server:
         model = ResponsesModel("gpt-5", base_url=server.url, key="k")
@@ -62,7 +50,7 @@ def test_responses_keep_what_was_thought_and_send_it_back_sealed(store, agent, f
     sealed = next(item for item in second["input"] if item.get("type") == "reasoning")
     assert sealed["encrypted_content"] == "sealed"
     assert [violations(body, "openai-responses") for body in server.bodies] == [[], []]
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []
 
 
 def test_responses_go_without_summaries_where_they_are_refused(agent):
@@ -94,7 +82,7 @@ def test_responses_that_fail_in_the_middle_are_one_line(agent):
         model.close()
 
 
-def test_gemini_calls_tools_and_gets_its_signatures_back(store, agent, folder):
+def test_gemini_calls_tools_and_gets_its_signatures_back(memory, agent, folder):
     call = {"functionCall": {"name": "glob", "args": {"pattern": "*.py"}}, "thoughtSignature": "c2lnbmVk"}
     first = [gemini_chunk({"text": "Look.", "thought": True}), gemini_chunk(call, ended="STOP")]
     second = [gemini_chunk({"text": "Two "}), gemini_chunk({"text": "files."}, ended="STOP")]
@@ -110,11 +98,11 @@ def test_gemini_calls_tools_and_gets_its_signatures_back(store, agent, folder):
     assert list(body["generationConfig"]["thinkingConfig"].values()) == [True]  # the SDK spells its name
     sent_back = [part for content in body["contents"] for part in content["parts"] if "functionCall" in part]
     assert sent_back[0]["thoughtSignature"] == "c2lnbmVk"
-    assert body["systemInstruction"]["parts"][0]["text"] == "Be brief."
+    assert body["systemInstruction"]["parts"][0]["text"] == "Be careful."
     assert {tool["name"] for tool in body["tools"][0]["functionDeclarations"]} >= {"glob", "read_file"}
     usage = agent.context().messages[-1].data["usage"]
     assert (usage["input"], usage["output"]) == (4, 3)
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []
 
 
 @pytest.mark.parametrize(

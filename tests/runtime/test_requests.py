@@ -2,7 +2,6 @@
 
 import pytest
 
-import backstory
 from backstory.runtime.loop import Loop
 from backstory.runtime.models import ModelError
 from backstory.runtime.models.anthropic import AnthropicModel
@@ -13,22 +12,11 @@ from tests.runtime.scripted import Refuse, Say, scripted
 from tests.wire.stub_server import stub_server
 
 
-@pytest.fixture
-def store():
-    with backstory.open(":memory:") as store:
-        yield store
-
-
-@pytest.fixture
-def agent(store):
-    return store.start("main", system="Be brief.")
-
-
 def answers(agent):
     return [event for event in agent.events() if "request" in (event.data or {})]
 
 
-def test_an_answer_names_the_request_that_led_to_it(store, agent, folder):
+def test_an_answer_names_the_request_that_led_to_it(memory, agent, folder):
     with scripted(Say("Let me look.", calls=(("c1", "glob", '{"pattern": "*.py"}'),)), Say("Two.")) as server:
         model = OpenAIModel("m", base_url=server.url)
         list(Loop(agent, model, working_tools(folder)).ask("Which files are here?"))
@@ -39,10 +27,10 @@ def test_an_answer_names_the_request_that_led_to_it(store, agent, folder):
     assert [(request["format"], request["model"]) for request in found] == [("openai", "m")] * 2
     assert all(type(request["ms"]) is int for request in found)
     assert agent.conversation().settings.model == "m"
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []
 
 
-def test_an_answer_of_anthropic_is_proved_with_its_breakpoints(store, agent, folder):
+def test_an_answer_of_anthropic_is_proved_with_its_breakpoints(memory, agent, folder):
     with stub_server() as server:
         model = AnthropicModel("claude-x", base_url=server.url, key="none")
         list(Loop(agent, model, working_tools(folder)).ask("Hello!"))
@@ -53,7 +41,7 @@ def test_an_answer_of_anthropic_is_proved_with_its_breakpoints(store, agent, fol
     assert request["sha256"] == request_digest(sent)
     assert request["options"] == {"cache": "auto"}
     assert request["usage"]["output_tokens"] == answer.data["usage"]["output"]
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []
 
 
 def test_the_settings_are_written_when_they_change_and_not_again(agent, folder):
@@ -109,21 +97,21 @@ def recorded(agent, **more):
     return agent.record(answer, model="m", request=body, **more)[0]
 
 
-def test_what_was_recorded_by_hand_is_proved_too(store, agent):
+def test_what_was_recorded_by_hand_is_proved_too(memory, agent):
     recorded(agent)
     agent.fork("child").user("more")
     agent.compact("They greeted.", keep=1)
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []
 
 
-def test_an_answer_to_another_request_is_found(store, agent):
+def test_an_answer_to_another_request_is_found(memory, agent):
     body = {"model": "m", "messages": [{"role": "user", "content": "Something else."}]}
     answer = {"choices": [{"message": {"role": "assistant", "content": "Hi."}}]}
     [event] = agent.record(answer, model="m", request=body)
-    [finding] = store.verify(requests=True)
+    [finding] = memory.verify(requests=True)
     assert (finding.agent, finding.position, finding.severity) == (agent.id, event.seq, "error")
     assert "not the one that led to this answer" in finding.problem
-    assert store.verify() == []
+    assert memory.verify() == []
 
 
 @pytest.mark.parametrize(
@@ -136,15 +124,15 @@ def test_an_answer_to_another_request_is_found(store, agent):
         ({"sha256": "x"}, "cannot be built"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_found(store, agent, request_, problem):
+def test_a_request_that_makes_no_sense_is_found(memory, agent, request_, problem):
     agent.append("assistant", "Hi.", {"request": request_})
-    [finding] = store.verify(requests=True)
+    [finding] = memory.verify(requests=True)
     assert problem in finding.problem
 
 
 @pytest.mark.parametrize(
     "data", [{"request": {}}, {"request": "x"}, {"request": {"sha256": 3}}, {"sha256": "x"}]
 )
-def test_what_names_no_request_is_not_judged(store, agent, data):
+def test_what_names_no_request_is_not_judged(memory, agent, data):
     agent.append("assistant", "Hi.", data)
-    assert store.verify(requests=True) == []
+    assert memory.verify(requests=True) == []

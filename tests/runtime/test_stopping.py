@@ -5,7 +5,6 @@ import threading
 
 import pytest
 
-import backstory
 from backstory.errors import StorageError
 from backstory.runtime.loop import EventWritten, Loop
 from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, ToolCall
@@ -13,12 +12,6 @@ from backstory.runtime.tools import Tool
 from tests.processes import wait_until
 from tests.runtime.acting import Actor, speaks
 from tests.wire.rules import violations
-
-
-@pytest.fixture
-def agent():
-    with backstory.open(":memory:") as store:
-        yield store.start("main", system="Be careful.")
 
 
 def said(agent):

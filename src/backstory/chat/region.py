@@ -67,17 +67,25 @@ class Region:
                 self._draw(self._frame())
 
     def _draw(self, frame: Frame) -> None:
-        self._erase()
-        self._console.print(Drawn(frame.settled))
-        self._console.print(Drawn(frame.moving, is_open=True))
+        with self._console.capture() as drawn:
+            self._console.print(Drawn(frame.settled))
+            self._console.print(Drawn(frame.moving, is_open=True))
+        self._replace(drawn.get())
         self._widths = [sum(cell_len(segment.text) for segment in line) for line in frame.moving]
 
     def _erase(self) -> None:
         if self._widths:
-            rows = sum(max(1, -(-width // self._console.width)) for width in self._widths)
+            self._replace("")
             self._widths = []
-            self._console.file.write("\r" + (ERASE_LINE + LINE_UP) * (rows - 1) + ERASE_LINE)
-            self._console.file.flush()
+
+    def _replace(self, text: str) -> None:
+        """Write a text over the lines. The window is measured last, and all is one write: if it changed in
+        between, too few or too many lines would be erased."""
+        columns = self._console.width
+        rows = sum(max(1, -(-width // columns)) for width in self._widths)
+        erased = "\r" + (ERASE_LINE + LINE_UP) * (rows - 1) + ERASE_LINE if rows else ""
+        self._console.file.write(erased + text)
+        self._console.file.flush()
 
 
 class Drawn:

@@ -139,7 +139,7 @@ class Arrival:
 
     def _take_event(self, event: dict[str, Any]) -> None:
         if self._agent is None:
-            raise Invalid("there is no agent before the event")
+            raise Invalid("the event comes before its agent")
         row = self._chained(self._agent, _row(event), event.get("digest"))
         self._check_rules(row, self._folds[self._agent.id])
         known = next(self._known, None)

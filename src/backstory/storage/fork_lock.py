@@ -53,7 +53,7 @@ class ForkGate:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nobody else in, wait until all others are out, and hold the gate's own lock until `open`."""
+        """Let no one else in, wait until all others are out, and hold the gate's own lock until `open`."""
         me = threading.get_ident()
         self._changed.acquire()
         self._is_forking = True

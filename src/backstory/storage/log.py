@@ -85,7 +85,7 @@ class Log:
     def move(
         self, agent: AgentRecord, choose: Callable[[Reader, Walk], Draft], expected: int | None = None
     ) -> Event:
-        """Write a rewind or jump that is valid. `choose` decides by what it reads, while nobody else can
+        """Write a rewind or jump that is valid. `choose` decides by what it reads, while no one else can
         write to the agent."""
         check_expected(expected)
         with self.backend.exclusive(agent) as rows:
@@ -158,7 +158,7 @@ class Log:
                 return mark
         what = "no mark" if which is None else f"no mark {which!r}"
         raise MarkNotFound(
-            f"there is {what} on the mark stack of agent {agent.name!r}",
+            f"agent {agent.name!r} has {what}",
             remedy=_mark_remedy(rows, agent, stack, which),
         )
 
@@ -379,7 +379,7 @@ def _mark_remedy(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which
             text = f"it was set at position {dead[-1]} and left behind; {{}} goes back there"
             return Remedy(text, "jump", (dead[-1],), agent.id)
     if stack:
-        return Remedy(f"the marks on it: {_listed(stack)}")
+        return Remedy(f"its marks are {_listed(stack)}")
     return Remedy("{} sets one", "mark", agent=agent.id)
 
 

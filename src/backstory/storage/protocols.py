@@ -265,7 +265,7 @@ class Intake(Reader, StoredRows, Protocol):
 
 
 class Removal(Reader, StoredRows, Protocol):
-    """Rows taken away from one session, all in one transaction, while nobody else writes to the session."""
+    """Rows taken away from one session, all in one transaction, while no one else writes to the session."""
 
     def held(self, session: str) -> list[AgentRecord]:
         """The agents of a session, deleted ones included, held against other writers."""

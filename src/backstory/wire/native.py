@@ -4,7 +4,7 @@
 
 What came from a provider goes back to the same provider as it was, unless a recording says that it is
 refused. An answer goes back to the model that gave it, and only if the step is untouched: its form still
-says what the events say. Elsewhere media are translated, and what nobody else understands is left out
+says what the events say. Elsewhere media are translated, and what the others do not understand is left out
 and reported.
 """
 

@@ -82,7 +82,7 @@ def load(path: str) -> Any:
     threads = max(1, min(8, os.cpu_count() or 1))
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
-    # llama.cpp opens a port on the loopback interface, wanted or not: nobody else may use it.
+    # llama.cpp opens a port on the loopback interface, wanted or not: no one else may use it.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)
 

@@ -343,7 +343,7 @@ class SqliteBackend:
                 raise
 
     def _check_files(self) -> None:
-        """Notice, before a write is acknowledged, that it went into a log that nobody else can see any more.
+        """Notice, before a write is acknowledged, that it went into a log that no one else can see any more.
         While a connection is open, SQLite itself neither removes nor replaces these files."""
         for ending, known in self._beside.items():
             if known is not None and identity(self.url + ending) != known:
