@@ -16,8 +16,8 @@ from tools.site import served
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 VIEWS = {
     "context": "",
-    "scrubbed": "@60",
-    "event": "@8?pane=event",
+    "scrubbed": "@38",
+    "event": "@33?pane=event",
     "request": "?pane=request&format=anthropic",
 }
 
@@ -47,18 +47,18 @@ def _all(page: Any, store: backstory.Store, site: Any, name: Path) -> None:
         _shoot(
             page,
             f"{name}-{view}",
-            ".row .text:not(:empty)" if "narrow" in name.name else ".message .body, .message pre",
+            ".row .text:not(:empty)" if _shows_events(name, rest) else ".message .body, .message pre",
         )
     page.goto(f"{base}?pane=diff&with={forks[1].id}@{forks[1].head}")
-    _shoot(page, f"{name}-diff", ".row .text:not(:empty)" if "narrow" in name.name else ".pair")
+    _shoot(page, f"{name}-diff", ".pair")
     if "narrow" in name.name:
-        for part in ("Branches", "Diff"):
+        for part in ("Branches", "Events"):
             page.get_by_role("button", name=part, exact=True).click()
             _shoot(page, f"{name}-part-{part.lower()}", ".parts")
     page.goto(f"{origin.rstrip('/')}/check")
     _shoot(page, f"{name}-check", ".good")
     page.goto(base)
-    page.locator(".row .text:not(:empty)").first.wait_for(timeout=5000)
+    page.get_by_text("following").wait_for()
     page.locator("header .search").click()
     page.locator(".search-box input").fill("parser test")
     _shoot(page, f"{name}-search", ".result .snippet")
@@ -76,10 +76,15 @@ def _all(page: Any, store: backstory.Store, site: Any, name: Path) -> None:
         _changes(page, store, name, base)
 
 
+def _shows_events(name: Path, rest: str) -> bool:
+    """A narrow screen shows one part at a time: the events, unless the address names a pane."""
+    return "narrow" in name.name and "pane=" not in rest
+
+
 def _changes(page: Any, store: backstory.Store, name: Path, base: str) -> None:
     """What changed since a pinned position; by time; what a compaction dropped."""
     main = store.agent("main")
-    page.goto(f"{base}@60")
+    page.goto(f"{base}@30")
     page.locator(".row .text:not(:empty)").first.wait_for()
     page.locator(".since button").click()
     page.keyboard.press("g")
@@ -103,10 +108,15 @@ def for_docs(folder: Path, url: str) -> None:
     """The two pictures of the documentation."""
     with backstory.open(url) as store, started() as browser, served(store) as site:
         main = store.agent("main")
-        fork = next(agent for agent in store.agents() if agent.name.startswith("try 9"))
+        fork = store.agent("with configparser")
         paths = {
-            "web-context": (main, "light", "@66", ".message .body"),
-            "web-diff": (main, "dark", f"@{fork.fork_seq + 8}?pane=diff&with={fork.id}@{fork.head}", ".pair"),
+            "web-context": (main, "light", "@33", ".message .body"),
+            "web-diff": (
+                main,
+                "dark",
+                f"@{fork.fork_seq + 10}?pane=diff&with={fork.id}@{fork.head}",
+                ".pair",
+            ),
         }
         origin, _, key = site.address.partition("#")
         for name, (agent, theme, rest, ready) in paths.items():

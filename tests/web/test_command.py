@@ -116,19 +116,3 @@ def test_a_proxy_needs_its_secret_and_its_address(store_url):
         ran = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
         assert ran.returncode == 2
         assert said in ran.stderr
-
-
-def test_a_busy_store_is_said_to_be_busy_and_recovers(filled, monkeypatch):
-    from backstory.errors import Busy
-    from tests.web.asgi import Client
-
-    client = Client(filled)
-
-    def busy(*_, **__):
-        raise Busy("someone else is writing")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(type(filled), "sessions", busy)
-        answer = client("/api/sessions")
-        assert (answer.status, answer.json) == (503, {"error": "someone else is writing"})
-    assert client("/api/sessions").status == 200

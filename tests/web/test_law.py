@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 import backstory
 from backstory.web.outline import outline_json
 from tests.slow import more
+from tools.site import served
 
 STEPS = st.lists(
     st.tuples(
@@ -16,13 +17,13 @@ STEPS = st.lists(
     max_size=40,
 )
 LAW = """(outlines) => {
-  const { law } = window.backstory;
+  const { changes, law } = window.backstory;
   return outlines.map((parts) => {
     let log = law.emptyLog();
     for (const part of parts) log = law.extended(log, part);
     return Array.from({ length: log.head + 1 }, (_, at) => ({
       ranges: law.ranges(log, at), count: log.count[at], size: log.size[at],
-      left: Array.from({ length: at }, (_, i) => law.leftBy(law.ranges(log, at), i + 1)) }));
+      left: Array.from({ length: at }, (_, i) => changes.leftBy(law.ranges(log, at), i + 1)) }));
   });
 }"""
 
@@ -96,8 +97,6 @@ def split(store, agent):
 
 @pytest.fixture(scope="module")
 def page(browser):
-    from tools.site import served
-
     with backstory.open(":memory:") as store, served(store) as site:
         page = browser.new_page()
         page.goto(site.address)
@@ -119,3 +118,41 @@ def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, ste
                 here["left"] = [None if right is None else found for found, right in places]
                 here["ranges"] = joined(here["ranges"])
                 assert here == there
+
+
+SUMS = """(outline) => {
+  const { law, sums } = window.backstory;
+  const log = law.extended(law.emptyLog(), outline);
+  const all = log.head + 1;
+  const order = Array.from({ length: all }, (_, n) => (n * 37) % all); // not in order: sums are kept
+  const found = [];
+  for (const at of order) found[at] = sums.byKind(log, law.ranges(log, at));
+  return found;
+}"""
+
+
+def test_sizes_by_kind_are_those_of_the_context_on_a_log_longer_than_a_block_of_sums(browser):
+    letters = {"system": "s", "user": "u", "assistant": "a", "tool_call": "c", "tool_result": "r"}
+    with backstory.open(":memory:") as store, served(store) as site:
+        main = store.start("main", system="Be careful.")
+        for n in range(70):
+            main.extend([("user", "ask" * n or "-"), ("assistant", "said" * (n % 7 + 1)), ("mark", None)])
+            if n % 9 == 8:
+                main.rewind()
+            if n == 40:
+                main.clear()
+        page = browser.new_page()
+        page.goto(site.address)
+        page.locator("main").wait_for()
+        found = page.evaluate(SUMS, outline_json(store, main, 0))
+        page.close()
+        assert len(found) == main.head + 1 > 200
+        for at, kinds in enumerate(found):
+            spoken = [event for event in main.context(at).messages if event.kind in letters]
+            for letter, size, number in kinds:
+                mine = [event for event in spoken if letters[event.kind] == letter]
+                assert (number, size) == (
+                    len(mine),
+                    sum(len((event.content or "").encode()) for event in mine),
+                )
+            assert sum(number for _, _, number in kinds) == len(spoken)

@@ -1,6 +1,13 @@
 """Moves on the page: a preview first, nothing without a yes, one event with it, and the way back."""
 
+from contextlib import closing
+
+import apsw
 import pytest
+
+import backstory
+from backstory.storage.sqlite import file
+from tests.web.conftest import fill
 
 BUTTONS = {
     "clear": ("Clear", "Clear", "clear"),
@@ -104,3 +111,24 @@ def test_a_page_that_only_reads_has_no_button_and_no_key_for_moves(show, filled)
     screen.press("f", "b", "u")
     assert screen("dialog").count() == 0
     assert "read only" in screen("header.top").inner_text()
+
+
+def test_a_locked_store_is_said_to_be_busy_and_the_same_dialog_writes_when_it_is_free(
+    show, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(file, "PATIENCE", 0.2)
+    path = str(tmp_path / "locked.db")
+    with backstory.open(path) as store, closing(apsw.Connection(path)) as other:
+        main = fill(store)
+        screen = show(store, write=True).ready()
+        ask(screen, "Clear")
+        other.execute("BEGIN IMMEDIATE")  # another program is writing, and does not end
+        with screen.page.expect_response("**/move") as answer:
+            screen("dialog .primary:not([disabled])").click()
+        assert answer.value.status == 503
+        screen("dialog [role=alert]").filter(has_text="someone else has been writing").wait_for()
+        assert main.head == 10  # reading goes on
+        other.execute("ROLLBACK")
+        confirm(screen, "Clear")
+        screen.at("main@11")
+        screen.expected.append("503")

@@ -53,6 +53,29 @@ def test_a_compaction_says_what_it_dropped_and_where_its_summary_is(show):
         screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
 
 
+def test_a_compaction_of_another_tool_says_what_it_dropped_too(show):
+    with backstory.open(":memory:") as store:
+        main = fill(store)
+        main.clear()
+        main.user("Until now: two files.", data={"compaction": True})  # as importers write it
+        screen = show(store).ready()
+        screen.row(11).filter(has_text="a summary at 12 stands for what was before").wait_for()
+        screen(".message[data-seq='12'] .badge").filter(has_text="summary of 7 messages").wait_for()
+        screen(".message button").filter(has_text="What was dropped").click()
+        screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
+
+
+def test_an_import_without_a_title_is_called_by_its_first_prompt(filled):
+    about = {"source": {"tool": "some-tool", "session": "1"}}
+    imported = filled.start("some-tool", system="Be careful.")
+    imported.describe(**about)
+    imported.user("Where is the parser?")
+    empty = filled.start("some-tool")
+    empty.describe(**about)
+    titles = {one["id"]: one["title"] for one in Client(filled)("/api/sessions").json["sessions"]}
+    assert (titles[imported.id], titles[empty.id]) == ("Where is the parser?", "some-tool")
+
+
 def test_what_came_and_what_left_since_a_pinned_position_is_said(show, filled):
     main = filled.agent("main")
     screen = show(filled, f"/s/{main.session}/a/{main.id}@8").ready()

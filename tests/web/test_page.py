@@ -327,3 +327,20 @@ def test_a_store_with_nothing_in_it_says_how_to_start(show):
     with backstory.open(":memory:") as store:
         screen = show(store, "/")
         screen(".hint").filter(has_text="backstory chat").wait_for()
+
+
+def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, filled):
+    screen = show(filled).ready()
+    assert screen.page.title() == "main · backstory"
+    screen.page.set_viewport_size({"width": 1300, "height": 700})  # its parts are measured again
+    screen(".brand").click()
+    screen(".sessions tbody tr").first.wait_for()
+    assert screen.page.title() == "backstory"
+
+
+def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
+    screen = show(filled, "/r/nobody@3")
+    screen("[role=alert]").filter(has_text="there is no agent 'nobody'").wait_for()
+    screen.expected.append("404")
+    screen("main a").filter(has_text="All sessions").click()
+    screen(".sessions tbody tr").first.wait_for()

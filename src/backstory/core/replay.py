@@ -249,7 +249,7 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
     `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
     here = f"event {event.seq} ({event.kind})"
     if event.kind == "clear":
-        return Explanation(event.seq, "clear", None, f"{here} empties the context, it never shows")
+        return Explanation(event.seq, "clear", None, f"{here} empties the context; it is never shown")
     if not is_shown(event, valid):
         inert = f"{here} is malformed, invalid or of an unknown kind: it has no effect"
         return Explanation(event.seq, "inert", None, inert)

@@ -29,6 +29,7 @@ LETTERS = {
     "jump": "j",
 }
 UNKNOWN = "?"
+SUMMARIES = (COMPACTED, "compaction")  # what the data of a summary has: ours, and one that an importer found
 
 
 def outline_json(store: Store, agent: Agent, after: int) -> dict[str, Any]:
@@ -68,7 +69,8 @@ def _compactions(agent: Agent, rows: list[OutlineRow]) -> list[list[int]]:
         elif clear and row.kind == "user":
             summaries[row.seq], clear = clear, 0
     events = agent.read(summaries) if summaries else []
-    return [[summaries[event.seq], event.seq] for event in events if COMPACTED in (event.data or {})]
+    marked = (event for event in events if any(name in (event.data or {}) for name in SUMMARIES))
+    return [[summaries[event.seq], event.seq] for event in marked]
 
 
 def _pieces(store: Store, agent: Agent) -> list[list[Any]]:

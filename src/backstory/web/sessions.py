@@ -36,12 +36,18 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
     return {
         **session_json(session),
         "prompt": prompt,
-        "title": session.title or (prompt if session.name == "main" else session.name),
+        "title": session.title or (prompt if _says_nothing(session.name, root.about) else "") or session.name,
         "tokens": bytes_ // 4,
         "live": live,
         "latest": latest.id,
         "about": _about(root.about),
     }
+
+
+def _says_nothing(name: str, about: dict[str, Any]) -> bool:
+    """Whether a name is one that agents get by themselves: an import calls them by their tool."""
+    source = about.get("source")
+    return name == "main" or (isinstance(source, dict) and name == source.get("tool"))
 
 
 def _context_size(agent: Agent) -> tuple[int, int]:

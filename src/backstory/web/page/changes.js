@@ -1,4 +1,15 @@
-/** What came into the context and what left it between a pinned position and the cursor. Positions only; no elements. */
+/** Ranges of positions: what left one behind, what came and what left between two positions. No elements. */
+
+/** The move that left a position behind, 0 if it is in the live ranges. */
+export function leftBy(live, seq) {
+  let [low, high] = [0, live.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (live[middle][1] < seq) low = middle + 1;
+    else high = middle;
+  }
+  return low < live.length && seq < live[low][0] ? live[low][0] : 0;
+}
 
 /** The parts of some ranges that are in none of the others; both ascending. */
 export function without(ranges, others) {

@@ -5,6 +5,7 @@ import htm from "./vendor/htm.js";
 import * as state from "./state.js";
 import { ranges, shows } from "./law.js";
 import { within, without } from "./changes.js";
+import { byKind, spokenIn } from "./sums.js";
 
 const html = htm.bind(h);
 const { log, cursor, liveRanges, number } = state;
@@ -43,7 +44,7 @@ export function Message({ seq, open, isNew }) {
     }}>${seq}</a> <span class=${`kind k-${kind}`}>${name}</span>
     ${isNew && html`<span class="badge new">new</span>`}
     ${log.value.errors.has(seq) && html`<span class="badge">failed</span>`}
-    ${event && event.data && event.data.compacted && html`<${Compacted} seq=${seq} what=${event.data.compacted} />`}
+    <${Compacted} seq=${seq} what=${event && event.data && event.data.compacted} />
     ${event && event.usage && html`<${Usage} usage=${event.usage} />`}
     ${event && event.data && event.data.copy_of && html`<span class="badge">copy of ${event.data.copy_of}</span>`}</header>
     ${!event ? html`<p class="hint">…</p>` : event.view.left_out
@@ -60,14 +61,19 @@ function Usage({ usage }) {
   return html`<span class="badge">${said.join(" · ")}</span>`;
 }
 
-/** What a summary stands for, and the way to see it. */
-export function Compacted({ seq, what }) {
+/** What a summary stands for, and the way to see it. Another tool's summary does not say it: then it is what the clear
+ *  before it left behind. */
+function Compacted({ seq, what }) {
+  const [clear] = [...log.value.compactions].find(([, summary]) => summary === seq) || [];
+  if (!clear) return null;
+  const { count, size } = log.value;
+  const { to, events, tokens } = what || { to: clear - 1, events: count[clear - 1], tokens: state.tokensOf(size[clear - 1]) };
   const compare = () => {
-    state.other.value = { agent: state.route.value.agent, at: what.to };
+    state.other.value = { agent: state.route.value.agent, at: to };
     state.pane.value = "diff";
     state.go(seq, { jump: true });
   };
-  return html`<span class="badge">summary of ${number(what.events)} messages${what.tokens ? `, ≈ ${number(what.tokens)} tokens` : ""}</span>
+  return html`<span class="badge">summary of ${number(events)} messages${tokens ? `, ≈ ${number(tokens)} tokens` : ""}</span>
     <button class="small" onClick=${compare}>What was dropped</button>`;
 }
 
@@ -97,12 +103,6 @@ function shown(some, most) {
   return found.reverse();
 }
 
-function spokenIn(some) {
-  let count = 0;
-  for (const [low, high] of some) for (let seq = low; seq <= high; seq++) if (isSpoken(seq)) count += 1;
-  return count;
-}
-
 /** What came and what left since the pinned position; null if none of this agent is pinned. */
 function changed() {
   const pinned = state.other.value;
@@ -111,19 +111,8 @@ function changed() {
   return { at: pinned.at, came: without(liveRanges.value, then), left: without(then, liveRanges.value) };
 }
 
-/** Bytes of the context by kind. */
-function byKind() {
-  const sums = new Map();
-  for (const [low, high] of liveRanges.value) {
-    for (let seq = low; seq <= high; seq++) {
-      if (shows(log.value, seq)) sums.set(log.value.kinds[seq - 1], (sums.get(log.value.kinds[seq - 1]) || 0) + log.value.bytes[seq - 1]);
-    }
-  }
-  return [..."suacr"].map((letter) => [state.KINDS[letter], sums.get(letter.charCodeAt(0)) || 0]).filter(([, bytes]) => bytes);
-}
-
 function Sizes() {
-  const sizes = byKind();
+  const sizes = byKind(log.value, liveRanges.value).map(([letter, bytes]) => [state.KINDS[letter], bytes]);
   const total = sizes.reduce((sum, [, bytes]) => sum + bytes, 0) || 1;
   return html`<div class="sizes"><div class="bar" aria-hidden="true">${sizes.map(([kind, bytes]) => html`<i key=${kind}
     class=${`fill-${kind}`} style=${{ flexGrow: bytes / total }}></i>`)}</div>
@@ -148,8 +137,8 @@ function Ranges() {
 function Since({ since, only, setOnly }) {
   const pin = () => { state.other.value = { agent: state.route.value.agent, at: cursor.value }; };
   if (!since) return html`<div class="since"><button class="small" title="Pin this position, to see what changes (d)" onClick=${pin}>Pin</button></div>`;
-  return html`<details class="since"><summary>Changed since <b>${number(since.at)}</b>: ${number(spokenIn(since.came))} came, ${number(spokenIn(since.left))} left</summary>
-    <p><label><input type="checkbox" checked=${only} onChange=${(event) => setOnly(event.target.checked)} /> Show only what came</label>
+  return html`<details class="since"><summary>Changed since <b>${number(since.at)}</b>: ${number(spokenIn(log.value, since.came))} came, ${number(spokenIn(log.value, since.left))} left</summary>
+    <p class="facts"><label><input type="checkbox" checked=${only} onChange=${(event) => setOnly(event.target.checked)} /> Show only what came</label>
       <button class="small" onClick=${() => { state.pane.value = "diff"; state.remember(false); }}>Compare</button> <button class="small" onClick=${() => { state.other.value = null; }}>Unpin</button></p>
     ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<a key=${low} href=${state.addressOf(state.route.value.agent, high)} onClick=${(click) => {
       click.preventDefault(); state.go(high, { jump: true });

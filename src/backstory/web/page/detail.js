@@ -48,9 +48,7 @@ export default function Detail() {
   const reason = reasons.get(`${id} ${seq} ${at}`);
   const children = [...state.agents.value.values()].filter((one) => one.parent === state.ownerOf(seq) && one.born_seq === seq);
   const owner = state.agents.value.get(state.ownerOf(seq));
-  return html`<div class="detail"><p class="facts"><b>${state.reference(seq)}</b> ${state.kindAt(seq)}
-    ${event && html` · <time>${new Date(event.created_at).toLocaleString()}</time>`}
-    ${owner && owner.id !== id && html` · inherited from ${owner.name}`}
+  return html`<div class="detail"><p class="facts"><b>${state.reference(seq)}</b> <span class="hint">${event && new Date(event.created_at).toLocaleString()}${owner && owner.id !== id ? ` · inherited from ${owner.name}` : ""}</span>
     <span class="gap"></span><button onClick=${() => copy(state.reference(seq), "Reference")} title="y">Copy reference</button>
     <button onClick=${() => copy(state.link(seq), "Link")} title="Y">Copy link</button></p>
     ${reason && html`<p class="reason">At the head, ${reason.reason}.${reason.by && html` <a href=${state.addressOf(id, reason.by)} onClick=${goTo(reason.by)}>Go to ${reason.by}</a>`}</p>`}

@@ -56,6 +56,10 @@ export const rows = computed(() => {
   return found;
 });
 
+/** Where each agent's row is, and the open one's. */
+const places = computed(() => new Map(rows.value.map((node, index) => [node.one.id, index])));
+const place = computed(() => places.value.get(route.value.agent) ?? -1);
+
 const colours = new Map();
 const darkness = matchMedia("(prefers-color-scheme: dark)");
 
@@ -93,7 +97,6 @@ function drawLanes(canvas) {
   const width = canvas.clientWidth;
   const tall = canvas.clientHeight;
   const [line, ink, soft] = palette("line-strong", "ink", "accent-soft");
-  const places = new Map(rows.value.map((node, index) => [node.one.id, index]));
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 1);
   const last = Math.min(rows.value.length, Math.ceil((scrolled.value + tall) / LANE) + 1);
   context.lineWidth = 1;
@@ -109,7 +112,7 @@ function drawLanes(canvas) {
     const end = xOf(endOf(node), width);
     context.strokeStyle = line;
     context.setLineDash(one.spawned ? [3, 3] : []);
-    const parent = places.get(one.parent);
+    const parent = places.value.get(one.parent);
     if (parent !== undefined) {
       context.beginPath();
       context.moveTo(start, Math.max(-LANE, yOf(parent)));
@@ -127,8 +130,8 @@ function drawLanes(canvas) {
     context.fillStyle = ink;
     context.fillRect(Math.max(start, end - 1), y - 5, 3, 10);
     for (const child of node.children) {
-      const place = places.get(child.one.id);
-      if (place >= first && place < last) continue;
+      const at = places.value.get(child.one.id);
+      if (at >= first && at < last) continue;
       context.fillRect(xOf(startOf(child), width), y + 2, 1, 5);
     }
   }
@@ -138,7 +141,6 @@ function drawPath(canvas) {
   const context = pen(canvas);
   const width = canvas.clientWidth;
   const [accent] = palette("accent");
-  const places = new Map(rows.value.map((node, index) => [node.one.id, index]));
   const at = cursor.value;
   const x = xOf(placeOf(at), width);
   context.strokeStyle = accent;
@@ -148,7 +150,7 @@ function drawPath(canvas) {
   context.globalAlpha = 1;
   context.lineWidth = 3;
   for (const [id, low, high] of log.value.pieces) {
-    const index = places.get(id);
+    const index = places.value.get(id);
     if (index === undefined || at < low) continue;
     const end = xOf(placeOf(Math.min(at, high)), width);
     context.beginPath();
@@ -163,7 +165,7 @@ function drawPath(canvas) {
   }
 }
 
-function Name({ node, index, first }) {
+function Name({ node, index, inTabs }) {
   const { one, depth, children } = node;
   const isOpen = !isFolded(node);
   const fold = (event) => {
@@ -171,7 +173,7 @@ function Name({ node, index, first }) {
     folded.value = new Map(folded.value).set(one.id, isOpen);
   };
   const selected = one.id === route.value.agent;
-  return html`<div role="treeitem" class="name" id=${`lane-${one.id}`} aria-level=${depth + 1} aria-selected=${selected} tabindex=${selected || (first && !rows.value.some((row) => row.one.id === route.value.agent)) ? 0 : -1}
+  return html`<div role="treeitem" class="name" id=${`lane-${one.id}`} aria-level=${depth + 1} aria-selected=${selected} tabindex=${inTabs ? 0 : -1}
     aria-expanded=${children.length ? String(isOpen) : undefined} aria-posinset=${index + 1} aria-setsize=${rows.value.length}
     style=${{ top: `${index * LANE}px`, paddingLeft: `${8 + Math.min(depth, 8) * 12}px` }} title=${one.name} onClick=${() => state.open(one.id)}>
     <svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><path d=${one.spawned ? "M5 1 9 5 5 9 1 5z" : depth ? "M2 0v5h7" : "M5 1a4 4 0 1 0 .1 0z"}
@@ -182,8 +184,7 @@ function Name({ node, index, first }) {
 
 /** The agent one row up or down, or folding the open one. */
 export function laneStep(by) {
-  const place = rows.value.findIndex((node) => node.one.id === route.value.agent);
-  const next = rows.value[place + by];
+  const next = rows.value[place.value + by];
   if (next) state.open(next.one.id);
 }
 export function foldHere(close) {
@@ -195,22 +196,26 @@ export function Lanes() {
   const still = useRef(null);
   const moving = useRef(null);
   const first = Math.max(0, Math.floor(scrolled.value / LANE) - 2);
+  const here = place.value;
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
   void [state.looks.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
   useEffect(() => {
-    const watcher = new ResizeObserver(() => { height.value = box.current.clientHeight; state.looks.value += 1; });
+    const watcher = new ResizeObserver(() => {
+      if (box.current) height.value = box.current.clientHeight;
+      state.looks.value += 1;
+    });
     watcher.observe(box.current);
     return () => watcher.disconnect();
   }, []);
   useLayoutEffect(() => {
-    const place = rows.value.findIndex((node) => node.one.id === route.value.agent);
     const element = box.current;
-    const top = place * LANE;
-    if (place < 0 || (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)) return;
+    const top = here * LANE;
+    if (here < 0 || (top >= element.scrollTop && top + LANE <= element.scrollTop + element.clientHeight)) return;
     element.scrollTop = Math.max(0, top - element.clientHeight / 2);
     scrolled.value = element.scrollTop;
   }, [route.value.agent, rows.value]);
-  useLayoutEffect(() => { drawLanes(still.current); drawPath(moving.current); });
+  useLayoutEffect(() => drawLanes(still.current), [rows.value, scrolled.value, height.value, extent.value, axis.value, state.looks.value, route.value.agent]);
+  useLayoutEffect(() => drawPath(moving.current));
   const onClick = (event) => {
     const index = Math.floor((event.offsetY + scrolled.value) / LANE);
     const node = rows.value[index];
@@ -226,7 +231,7 @@ export function Lanes() {
       ${["marks", "active", "spawned"].map((name) => html`<label key=${name}><input type="checkbox" onChange=${set(name)} /> ${name === "marks" ? "with marks" : name}</label>`)}</div>`}
     <div class="names" ref=${box} role="tree" aria-label="Branches" onScroll=${(event) => { scrolled.value = event.currentTarget.scrollTop; }}>
       <div role="presentation" class="all" style=${{ height: `${rows.value.length * LANE}px` }}>
-        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} first=${index === 0} />`)}</div></div>
+        ${seen.map((node, index) => html`<${Name} key=${node.one.id} node=${node} index=${first + index} inTabs=${here < 0 ? !index : first + index === here} />`)}</div></div>
     <div class="stack" aria-hidden="true" onClick=${onClick} onWheel=${(event) => { box.current.scrollTop += event.deltaY; }}>
       <canvas ref=${still}></canvas><canvas ref=${moving}></canvas></div></section>`;
 }

@@ -3,7 +3,8 @@
 
 /** @typedef {{head: number, kinds: Uint8Array, bytes: Uint32Array, times: Float64Array, size: Float64Array,
  *   count: Uint32Array, valid: Uint8Array, moves: number[], bases: number[], errors: Set<number>,
- *   marks: [number, string|null][], partner: Map<number, number>, compactions: Map<number, number>, pieces: [string, number, number][]}} Log */
+ *   marks: [number, string|null][], partner: Map<number, number>, compactions: Map<number, number>, pieces: [string, number, number][],
+ *   sums: Float64Array[]}} Log */
 
 const NEVER = new Set([..."x?"].map((c) => c.charCodeAt(0)));
 const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
@@ -12,7 +13,7 @@ const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
 export function emptyLog() {
   return { head: 0, kinds: new Uint8Array(0), bytes: new Uint32Array(0), times: new Float64Array(0),
     size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), moves: [], bases: [],
-    errors: new Set(), marks: [], partner: new Map(), compactions: new Map(), pieces: [] };
+    errors: new Set(), marks: [], partner: new Map(), compactions: new Map(), pieces: [], sums: [] };
 }
 
 const grown = (array, length) => {
@@ -34,8 +35,7 @@ export function extended(log, outline) {
   for (const seq of outline.errors) next.errors.add(seq);
   for (const [clear, summary] of outline.compactions) next.compactions.set(clear, summary);
   for (const [call, result] of outline.calls) next.partner.set(call, result).set(result, call);
-  let time = 0;
-  let move = log.moves.length;
+  let [time, move] = [0, log.moves.length];
   for (let n = log.head + 1, i = 0; n <= next.head; n++, i++) {
     next.kinds[n - 1] = outline.kinds.charCodeAt(i);
     next.bytes[n - 1] = outline.bytes[i];
@@ -61,8 +61,7 @@ export function ranges(log, at) {
   const found = [];
   while (at > 0) {
     const place = before(log.moves, at);
-    const low = place < 0 ? 1 : log.moves[place];
-    found.push([low, at]);
+    found.push([place < 0 ? 1 : log.moves[place], at]);
     at = place < 0 ? 0 : log.bases[place];
   }
   return found.reverse();
@@ -70,18 +69,11 @@ export function ranges(log, at) {
 
 /** The index of the last value that is at most `most`, in ascending values; -1 if there is none. */
 export function before(values, most) {
-  let low = 0;
-  let high = values.length;
+  let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >> 1;
     if (values[middle] <= most) low = middle + 1;
     else high = middle;
   }
   return low - 1;
-}
-
-/** The move that left a position behind, 0 if it is in the live ranges. */
-export function leftBy(live, seq) {
-  for (const [low, high] of live) if (seq <= high) return seq < low ? low : 0;
-  return 0;
 }

@@ -5,6 +5,8 @@ import htm from "./vendor/htm.js";
 import * as state from "./state.js";
 import { isFile, takeOver } from "./offline.js";
 import * as axis from "./axis.js";
+import * as changes from "./changes.js";
+import * as sums from "./sums.js";
 import * as lanes from "./lanes.js";
 import * as law from "./law.js";
 import { Workbench } from "./workbench.js";
@@ -64,6 +66,11 @@ async function arrive(to) {
   });
   if (to.at !== null && to.at > next.head) failure.value = `${to.at} is after the head, ${next.head}.`;
 }
+
+effect(() => {
+  const one = route.value.view === "workbench" && state.agent.value;
+  document.title = one ? `${one.about.title || one.name} · backstory` : "backstory";
+});
 
 effect(() => {
   const to = route.value;
@@ -151,7 +158,7 @@ function turn() {
 const Status = () => {
   if (isFile) return html`<span class="status">a file</span>`;
   if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, trying again</span>`;
-  if (route.value.view !== "workbench") return html`<span class="status">${live.value === "on" ? "live" : ""}</span>`;
+  if (route.value.view !== "workbench") return live.value === "on" && html`<span class="status on"><i class="dot"></i>live</span>`;
   if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
   const more = state.unseen.value;
   return html`<button class="status" onClick=${state.goHead} title="Go to the head and follow (g)">
@@ -193,7 +200,8 @@ function App() {
   const over = dialog.value;
   return html`<${Top} /><${Alert} />
     ${VIEWS[view] && html`<${VIEWS[view]} />`}
-    ${view === "missing" && html`<main class="plain"><h1>There is nothing at this address</h1></main>`}
+    ${(view === "missing" || (view === "reference" && failure.value)) && html`<main class="plain"><h1>There is nothing at this address</h1>
+      <p><a href=${`${root}/`}>All sessions</a></p></main>`}
     ${over && html`<${DIALOGS[over.name]} key=${over.name} over=${over} />`}
     <${Toast} />`;
 }
@@ -201,7 +209,7 @@ function App() {
 window.addEventListener("keydown", (event) => { if (!dialog.value && pressed(event)) event.preventDefault(); });
 
 /** For the console, and for tests: what the page is made of. */
-Object.assign(window, { backstory: { state, axis, lanes, law } });
+Object.assign(window, { backstory: { state, axis, changes, lanes, law, sums } });
 
 if (isFile) takeOver();
 takeKey().then(() => {

@@ -1,6 +1,7 @@
 /** The page as one file (`backstory export --to html`): what a server would answer comes out of the file itself.
  *  It holds the events of one session, and the requests at one position. */
-import { emptyLog, extended, leftBy, ranges, shows } from "./law.js";
+import { leftBy } from "./changes.js";
+import { emptyLog, extended, ranges, shows } from "./law.js";
 
 const source = document.getElementById("answers");
 const held = source ? JSON.parse(source.textContent) : null;

@@ -55,8 +55,8 @@ export default function Request() {
       format.value = event.target.value; state.remember(false);
     }}>${FORMATS.map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select></label>
     ${page && html`<span>${number(page.total)} messages, ${number(page.bytes)} bytes</span>`}
-    ${tokens ? html`<span title=${tokens.how}>${tokens.exact ? "" : "≈ "}${number(tokens.tokens)} tokens</span>` : html`<button onClick=${() => count().catch(state.trouble)}>Count tokens</button>`}
-    <span class="gap"></span><button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
+    <span class="gap"></span>${tokens ? html`<span title=${tokens.how}>${tokens.exact ? "" : "≈ "}${number(tokens.tokens)} tokens</span>` : html`<button onClick=${() => count().catch(state.trouble)}>Count tokens</button>`}
+    <button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
     <button onClick=${() => download().catch(state.trouble)}>Download</button></p>
     ${!page && html`<p class="hint">Building the request …</p>`}
     ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${page.repairs.length} ${page.repairs.length === 1 ? "repair" : "repairs"}: what the request says otherwise than the log</summary>

@@ -1,6 +1,7 @@
 /** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
 import { batch, computed, signal } from "./vendor/signals.js";
-import { emptyLog, extended, leftBy, ranges } from "./law.js";
+import { leftBy } from "./changes.js";
+import { emptyLog, extended, ranges } from "./law.js";
 import { answerOf, isFile, opening, rawOf } from "./offline.js";
 
 const given = JSON.parse(document.querySelector("meta[name=backstory]").getAttribute("content"));

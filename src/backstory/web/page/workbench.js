@@ -38,7 +38,7 @@ const ask = (move) => { dialog.value = { name: "move", move, at: cursor.peek(), 
 function Position() {
   const { at, live, tokens } = summary.value;
   return html`<div class="position">
-    <b>${state.agent.value && state.agent.value.name}@${number(at)}</b> of ${number(log.value.head)}<br />
+    <b class="where" title=${state.reference(at)}><span>${state.agent.value && state.agent.value.name}</span>@${number(at)}</b> of ${number(log.value.head)}<br />
     ${at > 0 && html`<time>${state.timeOf(at).toLocaleString()}</time>`}
     <span>${number(live)} live · ≈ ${number(tokens)} tokens</span>
     <p><button class="small" title="o" onClick=${() => { dialog.value = { name: "overview" }; }}>Overview</button>
@@ -103,8 +103,8 @@ export function Workbench() {
     <${Tape} />
     <section class="panes" aria-label="What the model saw"><${Tabs} />
       <div id="pane" role="tabpanel" aria-labelledby=${`tab-${name}`} tabindex="0" class=${`pane ${name}`}>
-        ${!log.value.head && html`<p class="hint">Nothing has been written yet.</p>`}
-        <${SHOWN[name]} />
+        ${state.shown.value && !log.value.head && html`<p class="hint">Nothing has been written yet.</p>`}
+        ${log.value.head > 0 && html`<${SHOWN[name]} />`}
       </div></section>
     <${Parts} /><${Footer} /><${Announcer} />
   </main>`;
