@@ -20,7 +20,7 @@ FLOORS = [
     {"storage"},
     {"attachments", "comparison", "erasure", "follower", "identity", "moves", "sessions"},
     {"agent"},
-    {"intake", "jobs", "references"},
+    {"batches", "intake", "jobs", "references"},
     {"importers"},
     {"store"},
     {"aio", "async_follower", "threads"},

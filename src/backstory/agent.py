@@ -27,9 +27,10 @@ from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
 from backstory.follower import Follower, follow_agent
 from backstory.identity import Identity
 from backstory.moves import Preview, Target, Targets
+from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, new_id, own_digits
 from backstory.storage.keys import create_keyed
-from backstory.storage.log import At, now, with_bases
+from backstory.storage.log import At, now
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:

@@ -287,6 +287,12 @@ class AsyncStore:
         """Take in what happened elsewhere: `async with store.intake() as intake`."""
         return AsyncIntake(self.sync.intake())
 
+    @shown_as(Store.write)
+    async def write(self, batches: Any) -> list[list[Event]]:
+        """Append to several agents, all or none: see `Store.write`."""
+        plain = [(agent.sync, *more) for agent, *more in batches]
+        return await in_thread(partial(self.sync.write, plain))
+
     @shown_as(Store.agents)
     async def agents(self, **wanted: Any) -> list[AsyncAgent]:
         """All agents, or those that are wanted: see `Store.agents`."""

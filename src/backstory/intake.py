@@ -16,9 +16,10 @@ from backstory.core.drafts import drafts
 from backstory.core.events import Draft, Event, Stored, checked_key, parse_object, to_json, to_microseconds
 from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken
 from backstory.storage import protocols
+from backstory.storage.bases import judged
 from backstory.storage.ids import checked_name, keyed_id, name_of
 from backstory.storage.keys import keyed_agent
-from backstory.storage.log import Log, judged, now
+from backstory.storage.log import Log, now
 from backstory.storage.positions import check_expected, check_position
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 

@@ -16,9 +16,10 @@ from backstory.jobs.verify import Finding, verify
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
 from backstory.sessions import Session, latest_sessions, sessions_of
 from backstory.storage import connect
+from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, name_of, new_id
 from backstory.storage.keys import create_keyed, keyed_agent
-from backstory.storage.log import Log, now, with_bases
+from backstory.storage.log import Log, now
 from backstory.storage.protocols import Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
@@ -276,6 +277,13 @@ class Store:
             wait=wait,
             progress=progress,
         )
+
+    def write(self, batches: Iterable[tuple[Any, ...]]) -> list[list[Event]]:
+        """Append to several agents, all or none: (agent, events, expected) for each, as in `agent.extend`;
+        `expected` may be left out."""
+        from backstory.batches import write
+
+        return write(self._log, batches)
 
     def stats(self, *, tokens: bool = False) -> "Stats":
         """Events live and dead, bytes, and the largest agents. With `tokens`, the tokens of all contexts,

@@ -349,3 +349,40 @@ def test_a_mark_or_a_note_does_not_make_a_session_object_stale(service, run):
     agent.user("someone else's")
     with pytest.raises(StaleSessionError):
         run(service.append_event(session, said("three")))
+
+
+def test_of_two_creations_at_once_one_wins(service, run):
+    async def both():
+        creations = (service.create_session(**IDS, session_id="s", state={"app:n": 1}) for _ in range(2))
+        return await asyncio.gather(*creations, return_exceptions=True)
+
+    found = run(both())
+    assert sorted(type(each).__name__ for each in found) == ["AlreadyExistsError", "Session"]
+
+
+def test_a_stale_event_changes_no_state_of_the_app_or_the_user(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    service.agent("app", "me", "s").user("someone else's")
+    event = said("late")
+    event.actions.state_delta = {"app:n": 1, "user:n": 2, "n": 3}
+    with pytest.raises(StaleSessionError):
+        run(service.append_event(session, event))
+    assert run(service.get_session(**IDS, session_id="s")).state == {}
+    assert run(service.get_user_state(**IDS)) == {}
+
+
+def test_an_event_and_the_state_that_it_changes_are_written_in_one_step(service, run):
+    session = run(service.create_session(**IDS, session_id="s", state={"app:n": 0, "user:n": 0}))
+    event = said("one")
+    event.actions.state_delta = {"app:n": 1, "user:n": 2, "n": 3}
+    run(service.append_event(session, event))
+    states = {agent.key: agent.last_note("adk.state") for agent in service._history.store.agents()}
+    assert len(states) == 3
+    assert len({note.created_us for note in states.values()}) == 1
+
+
+def test_an_agent_without_events_is_not_a_session_yet(service, run):
+    service.agent("app", "me", "s")
+    assert run(service.get_session(**IDS, session_id="s")) is None
+    assert run(service.list_sessions(**IDS)).sessions == []
+    assert run(service.create_session(**IDS, session_id="s")).id == "s"

@@ -27,8 +27,8 @@ class Recorder:
         return call
 
     @contextmanager
-    def exclusive(self, agent):
-        with self._real.exclusive(agent) as rows:
+    def exclusive(self, *agents):
+        with self._real.exclusive(*agents) as rows:
             yield Recorder(rows, self._calls)
 
 

@@ -27,7 +27,7 @@ from pydantic_core import to_jsonable_python
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
 from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
 from backstory.adapters.items import Carried, Draft, newest_items, read_items
-from backstory.adapters.keys import agent_key, agent_name, key_prefix, whole_path
+from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
 
@@ -37,6 +37,7 @@ SESSION, STATE, UPDATE = "adk.session", "adk.state", "adk.update"
 EVENTS: TypeAdapter[list[AdkEvent]] = TypeAdapter(list[AdkEvent])
 SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
 
+Change = tuple[Agent, list[Draft], int]  # what is written behind which head of an agent
 USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' state begin
 MISSING = -1  # no head
 STALE = "the session was written to by someone else: get it again"
@@ -103,15 +104,13 @@ class BackstorySessionService(BaseSessionService):
         deltas = _deltas(state or {})
 
         def create() -> None:
+            agent = self.agent(app_name, user_id, id)
+            # The key makes it this creation and no other: two of the same are not one that was repeated.
+            began: Draft = ("note", SESSION, {"state": deltas["session"]}, f"{SESSION}:{uuid4()}")
             try:
-                agent = self._history.store.start(
-                    agent_name(id), key=agent_key(ADAPTER, app_name, user_id, id)
-                )
-            except KeyTaken:
+                self._write_all(agent, [began], 0, (app_name, user_id), deltas)
+            except Conflict:  # only the first event of an agent makes it a session
                 raise AlreadyExistsError(f"Session with id {id} already exists.") from None
-            self._history.told(agent, whole_path(ADAPTER, app_name, user_id, id))
-            agent.note(SESSION, {"state": deltas["session"]})
-            self._write_scopes(app_name, user_id, deltas, None)
 
         await in_thread(create)
         found = await self.get_session(app_name=app_name, user_id=user_id, session_id=id)
@@ -165,9 +164,11 @@ class BackstorySessionService(BaseSessionService):
 
     def _session(
         self, ids: tuple[str, str, str], agent: Agent, *, config: GetSessionConfig | None
-    ) -> Session:
+    ) -> Session | None:
         app, user, id = ids
         head = agent.head
+        if not head:  # its first event was not written yet, or never
+            return None
         forms = self._forms(agent, app, config)
         session = Session(
             app_name=app,
@@ -197,6 +198,8 @@ class BackstorySessionService(BaseSessionService):
         shared = self._all_shared(app, user)
         found = []
         for agent in store.agents(prefix=prefix):
+            if not agent.snapshot.head:
+                continue
             _, its_user, id = ids_of(agent)
             session = sessions.get(agent.id)
             state = _kept_state(states.get(agent.id) or session)
@@ -266,12 +269,8 @@ class BackstorySessionService(BaseSessionService):
         if deltas["session"]:
             batch.append(("note", STATE, {"state": self._state(agent) | deltas["session"]}))
         batch.append(("note", UPDATE, {"time": event.timestamp}))
-        if deltas["app"] or deltas["user"]:
-            if agent.head != expected:
-                raise StaleSessionError(STALE)
-            self._write_scopes(session.app_name, session.user_id, deltas, event.id)
         try:
-            return agent.extend(batch, expected=expected)[-1].seq
+            return self._write_all(agent, batch, expected, (session.app_name, session.user_id), deltas)
         except Conflict:
             raise StaleSessionError(STALE) from None
 
@@ -293,22 +292,31 @@ class BackstorySessionService(BaseSessionService):
                 return [("jump", None, {"target_message_id": each.event.seq - 1, "by": ADAPTER})]
         return []
 
-    def _write_scopes(self, app: str, user: str, deltas: dict[str, dict[str, Any]], id: str | None) -> None:
-        """Change the state of the app and the user. Keyed by the event, so that a retry after a crash in
-        between does it once."""
-        for scope, ids in (("app", (app,)), ("user", (app, user))):
-            while deltas[scope]:
-                key = None if id is None else event_key(id)
-                agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
-                head = agent.head
-                if key is not None and agent.find(key) is not None:
-                    break
-                state = self._state(agent) | deltas[scope]
-                try:
-                    agent.append("note", STATE, {"state": state}, key=key, expected=head)
-                    break
-                except Conflict:  # someone else changed it in between: look again
-                    continue
+    def _write_all(
+        self,
+        agent: Agent,
+        batch: list[Draft],
+        expected: int,
+        ids: tuple[str, str],
+        deltas: dict[str, dict[str, Any]],
+    ) -> int:
+        """Write to a session, and change the state of its app and its user, all or nothing. Returns the head;
+        raises Conflict if the session's was not the expected one."""
+        scopes = {"app": ids[:1], "user": ids}
+        while True:
+            changes = [self._change(scope, scopes[scope], deltas[scope]) for scope in scopes if deltas[scope]]
+            try:
+                return self._history.store.write([(agent, batch, expected), *changes])[0][-1].seq
+            except Conflict:
+                if agent.head != expected:
+                    raise
+                continue  # someone else changed the state of the app or the user: look again
+
+    def _change(self, scope: str, ids: tuple[str, ...], delta: dict[str, Any]) -> Change:
+        """What changes the state of an app or a user, behind what is there."""
+        agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
+        head = agent.head
+        return agent, [("note", STATE, {"state": self._state(agent) | delta})], head
 
 
 def _beside(agent: Agent, seen: int) -> int:

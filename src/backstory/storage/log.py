@@ -8,22 +8,35 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from backstory.core.chain import START
 from backstory.core.events import Draft, Event, checked_key, parse_object, to_microseconds
-from backstory.core.kinds import KINDS, MOVES, SPOKEN, Base
+from backstory.core.kinds import KINDS, MOVES, SPOKEN
 from backstory.core.labels import LABEL, labels_in
 from backstory.core.outline import OutlineRow
-from backstory.core.replay import Context, Explanation, Fold, explain, gap_at, is_shown, log_inert, shown
+from backstory.core.replay import Context, Explanation, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
+from backstory.storage.bases import judged, with_bases
 from backstory.storage.positions import LAST_POSITION, check_expected, check_position, clipped, last_positions
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
 T = TypeVar("T")
+Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go behind
 At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
 
 TAIL_SLACK = 16  # positions read beyond what is asked for: marks and notes lie between messages
+
+
+class Prepared(NamedTuple):
+    """A batch that can be written: what of it is there already, and what is new, with its bases."""
+
+    agent: AgentRecord
+    drafts: Sequence[Draft]
+    known: dict[str | None, Event]
+    head: int
+    based: BasedDrafts
+    inert: list[tuple[int, str]]
 
 
 class Log:
@@ -50,21 +63,42 @@ class Log:
                 raise
             return self._repeated(agent, drafts, expected)
 
+    def write_together(self, batches: Sequence[Batch]) -> list[list[Event]]:
+        """Append to several agents, all or none. Everything that can be refused is refused before the first
+        event is written. Each batch is (agent, drafts, expected), as for `write`."""
+        try:
+            with self.backend.exclusive(*(agent for agent, _, _ in batches)) as rows:
+                prepared = [self._prepared(rows, *batch) for batch in batches]
+                time = now()  # one for all: no moment has a part of it
+                return [self._written(rows, each, time) for each in prepared]
+        except Conflict:
+            if any(expected is None for _, _, expected in batches):
+                raise
+            return [self._repeated(agent, drafts, expected or 0) for agent, drafts, expected in batches]
+
     def _write_held(
         self, rows: Appender, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
     ) -> list[Event]:
         """Append what has to be judged by what is there, while the agent is locked."""
+        return self._written(rows, self._prepared(rows, agent, drafts, expected), now())
+
+    def _prepared(
+        self, rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
+    ) -> "Prepared":
         known = self._known(rows, agent, drafts)
         new = [draft for draft in drafts if draft.key is None or draft.key not in known]
         head = rows.head(agent)
         if expected not in (None, head) and (new or not drafts):
             raise Conflict.at(agent.name, expected or 0, head)
         inert: list[tuple[int, str]] = []
-        based = judged(rows, agent, new, head, inert)
-        written = iter(rows.append(agent, based, head, now()) if new else ())
-        for seq, problem in inert:
-            self._report_inert(agent, seq, problem)
-        return [known[draft.key] if draft.key in known else next(written) for draft in drafts]
+        return Prepared(agent, drafts, known, head, judged(rows, agent, new, head, inert), inert)
+
+    def _written(self, rows: Appender, batch: "Prepared", time: int) -> list[Event]:
+        written = iter(rows.append(batch.agent, batch.based, batch.head, time) if batch.based else ())
+        for seq, problem in batch.inert:
+            self._report_inert(batch.agent, seq, problem)
+        known = batch.known
+        return [known[draft.key] if draft.key in known else next(written) for draft in batch.drafts]
 
     def _known(self, rows: Reader, agent: AgentRecord, drafts: Sequence[Draft]) -> dict[str | None, Event]:
         """The events of the lineage that have the keys of some drafts, if they say the same."""
@@ -335,40 +369,6 @@ class Log:
                 remedy=Remedy("{} shows which", "verify"),
             )
         return found
-
-
-def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
-    """The drafts with their bases, where none of them goes back."""
-    return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
-
-
-def judged(
-    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
-) -> BasedDrafts:
-    """The drafts with the bases that they get behind this head; what that needs is read before."""
-    if all(draft.kind not in MOVES for draft in drafts):
-        return with_bases(drafts)
-    fold = Fold(
-        after=head,
-        stacks=_mark_stacks(rows, agent, drafts, head),
-        report=lambda seq, problem: inert.append((seq, problem)),
-    )
-    placed = enumerate(drafts, head + 1)
-    return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
-
-
-def _mark_stacks(
-    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int
-) -> dict[int, frozenset[int]]:
-    """The mark stacks that judging some drafts may ask for: at the head, and where a move among them goes."""
-    if all(draft.kind != "rewind" for draft in drafts):
-        return {}
-    targets = ((parse_object(draft.data_json) or {}).get("target_message_id") for draft in drafts)
-    places = {head, *(place for place in targets if type(place) is int and 0 <= place < head)}
-    return {
-        place: frozenset(mark.seq for mark in rows.marks(agent, rows.walk(agent, place).pieces))
-        for place in places
-    }
 
 
 def _mark_remedy(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:

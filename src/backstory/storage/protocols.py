@@ -213,8 +213,9 @@ class Rows(Appender, Agents, Protocol):
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         """Replace what is kept beside an agent with what `change` returns, in one transaction."""
 
-    def exclusive(self, agent: AgentRecord) -> AbstractContextManager[Appender]:
-        """Hold an agent for a moment: what the block writes is there when it ends, or nothing is."""
+    def exclusive(self, *agents: AgentRecord) -> AbstractContextManager[Appender]:
+        """Hold agents for a moment: what the block writes is there when it ends, or nothing is. (In memory
+        only what a block refuses before it writes leaves nothing behind.)"""
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         """The events in these pieces without the notes, except for those of some names."""

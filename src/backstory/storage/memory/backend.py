@@ -163,9 +163,10 @@ class MemoryBackend:
         return own.digests[seq - own.new.fork_seq - 1]
 
     @contextmanager
-    def exclusive(self, agent: AgentRecord) -> Iterator["MemoryBackend"]:
+    def exclusive(self, *agents: AgentRecord) -> Iterator["MemoryBackend"]:
         with self._lock:
-            self._living(agent)
+            for agent in agents:
+                self._living(agent)
             yield self
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:

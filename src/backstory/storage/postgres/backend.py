@@ -183,10 +183,11 @@ class PostgresBackend:
             return PostgresRows(db).append(agent, events, expected, now)
 
     @contextmanager
-    def exclusive(self, agent: AgentRecord) -> Iterator[PostgresRows]:
+    def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection() as db, db.transaction():
             rows = PostgresRows(db)
-            rows.hold(agent)
+            for agent in sorted(agents, key=lambda agent: agent.id):  # in one order: no deadlock
+                rows.hold(agent)
             yield rows
 
     def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:

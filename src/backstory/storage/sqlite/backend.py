@@ -124,7 +124,7 @@ class SqliteBackend:
             return SqliteRows(db).append(agent, events, expected, now)
 
     @contextmanager
-    def exclusive(self, agent: AgentRecord) -> Iterator[SqliteRows]:
+    def exclusive(self, *agents: AgentRecord) -> Iterator[SqliteRows]:
         with self._write() as db:
             yield SqliteRows(db)
 

@@ -1,0 +1,42 @@
+"""Which event each event of a batch continues, decided before it is written."""
+
+from collections.abc import Sequence
+
+from backstory.core.events import Draft, parse_object
+from backstory.core.kinds import KINDS, MOVES, Base
+from backstory.core.replay import Fold
+from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
+
+
+def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
+    """The drafts with their bases, where none of them goes back."""
+    return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+
+
+def judged(
+    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
+) -> BasedDrafts:
+    """The drafts with the bases that they get behind this head; what that needs is read before."""
+    if all(draft.kind not in MOVES for draft in drafts):
+        return with_bases(drafts)
+    fold = Fold(
+        after=head,
+        stacks=_mark_stacks(rows, agent, drafts, head),
+        report=lambda seq, problem: inert.append((seq, problem)),
+    )
+    placed = enumerate(drafts, head + 1)
+    return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
+
+
+def _mark_stacks(
+    rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int
+) -> dict[int, frozenset[int]]:
+    """The mark stacks that judging some drafts may ask for: at the head, and where a move among them goes."""
+    if all(draft.kind != "rewind" for draft in drafts):
+        return {}
+    targets = ((parse_object(draft.data_json) or {}).get("target_message_id") for draft in drafts)
+    places = {head, *(place for place in targets if type(place) is int and 0 <= place < head)}
+    return {
+        place: frozenset(mark.seq for mark in rows.marks(agent, rows.walk(agent, place).pieces))
+        for place in places
+    }
