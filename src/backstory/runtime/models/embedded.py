@@ -5,6 +5,7 @@ that it is often ready when the first question comes.
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -14,12 +15,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from backstory.runtime.models import ContextTooLong, ModelError, Retrying, StreamItem
+from backstory.runtime.models import ContextTooLong, ModelError, Response, StreamItem, ToolCall
+from backstory.runtime.models.arguments import parsed
 from backstory.runtime.models.chunks import assembled
 from backstory.runtime.models.download import Progress, model_file
 from backstory.runtime.models.extras import require
 from backstory.runtime.models.llama_process import WINDOW
-from backstory.runtime.models.openai import described
+from backstory.runtime.models.tool_examples import Prompt, prompt_for
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 
@@ -27,7 +29,8 @@ __all__ = ["EmbeddedModel"]
 
 NAME = "smollm2-135m"
 MOST_TOKENS = 256  # of one answer: a tiny model does not always find its end
-OFFERED = frozenset({"glob"})  # with more tools than one it understands none
+OF_A_RESULT = 60  # tokens about what a tool found: the longer it speaks, the more it makes up
+MOST_RESULT = 2_000  # characters of a result that it reads
 LAST_WORD = 2.0  # seconds to wait for the process, when it is closed
 
 SETTINGS: dict[str, Any] = {
@@ -36,17 +39,7 @@ SETTINGS: dict[str, Any] = {
     "max_tokens": MOST_TOKENS,
     "temperature": 0.0,
 }
-EXAMPLES = (  # a question, the pattern to call the tool with, and what it finds
-    ("Which text files are here?", "*.txt", "a.txt"),
-    ("Which files are in the folder lib?", "lib/*", "lib/b.c"),
-    ("Find all shell scripts.", "*.sh", "a.sh"),
-    ("List all files.", "*", "a.txt\nb.c"),
-)
 IN_WORDS = {"repeat_penalty": 1.1}  # against going round in circles; a call must be free to repeat itself
-
-
-class Stumbled(ModelError):
-    """llama.cpp could not make sense of the call that the model was writing; in words it can answer."""
 
 
 class EmbeddedModel:
@@ -69,16 +62,28 @@ class EmbeddedModel:
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, piece by piece."""
         body = conversation.to("openai", model=self.name) | SETTINGS
-        offered = described([tool for tool in tools if tool.name in OFFERED])
-        if offered and _is_about_files(body["messages"][-1]):
-            said = [message for message in body["messages"] if message["role"] != "system"]
-            asked = {"tools": offered, "messages": [*_examples(), *said]}
-            try:
-                yield from assembled(self._chunks(body | asked), self.name)
-                return
-            except Stumbled as error:
-                yield Retrying(str(error), 0.0)
-        yield from assembled(self._chunks(body | IN_WORDS), self.name)
+        last = body["messages"][-1]
+        if last["role"] == "tool":
+            about = _about_result(body["messages"])
+            yield from assembled(self._chunks(body | IN_WORDS | about), self.name)
+            return
+        prompt = prompt_for(_text(last), tools) if last["role"] == "user" else None
+        if prompt is None:
+            yield from assembled(self._chunks(body | IN_WORDS), self.name)
+        else:
+            yield self._called(prompt)
+
+    def _called(self, prompt: Prompt) -> Response:
+        """A call of the tool that is wanted. llama.cpp holds what the model writes to the tool's schema."""
+        form = {"type": "json_schema", "json_schema": {"schema": prompt.schema}}
+        body = SETTINGS | {"model": self.name, "messages": prompt.messages, "response_format": form}
+        *_, whole = assembled(self._chunks(body), self.name)
+        assert isinstance(whole, Response)
+        arguments = parsed(whole.text)
+        if isinstance(arguments, dict):
+            arguments = {name: str(value).strip() for name, value in arguments.items()}
+        call = ToolCall(f"call_{os.urandom(12).hex()}", prompt.tool, arguments)
+        return whole._replace(text="", calls=(call,))
 
     def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if self._process.has_ended():  # it crashed, or somebody has killed it
@@ -171,32 +176,24 @@ class _Process:
             self._process.stdout.close()
 
 
-def _examples() -> list[dict[str, Any]]:
-    """A short conversation in which the tool is called well. The model's template drops the tools, and a
-    description in the system text changes nothing: it learns from examples, and from nothing else."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": "Use glob to find files."}]
-    for number, (question, pattern, found) in enumerate(EXAMPLES):
-        id, arguments = f"example_{number}", json.dumps({"pattern": pattern})
-        call = {"id": id, "type": "function", "function": {"name": "glob", "arguments": arguments}}
-        messages += [
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": id, "content": found},
-            {"role": "assistant", "content": found.replace("\n", ", ")},
-        ]
-    return messages
+def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The question and what was found, as one message: it does not understand results as such."""
+    asked = next((_text(message) for message in reversed(messages) if message["role"] == "user"), "")
+    found = _text(messages[-1])[:MOST_RESULT]
+    content = f"{asked}\n\nThe result is:\n{found}\n\nSay in one short sentence what the result is."
+    said = [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": content}]
+    return {"messages": said, "max_tokens": OF_A_RESULT}
 
 
-def _is_about_files(message: dict[str, Any]) -> bool:
-    """Whether to offer the tool at all. Such a small model calls whatever it is offered, whether you
-    greet it or hand it a result, so it is offered the tool only where that may make sense."""
-    text = str(message.get("content")).lower()
-    return message["role"] == "user" and any(word in text for word in ("file", "*", "glob"))
+def _text(message: dict[str, Any]) -> str:
+    """What a message says in words."""
+    content = message.get("content") or ""
+    if isinstance(content, str):
+        return content
+    return "\n".join(str(part.get("text") or "") for part in content)
 
 
 def _meaning(problem: str) -> ModelError:
-    if "Invalid diff" in problem:
-        return Stumbled("the small model stumbled over its tool")
     if "context" in problem and ("exceed" in problem or "size" in problem):
         return ContextTooLong(
             f"the context is too long for the embedded model ({WINDOW:,} tokens)",

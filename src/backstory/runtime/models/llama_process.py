@@ -79,7 +79,9 @@ def load(path: str) -> Any:
     params.use_jinja = True
     params.warmup = False
     params.verbosity = 0
-    threads = max(1, min(8, os.cpu_count() or 1))
+    # llama.cpp's threads wait for each other by spinning: beside other work, one thread for each CPU made an
+    # answer take a minute that takes two seconds with half of them.
+    threads = max(1, min(4, (os.cpu_count() or 1) // 2))
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
     # llama.cpp opens a port on the loopback interface, wanted or not: no one else may use it.
