@@ -10,33 +10,35 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import resource
 import signal
 import socket
 import sys
 import termios
 import threading
+import time
 from typing import Any
 
 MODULES = (
     "backstory.chat.plain",
     "backstory.chat.terminal",
-    "backstory.cli.commands.agents",
-    "backstory.cli.commands.chat",
-    "backstory.cli.commands.export",
-    "backstory.cli.commands.log",
-    "backstory.cli.commands.moves",
-    "backstory.cli.commands.search",
     "backstory.cli.main",
+    "backstory.storage.postgres.backend",
+    "backstory.storage.sqlite.backend",
     "rich.progress",
 )
 
 
 def warm_up() -> None:
-    """Import what a chat imports, and what is imported only when a client is made or tokens are counted."""
-    for module in MODULES:
-        importlib.import_module(module)
+    """Import the commands and the chat, and what is imported only when a client is made or tokens are
+    counted."""
     import backstory
+    from backstory.cli import commands
+
+    found = pkgutil.iter_modules(commands.__path__, f"{commands.__name__}.")
+    for module in (*MODULES, *(command.name for command in found)):
+        importlib.import_module(module)
     from backstory.runtime.models.openai import OpenAIModel
 
     OpenAIModel("gpt-4o", base_url="http://127.0.0.1:9/v1").close()
@@ -92,6 +94,7 @@ def become(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
+    time.tzset()
     sys.argv = ["backstory", *order["arguments"]]
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         errors = "backslashreplace" if number == 2 else "strict"

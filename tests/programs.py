@@ -16,7 +16,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from tests.processes import PATIENCE
 
@@ -104,11 +104,11 @@ class Ended(NamedTuple):
     stderr: str
 
 
-def run(*arguments: str, given: str = "", cwd: Path, env: dict[str, str], cold: bool = False) -> Ended:
-    """Run `backstory` to its end, with a text on standard input."""
-    with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        stdin.write(given.encode())
-        stdin.seek(0)
+def run(
+    *arguments: str, given: str | bytes | None = "", cwd: Path, env: dict[str, str], cold: bool = False
+) -> Ended:
+    """Run `backstory` to its end, with a text on standard input, or with nothing there."""
+    with _input(given) as stdin, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         files = (stdin.fileno(), out.fileno(), err.fileno())
         code = start(*arguments, files=files, cwd=cwd, env=env, cold=cold).wait(PATIENCE)
         texts = []
@@ -116,6 +116,15 @@ def run(*arguments: str, given: str = "", cwd: Path, env: dict[str, str], cold: 
             file.seek(0)
             texts.append(file.read().decode())
     return Ended(code, *texts)
+
+
+def _input(given: str | bytes | None) -> IO[bytes]:
+    if given is None:
+        return Path(os.devnull).open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115
+    file.write(given.encode() if isinstance(given, str) else given)
+    file.seek(0)
+    return file
 
 
 @cache

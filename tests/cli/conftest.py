@@ -1,10 +1,9 @@
-"""The installed command, run as a process: as people and scripts run it."""
+"""The command, run as a process: as people and scripts run it."""
 
 import json
 import os
 import pty
 import select
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import backstory
+from tests import programs
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "backstory")
 assert Path(COMMAND).exists(), f"install the package first: {sys.executable} -m pip install -e ."
@@ -49,18 +49,11 @@ class Shell:
         }
 
     def __call__(self, *arguments, stdin=None, code=0, **env):
-        data = stdin.encode() if isinstance(stdin, str) else stdin
-        ran = subprocess.run(
-            [COMMAND, *map(str, arguments)],
-            input=data,
-            stdin=None if data is not None else subprocess.DEVNULL,
-            capture_output=True,
-            env={**self.env, **env},
-            check=False,
-            timeout=120,
-        )
+        cold = any(name.startswith("PYTHON") for name in env)  # Python looks at them when it starts
+        env = {**self.env, **env}
+        ran = programs.run(*map(str, arguments), given=stdin, cwd=Path.cwd(), env=env, cold=cold)
         assert ran.returncode == code, (arguments, ran.stdout, ran.stderr)
-        return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+        return Ran(*ran)
 
     def on_terminal(self, *arguments, width=80, keys=b"", **env):
         """The same with a terminal on all three sides; what it shows comes back as one text."""
