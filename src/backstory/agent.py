@@ -18,6 +18,7 @@ from backstory.core.events import Draft, Event, draft
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
+from backstory.core.notes import checked_note_name, own_note_name
 from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 
 NO_ARGUMENTS: dict[str, Any] = {}
-OUR_NOTES = "backstory."  # how the names of the library's own notes begin
 
 
 class Agent(Identity):
@@ -127,9 +127,7 @@ class Agent(Identity):
     def note(self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
         """Write something that is not a message: it shows in the context, follows rewinds and forks, and is
         never sent to a model. Names that begin with "backstory." are the library's own."""
-        if isinstance(name, str) and name.startswith(OUR_NOTES):
-            raise Invalid(f"names that begin with {OUR_NOTES!r} are the library's own", remedy="use another")
-        return self.append("note", name, data, key=key)
+        return self.append("note", own_note_name(name), data, key=key)
 
     def settings(self, /, **settings: Any) -> Event | None:
         """Set the model, the tools or the params of the requests from here on. Only what changes is written;
@@ -296,18 +294,19 @@ class Agent(Identity):
             self.head  # noqa: B018  raises if the agent was deleted in between
         return [event for event in found if event.kind in SPOKEN or event.kind == "note"]
 
-    def tail(self, n: int, *, at: At = None, notes: bool = False) -> list[Event]:
+    def tail(self, n: int, at: At = None, *, notes: bool = False) -> list[Event]:
         """The newest `n` live messages, oldest first: what a model would be given last. With `notes`, the
         newest `n` messages and notes."""
         return self._log.tail(self._record, n, at, notes=notes)
 
-    def notes(self, name: str | None = None, *, at: At = None, live: bool = True) -> list[Event]:
+    def notes(self, name: str | None = None, at: At = None, live: bool = True) -> list[Event]:
         """The notes in the context, or those of one name, oldest first. `live=False`: of the lineage."""
+        name = None if name is None else checked_note_name(name)
         return self._log.notes(self._record, name, at, live=live)
 
-    def last_note(self, name: str, *, at: At = None) -> Event | None:
+    def last_note(self, name: str, at: At = None) -> Event | None:
         """The newest note of a name in the context."""
-        return self._log.last_note(self._record, name, at)
+        return self._log.last_note(self._record, checked_note_name(name), at)
 
     def find(self, key: str) -> Event | None:
         """The event of the lineage, dead or alive, with this key."""
@@ -369,7 +368,8 @@ class Agent(Identity):
 
     def position(self, at: At = None) -> int:
         """The position that a mark's label or a moment stands for; the head, if none is given."""
-        return self.head if at is None else self._log.position(self._record, at) or 0
+        head = self.head  # raises if the agent was deleted, which a moment alone would not tell
+        return head if at is None else self._log.position(self._record, at) or 0
 
     def live_ranges(self, at: At = None) -> list[tuple[int, int]]:
         """The positions that are live, as (first, last), oldest first: for reading a long context

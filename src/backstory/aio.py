@@ -243,9 +243,10 @@ class AsyncHit(NamedTuple):
 
 
 class AsyncHits(list[AsyncHit]):
-    """What a search found, best first; `behind`: how many events could not be searched yet."""
+    """What a search found, best first; `behind` and `titled` are those of `Hits`."""
 
     behind = 0
+    titled: list[AsyncAgent]
 
 
 class AsyncStore:
@@ -305,10 +306,10 @@ class AsyncStore:
         return AsyncReference(AsyncAgent(found.agent), found.at, found.label)
 
     @shown_as(Store.delete)
-    async def delete(self, ref: "str | AsyncAgent", **options: Any) -> "Removed":
+    async def delete(self, ref: "str | AsyncAgent", below: bool = False, **options: Any) -> "Removed":
         """Remove an agent for good: see `Store.delete`."""
         agent = ref.sync if isinstance(ref, AsyncAgent) else ref
-        return await in_thread(partial(self.sync.delete, agent, **options))
+        return await in_thread(partial(self.sync.delete, agent, below, **options))
 
     @shown_as(Store.search)
     async def search(self, words: str, **options: Any) -> "AsyncHits":
@@ -323,7 +324,7 @@ class AsyncStore:
             options["after"] = Hit(last.agent.sync, *last[1:])
         hits = await in_thread(partial(self.sync.search, words, **options))
         found = AsyncHits(AsyncHit(AsyncAgent(hit.agent), *hit[1:]) for hit in hits)
-        found.behind = hits.behind
+        found.behind, found.titled = hits.behind, [AsyncAgent(agent) for agent in hits.titled]
         return found
 
     @shown_as(Store.find)
@@ -347,7 +348,7 @@ class AsyncStore:
         return AsyncFollower(follow, lambda found: (AsyncAgent(found[0]), found[1]))
 
     @shown_as(Store.last_notes)
-    async def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:
+    async def last_notes(self, name: str, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:
         """The newest live note of a name of each agent that has one."""
         found = await in_thread(partial(self.sync.last_notes, name, prefix=prefix))
         return [(AsyncAgent(agent), event) for agent, event in found]

@@ -13,9 +13,8 @@ from backstory.core.erasure import checked_reason, erased_row
 from backstory.core.events import Event, Stored, to_datetime
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL, labels_in
-from backstory.errors import Invalid
 from backstory.storage.log import now
-from backstory.storage.positions import check_position
+from backstory.storage.positions import check_position, distinct_positions
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
 
 EXPIRED = "expired"  # why the contents of dead events are erased
@@ -31,15 +30,13 @@ class Readable(Reader, StoredRows, Protocol):
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
     """Erase what the events at some positions of a lineage say, and all copies of them."""
     checked_reason(why)
-    wanted = sorted(set(positions))
+    wanted = distinct_positions(positions)
     with backend.removal() as removal:
         agents = {record.id: record for record in removal.held(agent.session)}
         current = agents.get(agent.id)
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
         for position in wanted:
-            if type(position) is not int:
-                raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
             check_position(current, position, current.head, first=1)
         places = {place for position in wanted for place in _same(removal, agents, current, position)}
         return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]

@@ -218,6 +218,8 @@ def follow_store(
     handle: Callable[[AgentRecord], T],
 ) -> Follower[tuple[T, Event]]:
     """The events of all agents, each with the agent that owns it."""
+    if not isinstance(after, Mapping | None):
+        raise Invalid(f"after={after!r:.60} does not say where to begin", remedy="pass {agent id: position}")
     watch = log.backend.watch()
     try:
         trail = StoreTrail(log, after, handle)

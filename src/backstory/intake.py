@@ -13,8 +13,8 @@ from backstory.agent import Agent
 from backstory.core.about import described
 from backstory.core.chain import START, digest, inner
 from backstory.core.drafts import drafts
-from backstory.core.events import Draft, Event, Stored, checked_key, parse_object, to_json, to_microseconds
-from backstory.errors import Conflict, Invalid, InvalidEvent, KeyTaken
+from backstory.core.events import Draft, Event, Stored, checked_key, moment_us, parse_object, to_json
+from backstory.errors import Conflict, Invalid, KeyTaken
 from backstory.storage import protocols
 from backstory.storage.bases import judged
 from backstory.storage.ids import checked_name, keyed_id, name_of
@@ -269,13 +269,9 @@ def _own_time(event: Any) -> int | None:
     if isinstance(event, Event):
         return event.created_us
     if isinstance(event, tuple) and len(event) == 5:
-        if not isinstance(event[4], datetime):
-            raise InvalidEvent(f"{event[4]!r:.60} is not a time", remedy="pass an aware datetime")
         return _microseconds(event[4])
     return None
 
 
 def _microseconds(moment: datetime) -> int:
-    if moment.tzinfo is None:
-        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
-    return max(to_microseconds(moment), 0)
+    return max(moment_us(moment), 0)

@@ -48,22 +48,44 @@ def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
     )
 
 
+def session_page(backend: Agents, wanted: Wanted) -> list[Session]:
+    """A page of sessions in the order of their birth: two statements, however many they are."""
+    roots = backend.agents(wanted._replace(roots=True))
+    if not roots:
+        return []
+    ids = tuple(root.session for root in roots)
+    found = {session.id: session for session in sessions_of(backend.agents(Wanted(sessions=ids)))}
+    return [found[id] for id in ids if id in found]
+
+
 def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[Session]:
     """A page of sessions, the latest written first, whichever of their agents that was. `after`: the id of
-    the last session of the page before. A session stands where its latest agent does."""
-    page, found = wanted._replace(key_prefix=None, limit=PAGE), []
+    the last session of the page before. A session stands where its latest agent does. Two statements, and two
+    more where the agents that were looked at are of too few sessions."""
+    size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
+    page, found = wanted._replace(key_prefix=None, limit=size), []
     if after is not None:
         last = backend.agents(Wanted(session=after, latest_first=True, limit=1))
         page = page._replace(after=last[0] if last else None)
     while records := backend.agents(page):
+        trees = _trees(backend, records)
         for record in records:
-            tree = backend.agents(Wanted(session=record.session, latest_first=True))
-            if tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
+            tree = trees.get(record.session, ())
+            if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
                 found += sessions_of(tree)
                 if len(found) == wanted.limit:
                     return found
         page = page._replace(after=records[-1])
     return found
+
+
+def _trees(backend: Agents, records: Sequence[AgentRecord]) -> dict[str, list[AgentRecord]]:
+    """All agents of the sessions of some, the latest written first."""
+    ids = tuple(dict.fromkeys(record.session for record in records))
+    trees: dict[str, list[AgentRecord]] = {}
+    for record in backend.agents(Wanted(sessions=ids, latest_first=True)):
+        trees.setdefault(record.session, []).append(record)
+    return trees
 
 
 def _has_key(tree: Sequence[AgentRecord], prefix: str | None) -> bool:

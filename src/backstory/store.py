@@ -7,14 +7,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from backstory.agent import Agent
-from backstory.core.events import Event, draft, to_microseconds
+from backstory.core.events import Event, checked_prefix, draft, moment_us
 from backstory.core.messages import check_says_something
+from backstory.core.notes import checked_note_name
 from backstory.erasure import expire_dead
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
-from backstory.sessions import Session, latest_sessions, sessions_of
+from backstory.sessions import Session, latest_sessions, session_page, sessions_of
 from backstory.storage import connect
 from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, name_of, new_id
@@ -177,15 +178,7 @@ class Store:
             id = after.id if isinstance(after, Session) else self._session_of(after)
             [last] = self._backend.agents(Wanted(prefix=id, deleted=True)) or [self.agent(id).snapshot]
             page = page._replace(after=last)
-        return self._session_page(page)
-
-    def _session_page(self, wanted: Wanted) -> list[Session]:
-        roots = self._backend.agents(wanted._replace(roots=True))
-        return [
-            session
-            for root in roots
-            for session in sessions_of(self._backend.agents(Wanted(session=root.session)))
-        ]
+        return session_page(self._backend, page)
 
     def _page(
         self,
@@ -200,11 +193,11 @@ class Store:
             raise Invalid(f"{order!r} is not an order", remedy="use 'born' or 'updated'")
         if limit is not None and (type(limit) is not int or limit < 1):
             raise Invalid(f"limit={limit!r} is not a number of agents", remedy="pass 1 or more")
-        last = self.agent(after) if isinstance(after, str) else after
+        last = after if isinstance(after, Agent | None) else self.agent(after)
         return Wanted(
-            key_prefix=prefix or None,
-            since_us=_microseconds(since),
-            until_us=_microseconds(until),
+            key_prefix=checked_prefix(prefix) or None,
+            since_us=None if since is None else moment_us(since),
+            until_us=None if until is None else moment_us(until),
             latest_first=order == "updated",
             limit=limit,
             after=last.snapshot if last else None,
@@ -218,12 +211,12 @@ class Store:
 
         return find(self._log, key)
 
-    def last_notes(self, name: str, *, prefix: str = "") -> list[tuple[Agent, Event]]:
+    def last_notes(self, name: str, prefix: str = "") -> list[tuple[Agent, Event]]:
         """The newest live note of a name of each agent that has one, or of those whose key begins with
         `prefix`."""
         from backstory.jobs.notes import last_notes
 
-        return last_notes(self._log, name, prefix)
+        return last_notes(self._log, checked_note_name(name), checked_prefix(prefix))
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """All marks of a session (its id, its name, or any agent of it), dead or alive, each with the agent
@@ -323,12 +316,12 @@ class Store:
         found = self._backend.sources(tool=tool, id=id)
         return source_of(found[0]) if found else None
 
-    def delete(self, ref: str | Agent, *, below: bool = False, dry_run: bool = False) -> "Removed":
+    def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
         """Remove an agent for good, with `below` all that come from it too. What its forks inherit stays with
         them. `dry_run` says what would go, and changes nothing."""
         from backstory.jobs.deletion import delete
 
-        agent = self.agent(ref) if isinstance(ref, str) else ref
+        agent = ref if isinstance(ref, Agent) else self.agent(ref)
         return delete(self._backend, agent.snapshot, below=below, dry_run=dry_run)
 
     def import_transcripts(
@@ -351,14 +344,15 @@ class Store:
         return import_transcripts(self, given, format=chosen, progress=progress, **options)
 
     def expire(
-        self, before: datetime, *, prefix: str = "", dry_run: bool = True, dead: bool = False
+        self, before: datetime, prefix: str = "", dry_run: bool = True, *, dead: bool = False
     ) -> "Removed":
         """Delete the sessions that nobody wrote to since `before`, or only those whose key begins with
         `prefix`. With `dead`, no session is deleted: what events from before then say is erased, if they are
         in nobody's context any more. Unless `dry_run` is False, it only says what would go."""
         from backstory.jobs.deletion import Removed, expire
 
-        moment = _microseconds(before) or 0
+        moment = moment_us(before)
+        checked_prefix(prefix)
         if dead:
             erased = expire_dead(self._backend, moment, prefix=prefix, dry_run=dry_run)
             return Removed((), 0, erased)
@@ -387,12 +381,6 @@ class Store:
 
             found += unproved_requests(self._log)
         return found
-
-
-def _microseconds(moment: datetime | None) -> int | None:
-    if moment is not None and moment.tzinfo is None:
-        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
-    return None if moment is None else to_microseconds(moment)
 
 
 def _shortened(matches: list[str], most: int = 8) -> str:

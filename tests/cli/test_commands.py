@@ -312,3 +312,21 @@ def test_a_store_that_does_not_exist_is_not_created_by_looking(sqlite_shell, tmp
         return
     assert "there is no store at" in sqlite_shell(name, *ARGUMENTS.get(name, []), code=1).err
     assert not list(tmp_path.glob("*.db"))
+
+
+def test_search_finds_titles_before_events(story):
+    story("describe", "main", "--title", "About b.py", "--tag", "python")
+    rows = story("search", "b.py").rows
+    assert rows[0] == ["main", "title", "", "About b.py #python"]
+    assert len(rows) == 3
+    assert story("search", "b.py", "--json").json[0].keys() == {"ref", "agent", "title", "tags"}
+    assert story("search", "about").rows == rows[:1]
+
+
+def test_search_shows_one_page_after_the_other(story):
+    first = story("search", "b.py", "--limit", "1")
+    second = story("search", "b.py", "--limit", "1", "--page", "2")
+    assert {first.rows[0][0], second.rows[0][0]} == {"main@4", "main@6"}
+    assert "--page 2" in first.err
+    assert second.err == ""
+    assert "on page 3" in story("search", "b.py", "--limit", "1", "--page", "3", code=1).err

@@ -175,3 +175,16 @@ def test_the_system_prompt_is_a_text_or_a_file(shell, tmp_path):
         assert "the system prompt is empty" in shell("new", *option, code=2).err
     file.write_bytes(b"\xff\xfe")
     assert "is not UTF-8" in shell("new", "--system-file", file, code=2).err
+
+
+def test_an_event_with_a_key_is_written_once(story):
+    head = story("append", "main", "once", "--key", "k").out
+    assert story("append", "main", "once", "--key", "k").out == head
+    assert "use another key" in story("append", "main", "other", "--key", "k", code=1).err
+    line = '{"kind":"user","content":"once","key":"k"}'
+    assert story("append", "main", "--jsonl", stdin=line).out == head
+
+
+def test_a_note_with_a_name_of_ours_is_refused(story):
+    refused = story("append", "main", "backstory.settings", "--kind", "note", code=2)
+    assert "are the library's own" in refused.err

@@ -46,18 +46,19 @@ def test_bookkeeping_is_not_found(store, agent):
     assert hit.snippet == "The files are a.py and b.py."
 
 
-def test_an_index_of_an_older_rule_is_built_again(durable_url):
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_index_of_an_older_rule_is_built_again(durable_url, version):
     with backstory.open(durable_url) as store:
         store.start("main").user("needle")
         schema = "backstory." if "postgresql" in durable_url else ""
         with store._backend._connection() as db:
-            db.execute(f"CREATE TABLE {schema}search_1 (words text)")
-            db.execute(f"CREATE TABLE {schema}searched_1 (agent integer, upto integer)")
-            db.execute(f"INSERT INTO {schema}searched_1 VALUES (1, 1)")
+            db.execute(f"CREATE TABLE {schema}search_{version} (words text)")
+            db.execute(f"CREATE TABLE {schema}searched_{version} (agent integer, upto integer)")
+            db.execute(f"INSERT INTO {schema}searched_{version} VALUES (1, 1)")
     with backstory.open(durable_url) as store:
         assert places(store.search("needle")) == [("main", 1)]
         with store._backend._connection() as db:
-            for table in ("search_1", "searched_1"):
+            for table in (f"search_{version}", f"searched_{version}"):
                 db.execute(f"CREATE TABLE {schema}{table} (was_dropped integer)")
 
 

@@ -25,6 +25,42 @@ def found(hits):
     return [(hit.agent.name, hit.event.seq) for hit in hits]
 
 
+def test_titles_and_tags_are_searched(store, stories):
+    main, other, _ = stories
+    main.describe(title="Café in Zanzibar", tags=["holiday plans"])
+    other.describe(title="zanzibar", cwd="/holiday")
+    assert {agent.name for agent in store.search("ZANZIBAR").titled} == {"main", "other"}
+    assert [agent.name for agent in store.search("zanzibar holiday").titled] == ["main"]
+    assert [agent.name for agent in store.search("cafe").titled] == ["main"]
+    assert [agent.name for agent in store.search('"holiday plans"').titled] == ["main"]
+    assert store.search("nothing").titled == []
+    assert [agent.name for agent in store.search("zanzibar", session="main").titled] == ["main"]
+    assert [agent.name for agent in store.search("zanzibar", agent=other).titled] == ["other"]
+    assert [agent.name for agent in store.search("zanzi*", limit=1).titled] == ["other"]
+
+
+def test_titles_are_only_on_the_first_page_and_not_among_kinds(store, stories):
+    main, _, _ = stories
+    main.describe(title="needle")
+    first = store.search("needle", limit=4)
+    assert [agent.name for agent in first.titled] == ["main"]
+    assert store.search("needle", limit=4, after=first[-1]).titled == []
+    assert store.search("needle", kinds=["user"]).titled == []
+    assert store.search("needle", live=True).titled == []
+
+
+def test_labels_are_found_and_the_names_of_our_notes_are_not(store):
+    agent = store.start("main")
+    agent.user("hi")
+    agent.label("turning point", at=1)
+    agent.settings(model="model-x")
+    agent.note("todo", {"text": "hidden"})
+    assert found(store.search("turning")) == [("main", 2)]
+    assert found(store.search("todo")) == [("main", 4)]
+    for word in ("backstory", "settings", "label", "model", "hidden"):
+        assert store.search(word) == [], word
+
+
 def test_pages_are_the_whole_in_parts(store, stories):
     whole = store.search("needle", limit=100)
     assert len(whole) == 21

@@ -363,5 +363,5 @@ def test_an_index_that_another_process_has_merged_is_not_called_damaged(tmp_path
             agent.user(f"word {number}")
             store.search("word", wait=True)
         with closing(apsw.Connection(str(path))) as other:
-            other.execute("INSERT INTO search_2 (search_2) VALUES ('optimize')")
+            other.execute("INSERT INTO search_3 (search_3) VALUES ('optimize')")
         assert store.verify() == []

@@ -87,3 +87,15 @@ def test_a_label_is_resolved_once(agent, calls):
     calls.clear()
     agent.explained(at="here")
     assert calls.count("marks") == 1
+
+
+@pytest.mark.parametrize("order", ["born", "updated"])
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_page_of_sessions_is_two_listings_however_many_they_are(calls, order, count):
+    store = Store(Recorder(MemoryBackend(), calls))
+    for number in range(40):
+        store.start(f"session {number}").fork("child")
+    calls.clear()
+    page = store.sessions(order=order, limit=count)
+    assert [(session.agents, session.events) for session in page] == [(2, 0)] * count
+    assert calls == ["agents", "agents"]

@@ -1,11 +1,13 @@
 """What is kept beside an agent: a small JSON object with its title, tags, folder, anything. Pure."""
 
+import re
 from typing import Any
 
 from backstory.core.events import parse_object, to_json
 from backstory.errors import Invalid
 
 LARGEST = 64 * 1024  # bytes of the whole
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it, not a backslash and the letter u
 
 
 def described(before: str | None, change: dict[str, Any]) -> str | None:
@@ -20,11 +22,19 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise Invalid(f"what is kept beside an agent has to be JSON: {error}") from error
-    if "\0" in text or size > LARGEST:
+    if size > LARGEST:
         raise Invalid(
-            f"what is kept beside an agent may take {LARGEST:,} bytes, this takes {size:,}: say less"
+            f"what is kept beside an agent may take {LARGEST:,} bytes, this takes {size:,}", remedy="say less"
         )
+    if _NUL.search(text):  # PostgreSQL's JSON cannot say it
+        raise Invalid("what is kept beside an agent has a NUL character (U+0000)", remedy="remove it")
     return text
+
+
+def told(about: str | None) -> str:
+    """What of it a search finds: the title and the tags."""
+    known = parse_object(about) or {}
+    return "\n".join(text for text in (known.get("title"), *known.get("tags", ())) if isinstance(text, str))
 
 
 def _check(change: dict[str, Any]) -> None:

@@ -207,8 +207,22 @@ def checked_key(key: Any) -> str:
     if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY:
         shown = f"of {len(key)} characters" if isinstance(key, str) else type(key).__name__
         raise Invalid(f"a key is a text of 1 to {LONGEST_KEY} characters, not {shown}", remedy="use its hash")
-    _check_text(key, "the key")
+    check_text(key, "the key")
     return key
+
+
+def checked_prefix(prefix: Any) -> str:
+    """The beginning of a key, perhaps an empty one; raises Invalid."""
+    return "" if prefix == "" else checked_key(prefix)
+
+
+def moment_us(moment: Any) -> int:
+    """The microseconds since 1970 of what has to be an aware datetime; raises Invalid."""
+    if not isinstance(moment, datetime):
+        raise Invalid(f"{moment!r:.60} is not a time", remedy="pass an aware datetime")
+    if moment.tzinfo is None:
+        raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
+    return to_microseconds(moment)
 
 
 def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> Draft:
@@ -224,7 +238,7 @@ def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> 
             remedy="convert it first, or put structured values into data",
         )
     elif not content.isascii() or "\0" in content:
-        _check_text(content, f"the content of this {kind} event")
+        check_text(content, f"the content of this {kind} event")
     text = None if data is None else _data_json(kind, data)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
@@ -264,7 +278,7 @@ def _slower_json(kind: str, data: dict[str, Any]) -> str:
             f"the data of this {kind} event would not come back as it is",
             remedy="use strings as keys, and lists instead of tuples",
         )
-    _check_text(text, f"the data of this {kind} event")
+    check_text(text, f"the data of this {kind} event")
     return text
 
 
@@ -279,7 +293,7 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
             _check_depth(within, deepest - 1, kind)
 
 
-def _check_text(text: str, what: str) -> None:
+def check_text(text: str, what: str) -> None:
     """Refuse what one of the databases cannot hold, so that all of them agree."""
     if "\0" in text:
         raise InvalidEvent(f"{what} contains a NUL character (U+0000)", remedy="remove or escape it")

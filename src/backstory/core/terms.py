@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 from backstory.core.chain import is_erased
 from backstory.core.events import parse_object
+from backstory.core.labels import LABEL
 from backstory.core.messages import tool_call, tool_result
+from backstory.core.notes import OURS
 from backstory.errors import Invalid
 
 LONGEST_WORD = 200  # characters; what is longer is cut, in the index and in the query alike
@@ -111,10 +113,19 @@ def _labelled(content: str | None, data: dict[str, Any]) -> Iterator[str | None]
     yield from _values(data.get("label"))
 
 
+def _noted(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
+    """A note's name; of the library's own notes, only what a label says."""
+    if not (content or "").startswith(OURS):
+        yield content
+    elif content == LABEL:
+        yield from _values(data.get("label"))
+
+
 _TOLD_BY_DATA: dict[str, Callable[[str | None, dict[str, Any]], Iterator[str | None]]] = {
     "tool_call": _called,
     "tool_result": _answered,
     "mark": _labelled,
+    "note": _noted,
 }
 
 

@@ -5,9 +5,11 @@ the answer says how much it could not see.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from backstory.agent import Agent
+from backstory.core.about import told
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
@@ -36,6 +38,10 @@ class Hits(list[Hit]):
 
     behind = 0  # how many events could not be searched yet: the index is still catching up
 
+    def __init__(self, found: Iterable[Hit] = (), titled: Iterable[Agent] = ()) -> None:
+        super().__init__(found)
+        self.titled = list(titled)  # agents whose title and tags hold all words; on the first page only
+
 
 def search(
     log: Log,
@@ -51,13 +57,16 @@ def search(
     progress: Progress | None = None,
 ) -> Hits:
     """The best matches, best first; those behind `after`, if that is given."""
+    if type(limit) is not int or limit < 1:
+        raise Invalid(f"limit={limit!r:.60} is not a number of results", remedy="pass 1 or more")
     for kind in kinds:
         if kind not in KINDS:
             raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     asked = query(text)
     asking = _Asking(log, asked, agent, session, kinds, live)
     behind = 0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
-    hits = Hits(asking.hits(limit, after))
+    wants_titles = after is None and not kinds and not live
+    hits = Hits(asking.hits(limit, after), asking.titled(limit) if wants_titles else ())
     hits.behind = behind
     return hits
 
@@ -120,6 +129,19 @@ class _Asking:
             if len(hits) >= limit or len(found) < ask_for:
                 return hits[:limit]
             ask_for *= 4
+
+    def titled(self, limit: int) -> list[Agent]:
+        """The agents whose title and tags hold all words, the latest written first."""
+        wanted = Wanted(telling=_rarest(self._asked), latest_first=True, partial=True)
+        wanted = wanted._replace(
+            session=self._session or None, prefix=self._agent.id if self._agent else None
+        )
+        told_all = (
+            record
+            for record in self._log.backend.agents(wanted)
+            if matches(self._asked, words(told(record.about)))
+        )
+        return [Agent(self._log, record) for record in islice(told_all, limit)]
 
     def _found(self, limit: int) -> list[Found]:
         if self._scans:
@@ -198,6 +220,12 @@ class _Asking:
         if seer is None:
             return None  # deleted since it was found
         return Hit(seer, event, keeper is not None, found.score, *snippet(self._asked, text))
+
+
+def _rarest(asked: Query) -> str:
+    """The longest word of ASCII in a query; "" if it has none."""
+    plain = (word for phrase in asked for word in phrase.words if word.isascii())
+    return max(plain, key=len, default="")
 
 
 def _behind(hits: list[Hit], last: Hit | None) -> list[Hit]:

@@ -61,8 +61,9 @@ class Histories:
     def search(self, query: str, limit: int = 20) -> str:
         """Find words in all conversations. Each line: REFERENCE, kind, and the place where it was said."""
         hits = self._store.search(query, limit=_rows(limit))
+        titled = [f"{agent.id}\ttitle\t{_line(agent.about.get('title') or '')}" for agent in hits.titled]
         lines = [f"{hit.agent.id}@{hit.event.seq}\t{hit.event.kind}\t{_line(hit.snippet)}" for hit in hits]
-        return "\n".join(lines) or "nothing was found"
+        return "\n".join(titled + lines) or "nothing was found"
 
     def sessions(self, limit: int = 20) -> str:
         """List the conversations, the latest first. Each line: ID, last written, number of events, title."""

@@ -121,6 +121,16 @@ def hit_json(hit: "Hit", ref: str) -> dict[str, Any]:
     }
 
 
+def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
+    """An agent whose title or tags a search found."""
+    return {
+        "ref": ref,
+        "agent": agent.id,
+        "title": agent.about.get("title"),
+        "tags": agent.about.get("tags", []),
+    }
+
+
 def removed_json(removed: "Removed") -> dict[str, Any]:
     """What was taken away."""
     gone = [agent._asdict() for agent in removed.agents]

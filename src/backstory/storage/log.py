@@ -11,14 +11,21 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from backstory.core.chain import START
-from backstory.core.events import Draft, Event, checked_key, parse_object, to_microseconds
+from backstory.core.events import Draft, Event, checked_key, moment_us, parse_object
 from backstory.core.kinds import KINDS, MOVES, SPOKEN
 from backstory.core.labels import LABEL, labels_in
 from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
 from backstory.storage.bases import judged, with_bases
-from backstory.storage.positions import LAST_POSITION, check_expected, check_position, clipped, last_positions
+from backstory.storage.positions import (
+    LAST_POSITION,
+    check_expected,
+    check_position,
+    clipped,
+    distinct_positions,
+    last_positions,
+)
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
 T = TypeVar("T")
@@ -249,11 +256,9 @@ class Log:
 
     def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
         """The events at some positions, in order."""
-        wanted = sorted(set(positions))
+        wanted = distinct_positions(positions)
         pieces = self.backend.lineage(agent)
         for position in wanted:
-            if type(position) is not int:
-                raise Invalid(f"{position!r} is not a position", remedy="pass whole numbers")
             check_position(agent, position, pieces[-1].high, first=1)
         return self.read(agent, [piece for seq in wanted for piece in clipped(pieces, seq, seq)])
 
@@ -345,9 +350,7 @@ class Log:
             case None:
                 return None
             case datetime():
-                if at.tzinfo is None:
-                    raise Invalid(f"{at.isoformat()} has no time zone", remedy="pass an aware datetime")
-                return self.backend.position_at(agent, to_microseconds(at))
+                return self.backend.position_at(agent, moment_us(at))
             case str():
                 return self._named(agent, at)
             case int() if not isinstance(at, bool):

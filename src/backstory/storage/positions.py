@@ -1,6 +1,6 @@
 """Positions of a lineage: which are there, and which of them lie in some pieces. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from backstory.errors import Invalid, PositionNotFound
 from backstory.storage.protocols import AgentRecord, Piece
@@ -26,6 +26,17 @@ def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
     """What of some pieces lies between two positions."""
     cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
     return [piece for piece in cut if piece.low <= piece.high]
+
+
+def distinct_positions(positions: Iterable[int]) -> list[int]:
+    """Positions that somebody asks for, each once and in order. Raises Invalid."""
+    if not isinstance(positions, Iterable):
+        raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
+    found = set(positions)
+    for position in found:
+        if type(position) is not int:
+            raise Invalid(f"{position!r:.60} is not a position", remedy="pass whole numbers")
+    return sorted(found)
 
 
 def check_expected(expected: object) -> None:

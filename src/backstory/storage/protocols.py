@@ -65,10 +65,12 @@ class Wanted(NamedTuple):
 
     prefix: str | None = None  # of the id
     session: str | None = None
+    sessions: tuple[str, ...] | None = None  # several of them
     name: str | None = None
     key: str | None = None
     key_prefix: str | None = None
     title: str | None = None  # in what is kept beside the agent
+    telling: str | None = None  # that may have this word there, in small letters of ASCII: some have it not
     roots: bool = False  # one for each session that has agents, even if its root was deleted
     deleted: bool = False  # those too that were deleted and whose rows are still needed
     since_us: int | None = None  # last written to at or after

@@ -13,7 +13,10 @@ from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 from backstory.core.kinds import KINDS, SAID_BY_PEOPLE
 from backstory.core.messages import check_says_something
+from backstory.core.notes import own_note_name
 from backstory.errors import Invalid, InvalidEvent
+
+FIELDS = ("kind", "content", "data", "key")
 
 
 @command(
@@ -27,7 +30,13 @@ from backstory.errors import Invalid, InvalidEvent
 @click.option("--kind", type=click.Choice(list(KINDS)), default="user", help="The kind (default: user).")
 @click.option("--data", metavar="JSON", help="The event's data, a JSON object.")
 @click.option(
-    "--jsonl", is_flag=True, help='Read events from standard input: {"kind", "content", "data"} per line.'
+    "--jsonl",
+    is_flag=True,
+    help='Read events from standard input: {"kind", "content", "data", "key"} per line.',
+)
+@click.option(
+    "--key",
+    help="Write the event only if the history has none with this key yet; print the one that is there.",
 )
 @click.option("--expected", type=click.IntRange(0), metavar="HEAD", help="Write only if this is the head.")
 def append_command(
@@ -37,14 +46,17 @@ def append_command(
     kind: str,
     data: str | None,
     jsonl: bool,
+    key: str | None,
     expected: int | None,
     as_json: bool,
 ) -> None:
     """Without TEXT, or with - for it, the text is read from standard input. The text of a mark is its
     label. To append to the latest agent, write @ for REF. With --jsonl, all events are written or none.
     Prints the new head."""
-    if jsonl and (text is not None or data is not None):
-        raise click.UsageError("--jsonl reads everything from standard input: leave out TEXT and --data.")
+    if jsonl and (text is not None or data is not None or key is not None):
+        raise click.UsageError(
+            "--jsonl reads everything from standard input: leave out TEXT, --data and --key."
+        )
     with opened(url) as store:
         agent = agent_to_write_to(store, ref, "append", alone=text is None)
         if jsonl:
@@ -52,7 +64,9 @@ def append_command(
         else:
             event = _event(kind, _content(ref, text, kind), _object(data))
             check_says_something(*event)
-            written = [agent.append(*event, expected=expected)]
+            if kind == "note":
+                own_note_name(event[1])
+            written = [agent.append(*event, key=key, expected=expected)]
         screen.answer_events(agent, written, as_json=as_json)
 
 
@@ -88,11 +102,11 @@ def _json_lines() -> Iterator[tuple[Any, ...]]:
             continue
         try:
             event = json.loads(line)
-            unknown = set(event) - {"kind", "content", "data"}
+            unknown = set(event) - set(FIELDS)
         except (ValueError, TypeError) as error:
             raise InvalidEvent(f"line {number} is not JSON: {error}; nothing was written") from error
         if not isinstance(event, dict) or unknown:
             raise InvalidEvent(
-                f"line {number} is not an object with kind, content and data; nothing was written"
+                f"line {number} is not an object with kind, content, data and key; nothing was written"
             )
-        yield event.get("kind"), event.get("content"), event.get("data")
+        yield tuple(event.get(field) for field in FIELDS)

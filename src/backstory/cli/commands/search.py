@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.progress import progress_bar
@@ -12,7 +13,7 @@ from backstory.core.kinds import KINDS
 from backstory.jobs.search import Hit
 from backstory.present.names import short_ref
 from backstory.present.safe_text import one_line, visible
-from backstory.present.shapes import hit_json
+from backstory.present.shapes import hit_json, titled_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -31,6 +32,13 @@ if TYPE_CHECKING:
 @click.option(
     "-n", "--limit", type=click.IntRange(1), metavar="N", default=20, help="At most N results (default: 20)."
 )
+@click.option(
+    "--page",
+    type=click.IntRange(1),
+    metavar="P",
+    default=1,
+    help="Which N results: 2 for those after the first N.",
+)
 def search_command(
     url: str | None,
     words: tuple[str, ...],
@@ -39,24 +47,45 @@ def search_command(
     kinds: tuple[str, ...],
     live: bool,
     limit: int,
+    page: int,
     as_json: bool,
 ) -> None:
     """Finds events that contain all WORDS: what people, models and tools said, tool calls with their
-    arguments, and the labels of marks. An argument with several words is a phrase; begin* matches the
-    beginning of a word. The best results come first. The exit code is 1 if nothing is found."""
+    arguments, labels, and the names of notes. Agents whose title and tags contain all WORDS come before them.
+    An argument with several words is a phrase; begin* matches the beginning of a word. The best results come
+    first. The exit code is 1 if nothing is found."""
     asked = " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
     with opened(url) as store:
         only = agent_of(store.resolve(agent), "--agent takes an agent, not a position") if agent else None
         with progress_bar("indexing", "events") as progress:
             hits = store.search(
-                asked, agent=only, session=session, kinds=kinds, live=live, limit=limit, progress=progress
+                asked,
+                agent=only,
+                session=session,
+                kinds=kinds,
+                live=live,
+                limit=limit * page + 1,
+                progress=progress,
             )
         agents = store.agents()
-    for hit in hits:
+    titled, found = hits.titled[:limit] if page == 1 else [], hits[limit * (page - 1) : limit * page]
+    for one in titled:
+        _print_titled(one, short_ref(one, agents), as_json)
+    for hit in found:
         _print(hit, f"{short_ref(hit.agent, agents)}@{hit.event.seq}", as_json)
-    if not hits:
-        screen.say(f"nothing found for {asked}")
+    if len(hits) > limit * page:
+        screen.say(f"there are more results: --page {page + 1} shows the next")
+    if not found and not titled:
+        screen.say(f"nothing found for {asked}" + (f" on page {page}" if page > 1 else ""))
         click.get_current_context().exit(1)
+
+
+def _print_titled(agent: Agent, ref: str, as_json: bool) -> None:
+    title, tags = agent.about.get("title"), agent.about.get("tags", ())
+    if as_json:
+        screen.answer_json(titled_json(agent, ref))
+    else:
+        screen.plain_row((ref, "title", "", " ".join([title or "", *(f"#{tag}" for tag in tags)]).strip()))
 
 
 def _print(hit: Hit, ref: str, as_json: bool) -> None:

@@ -90,10 +90,12 @@ def is_wanted(record: AgentRecord, wanted: Wanted, alive: set[str]) -> bool:
         there
         and record.id.startswith(wanted.prefix or "")
         and wanted.session in (None, record.session)
+        and (wanted.sessions is None or record.session in wanted.sessions)
         and wanted.name in (None, record.name)
         and wanted.key in (None, record.key)
         and (not wanted.key_prefix or (record.key or "").startswith(wanted.key_prefix))
         and wanted.title in (None, (parse_object(record.about) or {}).get("title"))
+        and (wanted.telling is None or record.about is not None)
         and (not wanted.roots or record.parent is None)
         and (wanted.since_us is None or record.updated_us >= wanted.since_us)
         and (wanted.until_us is None or record.updated_us < wanted.until_us)

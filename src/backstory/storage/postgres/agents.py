@@ -21,10 +21,14 @@ CONDITIONS = {
     "high": "a.id <= %(high)s::uuid",
     "place": "a.place = %(place)s::bigint",
     "session": "a.session = %(session)s::uuid",
+    "sessions": "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
     "name": "a.name = %(name)s::text",
     "key": "a.key = %(key)s::text",
     "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
     "title": "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
+    # Only what is all ASCII is looked through here: another letter may be one of the word's, with an accent.
+    "telling": """a.about IS NOT NULL AND (pg_catalog.strpos(pg_catalog.lower(a.about), %(telling)s::text) > 0
+        OR pg_catalog.length(a.about) < pg_catalog.octet_length(a.about))""",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM backstory.agents o
         WHERE o.place = a.place AND o.session = a.session AND o.deleted IS NULL))""",
@@ -53,6 +57,8 @@ def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, An
     conditions = [CONDITIONS[name] for name in given]
     if place is not None:  # Citus does not conclude it for a subquery behind an OR
         conditions = [one.replace("o.place = a.place", "o.place = %(place)s::bigint") for one in conditions]
+    if wanted.sessions is not None:
+        given |= {"places": [place_of(id) for id in wanted.sessions], "sessions": list(wanted.sessions)}
     if not wanted.deleted and not wanted.roots:
         conditions.append("a.deleted IS NULL")
     if wanted.after is not None:

@@ -344,7 +344,7 @@ class PostgresBackend:
                 postgres_index.index(db, texts, one_by_one=self._is_distributed)
             self._new_to_planner += sum(len(found) for _, found in texts)
             if self._new_to_planner >= postgres_index.WORTH_ANALYZING:
-                db.execute("ANALYZE backstory.search_2, backstory.searched_2")
+                db.execute("ANALYZE backstory.search_3, backstory.searched_3")
                 self._new_to_planner = 0
 
     def find(

@@ -37,12 +37,12 @@ TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
 )
 INDEX_TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
     (
-        "search_2",
-        "create_distributed_table('backstory.search_2', 'place', colocate_with => 'backstory.agents')",
+        "search_3",
+        "create_distributed_table('backstory.search_3', 'place', colocate_with => 'backstory.agents')",
     ),
     (
-        "searched_2",
-        "create_distributed_table('backstory.searched_2', 'place', colocate_with => 'backstory.agents')",
+        "searched_3",
+        "create_distributed_table('backstory.searched_3', 'place', colocate_with => 'backstory.agents')",
     ),
 )
 # A notification does not leave the server it was made on: followers poll, and appends do not look for them.
@@ -81,7 +81,7 @@ DELEGATED: LiteralString = """
         AND p.proname IN ('append_one', 'append_many', 'create_agent')"""
 # What was copied to the shards is still there, unseen, where it was.
 CLEAR_LOCAL: LiteralString = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
-HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_2') IS NOT NULL"
+HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
 
 SIZE = """
     SELECT coalesce(pg_catalog.sum(CASE WHEN d.logicalrelid IS NULL

@@ -28,8 +28,8 @@ WORTH_ANALYZING = 10_000  # new rows after which the planner should count again
 # text does not fit into a vector, `long` says that places are missing, so that its phrases must be
 # looked at one by one; where not even its words fit, they are null.
 CREATE: LiteralString = """
-    DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1;
-    CREATE TABLE IF NOT EXISTS backstory.search_2 (
+    DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1, backstory.search_2, backstory.searched_2;
+    CREATE TABLE IF NOT EXISTS backstory.search_3 (
         place bigint NOT NULL,
         session uuid NOT NULL,
         agent integer NOT NULL,
@@ -37,10 +37,10 @@ CREATE: LiteralString = """
         long boolean NOT NULL,
         words tsvector,
         PRIMARY KEY (place, agent, seq));
-    CREATE INDEX IF NOT EXISTS search_2_words ON backstory.search_2 USING gin (words) WHERE NOT long;
-    CREATE INDEX IF NOT EXISTS search_2_long ON backstory.search_2 USING gin (words) WHERE long;
-    CREATE INDEX IF NOT EXISTS search_2_null ON backstory.search_2 (place) WHERE words IS NULL;
-    CREATE TABLE IF NOT EXISTS backstory.searched_2 (
+    CREATE INDEX IF NOT EXISTS search_3_words ON backstory.search_3 USING gin (words) WHERE NOT long;
+    CREATE INDEX IF NOT EXISTS search_3_long ON backstory.search_3 USING gin (words) WHERE long;
+    CREATE INDEX IF NOT EXISTS search_3_null ON backstory.search_3 (place) WHERE words IS NULL;
+    CREATE TABLE IF NOT EXISTS backstory.searched_3 (
         place bigint NOT NULL,
         agent integer NOT NULL,
         upto integer NOT NULL,
@@ -48,11 +48,11 @@ CREATE: LiteralString = """
 # Not by to_regclass: it may not see yet what another process has just made.
 EXISTS = """
     SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
-        WHERE relname = 'searched_2' AND relnamespace = 'backstory'::regnamespace)"""
+        WHERE relname = 'searched_3' AND relnamespace = 'backstory'::regnamespace)"""
 
 BACKLOG = """
     SELECT a.no, a.session::text, coalesce(s.upto, a.fork_seq), a.head
-    FROM backstory.agents a LEFT JOIN backstory.searched_2 s ON s.place = a.place AND s.agent = a.no
+    FROM backstory.agents a LEFT JOIN backstory.searched_3 s ON s.place = a.place AND s.agent = a.no
     WHERE a.head > coalesce(s.upto, a.fork_seq)"""
 BACKLOG_WITHOUT_INDEX = """
     SELECT no, session::text, fork_seq, head FROM backstory.agents a WHERE head > fork_seq"""
@@ -73,7 +73,7 @@ ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(4849322)"
 # What is left of the events that were read to be indexed, and the beginning of their data.
 LEFT = UNINDEXED.replace("kind, content, data", "pg_catalog.substr(data, 1, 16)")
 START = f"""
-    INSERT INTO backstory.searched_2 (place, agent, upto)
+    INSERT INTO backstory.searched_3 (place, agent, upto)
     SELECT p.place, p.no, p.after FROM {BACKLOGS}
     WHERE EXISTS (
         SELECT 1 FROM backstory.agents a
@@ -81,7 +81,7 @@ START = f"""
     ON CONFLICT DO NOTHING"""
 MOVE = f"""
     WITH p AS (SELECT * FROM {BACKLOGS})
-    UPDATE backstory.searched_2 s SET upto = p.upto FROM p
+    UPDATE backstory.searched_3 s SET upto = p.upto FROM p
     WHERE s.place = p.place AND s.agent = p.no AND s.upto = p.after
     RETURNING p.nth - 1"""
 # The same for one agent, where the agents are on many servers: each of these is a question to one of them.
@@ -95,21 +95,21 @@ IS_NEW_ONE: LiteralString = """
     SELECT no FROM backstory.agents
     WHERE place = %(place)s::bigint AND no = %(no)s AND fork_seq = %(after)s"""
 START_ONE: LiteralString = """
-    INSERT INTO backstory.searched_2 (place, agent, upto) VALUES (%(place)s::bigint, %(no)s, %(after)s)
+    INSERT INTO backstory.searched_3 (place, agent, upto) VALUES (%(place)s::bigint, %(no)s, %(after)s)
     ON CONFLICT DO NOTHING RETURNING agent"""
 MOVE_ONE: LiteralString = """
-    UPDATE backstory.searched_2 SET upto = %(upto)s
+    UPDATE backstory.searched_3 SET upto = %(upto)s
     WHERE place = %(place)s::bigint AND agent = %(no)s AND upto = %(after)s RETURNING agent"""
 FORGET = """
-    DELETE FROM backstory.search_2
+    DELETE FROM backstory.search_3
     WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(last)s"""
 FORGET_ONE = """
-    DELETE FROM backstory.search_2
+    DELETE FROM backstory.search_3
     WHERE place = %(place)s::bigint AND agent = %(no)s AND seq = %(seq)s"""
 END_AT = """
-    UPDATE backstory.searched_2 SET upto = least(upto, %(last)s)
+    UPDATE backstory.searched_3 SET upto = least(upto, %(last)s)
     WHERE place = %(place)s::bigint AND agent = %(no)s"""
-INSERT = "COPY backstory.search_2 (place, session, agent, seq, long, words) FROM STDIN"
+INSERT = "COPY backstory.search_3 (place, session, agent, seq, long, words) FROM STDIN"
 
 # Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
 # everywhere ranks nothing. Three questions instead of one with OR, so that each is answered by its own
@@ -119,13 +119,13 @@ FIND = """
     FROM (
         SELECT c.*, coalesce(pg_catalog.ts_rank(c.words, %(loose)s::tsquery, 1), 0) AS score
         FROM (
-            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_3 s
                 WHERE NOT s.long AND s.words @@ %(exact)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_3 s
                 WHERE s.long AND s.words @@ %(loose)s::tsquery {filters} LIMIT %(candidates)s)
             UNION ALL
-            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_2 s
+            (SELECT s.place, s.session, s.agent, s.seq, s.words FROM backstory.search_3 s
                 WHERE s.words IS NULL {filters})) c
         ORDER BY score DESC, c.session DESC, c.agent DESC, c.seq DESC LIMIT %(limit)s) f
     JOIN backstory.agents a ON a.place = f.place AND a.no = f.agent

@@ -21,60 +21,62 @@ from backstory.storage.sqlite.rows import HEAD, ids_of
 CREATE = """
     DROP TABLE IF EXISTS search_1;
     DROP TABLE IF EXISTS searched_1;
-    CREATE VIRTUAL TABLE IF NOT EXISTS search_2 USING fts5 (words, content = '', tokenize = 'ascii');
-    INSERT INTO search_2 (search_2, rank) VALUES ('secure-delete', 1);
-    CREATE TABLE IF NOT EXISTS searched_2 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
-EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_2'"
+    DROP TABLE IF EXISTS search_2;
+    DROP TABLE IF EXISTS searched_2;
+    CREATE VIRTUAL TABLE IF NOT EXISTS search_3 USING fts5 (words, content = '', tokenize = 'ascii');
+    INSERT INTO search_3 (search_3, rank) VALUES ('secure-delete', 1);
+    CREATE TABLE IF NOT EXISTS searched_3 (agent INTEGER PRIMARY KEY, upto INTEGER NOT NULL) STRICT"""
+EXISTS = "SELECT 1 FROM sqlite_master WHERE name = 'searched_3'"
 
 BACKLOG = f"""
     SELECT a.no, '', coalesce(s.upto, a.fork_seq) AS after, {HEAD} AS head
-    FROM agents a LEFT JOIN searched_2 s ON s.agent = a.no WHERE {{condition}} AND head > after"""
+    FROM agents a LEFT JOIN searched_3 s ON s.agent = a.no WHERE {{condition}} AND head > after"""
 OF_OWNERS = "a.no IN (SELECT value FROM json_each(?))"
 UPTO = f"""
     SELECT a.no, coalesce(s.upto, a.fork_seq)
-    FROM agents a LEFT JOIN searched_2 s ON s.agent = a.no WHERE {OF_OWNERS}"""
+    FROM agents a LEFT JOIN searched_3 s ON s.agent = a.no WHERE {OF_OWNERS}"""
 UNINDEXED = """
     SELECT p.key, e.id & 4294967295, e.kind, e.content, e.data FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
 # What is left of the events that were read to be indexed, and the beginning of their data.
 LEFT = UNINDEXED.replace("e.kind, e.content, e.data", "substr(e.data, 1, 16)")
-MOVE = "INSERT INTO searched_2 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
-INSERT = "INSERT INTO search_2 (rowid, words) VALUES (?, ?)"
+MOVE = "INSERT INTO searched_3 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
+INSERT = "INSERT INTO search_3 (rowid, words) VALUES (?, ?)"
 # The index keeps no text: what is to be taken out has to be said again, word for word.
 TEXTS = """
-    SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_2 s ON s.agent = e.agent
+    SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_3 s ON s.agent = e.agent
     WHERE e.id BETWEEN ?1 AND ?2 AND e.id & 4294967295 <= s.upto"""
-FORGET = "INSERT INTO search_2 (search_2, rowid, words) VALUES ('delete', ?, ?)"
-END_AT = "UPDATE searched_2 SET upto = min(upto, ?2) WHERE agent = ?1"
+FORGET = "INSERT INTO search_3 (search_3, rowid, words) VALUES ('delete', ?, ?)"
+END_AT = "UPDATE searched_3 SET upto = min(upto, ?2) WHERE agent = ?1"
 
 # Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
 # matches, those of the newest agents are ranked. CROSS JOIN: the index is asked first.
 FIND = """
     SELECT a.id, f.id & 4294967295, -f.rank
     FROM (
-        SELECT search_2.rowid AS id, bm25(search_2) AS rank FROM search_2 {filters}
-        ORDER BY search_2.rowid DESC LIMIT :candidates) f
+        SELECT search_3.rowid AS id, bm25(search_3) AS rank FROM search_3 {filters}
+        ORDER BY search_3.rowid DESC LIMIT :candidates) f
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.rank, f.id DESC LIMIT :limit"""
-EVERYWHERE = "WHERE search_2 MATCH :query"
+EVERYWHERE = "WHERE search_3 MATCH :query"
 # Where there are few ranges, each is looked up in the index: what it has elsewhere costs nothing. `bm25`
 # counts how often a word is in the whole store, so a share of the words ranks instead.
 FIND_IN_RANGES = """
     SELECT a.id, f.id & 4294967295, f.share
     FROM (
-        SELECT search_2.rowid AS id, share(search_2) AS share FROM json_each(:ranges) r CROSS JOIN search_2
-        WHERE search_2 MATCH :query AND search_2.rowid
+        SELECT search_3.rowid AS id, share(search_3) AS share FROM json_each(:ranges) r CROSS JOIN search_3
+        WHERE search_3 MATCH :query AND search_3.rowid
             BETWEEN json_extract(r.value, '$[0]') AND json_extract(r.value, '$[1]')
             AND (:kinds IS NULL OR EXISTS (
                 SELECT 1 FROM events e
-                WHERE e.id = search_2.rowid AND e.kind IN (SELECT value FROM json_each(:kinds))))
-        ORDER BY search_2.rowid DESC LIMIT :candidates) f
+                WHERE e.id = search_3.rowid AND e.kind IN (SELECT value FROM json_each(:kinds))))
+        ORDER BY search_3.rowid DESC LIMIT :candidates) f
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.share DESC, f.id DESC LIMIT :limit"""
 FEW_RANGES = 64
 SOMEWHERE = """
-    CROSS JOIN events e ON e.id = search_2.rowid
-    WHERE search_2 MATCH :query
+    CROSS JOIN events e ON e.id = search_3.rowid
+    WHERE search_3 MATCH :query
         AND (:kinds IS NULL OR e.kind IN (SELECT value FROM json_each(:kinds)))
         AND (:ranges IS NULL OR EXISTS (
             SELECT 1 FROM json_each(:ranges) r
@@ -89,7 +91,7 @@ def exists(db: apsw.Connection) -> bool:
 def backlog(db: apsw.Connection, owners: Collection[int] | None) -> list[Backlog]:
     """What is not in the index of some agents, or of all."""
     sql = BACKLOG.format(condition="true" if owners is None else OF_OWNERS)
-    sql = sql if exists(db) else sql.replace("searched_2", "(SELECT NULL AS agent, NULL AS upto)")
+    sql = sql if exists(db) else sql.replace("searched_3", "(SELECT NULL AS agent, NULL AS upto)")
     bindings = () if owners is None else (json.dumps(list(owners)),)
     return [Backlog(*row) for row in db.execute(sql, bindings)]
 

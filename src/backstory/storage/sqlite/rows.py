@@ -49,17 +49,30 @@ AGENTS = f"""
 CONDITIONS = {
     "prefix": "a.id BETWEEN :prefix AND :prefix || '~'",
     "session": "a.session = (SELECT no FROM agents WHERE id = :session)",
+    "sessions": """a.session IN (
+        SELECT no FROM agents WHERE id IN (SELECT value FROM json_each(:sessions)))""",
     "name": "a.name = :name",
     "key": "a.key = :key",
     "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
     "title": "a.about IS NOT NULL AND a.about ->> '$.title' = :title",
+    # Only ASCII is folded here. Any other letter may be one of the word's, without its accents.
+    "telling": """a.about IS NOT NULL
+        AND (instr(lower(a.about), :telling) OR length(a.about) < octet_length(a.about))""",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM agents o WHERE o.session = a.no AND o.deleted IS NULL))""",
     "deleted": "a.name <> '/'",
     "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
     "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
 }
-SELECTIVE = {"prefix", "session", "name", "key", "key_prefix", "title"}  # of few agents, as a rule
+SELECTIVE = {
+    "prefix",
+    "session",
+    "sessions",
+    "name",
+    "key",
+    "key_prefix",
+    "title",
+}  # of few agents, as a rule
 # `touched` is the second of `updated`, which has no index: so only agents of one second are ever sorted.
 LATEST_FIRST = "a.touched DESC, updated DESC, a.no DESC"
 AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)"
@@ -311,7 +324,7 @@ class SqliteRows:
 
 def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
     """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it."""
-    asked = wanted._asdict()
+    asked = wanted._asdict() | {"sessions": None if wanted.sessions is None else json.dumps(wanted.sessions)}
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
     conditions = [CONDITIONS[name] for name in given]
     if not wanted.deleted and not wanted.roots:

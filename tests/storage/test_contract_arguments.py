@@ -1,0 +1,42 @@
+"""Every backend: what can be passed without naming it, and what an old handle of a deleted agent says."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import backstory
+
+
+def test_what_comes_after_the_first_argument_needs_no_name(store):
+    agent = store.ensure("one")
+    agent.extend([("note", "todo", {"n": 1}), ("user", "hi"), ("note", "todo", {"n": 2})])
+    assert [note.seq for note in agent.notes("todo", 2)] == [1]
+    assert [note.seq for note in agent.notes("todo", None, False)] == [1, 3]
+    assert agent.last_note("todo", 2).seq == 1
+    assert [event.seq for event in agent.tail(5, 2)] == [2]
+    assert [(one.key, note.seq) for one, note in store.last_notes("todo", "o")] == [("one", 3)]
+    assert store.last_notes("todo", "other") == []
+    child = agent.fork("child")
+    assert {gone.id for gone in store.delete(agent, True).agents} == {agent.id, child.id}
+
+
+def test_expire_takes_a_prefix_and_whether_it_is_a_dry_run(store):
+    store.ensure("old")
+    later = datetime.now(UTC) + timedelta(days=1)
+    assert [gone.key for gone in store.expire(later, "o", True).agents] == ["old"]
+    assert store.keyed("old")
+    store.expire(later, "o", False)
+    with pytest.raises(backstory.AgentNotFound):
+        store.keyed("old")
+
+
+def test_a_deleted_agent_has_no_position_at_a_time(store):
+    agent = store.start("main")
+    agent.user("hi")
+    store.delete(agent)
+    with pytest.raises(backstory.AgentNotFound):
+        agent.position(datetime.now(UTC))
+
+
+def test_backslashes_are_not_taken_for_a_nul(store, agent):
+    assert agent.describe(cwd="C:\\u0000")["cwd"] == "C:\\u0000"
