@@ -35,10 +35,26 @@ REFUSED = [
         "openai",
         messages(
             {"role": "user", "content": "x"},
-            {"role": "assistant", "tool_calls": [CALL, {"type": "function"}]},
+            {"role": "assistant", "tool_calls": [CALL, {"type": "function", "id": 5}]},
         ),
-        r"^messages\[1\]\.tool_calls\[1\]\.id: missing",
+        r"^messages\[1\]\.tool_calls\[1\]\.id: expected a string, found a number",
     ),
+    (
+        "anthropic",
+        messages({"role": "assistant", "content": "x", "id": "msg_1"}),
+        r"^messages\[0\]\.id: the service takes only content and role here",
+    ),
+    (
+        "bedrock",
+        messages({"role": "user", "content": [{"text": "x"}], "name": "Ann"}),
+        r"^messages\[0\]\.name: the service takes only content and role here",
+    ),
+    (
+        "gemini",
+        {"contents": [{"role": "user", "parts": [{"text": "x"}], "name": "Ann"}]},
+        r"^contents\[0\]\.name: the service takes only parts and role here",
+    ),
+    ("gemini", contents({"inlineData": None}), r"^contents\[0\]\.parts\[0\]: a part without data"),
     (
         "openai",
         messages({"role": "assistant", "tool_calls": [CALL | {"function": {"name": "f", "arguments": []}}]}),
@@ -222,6 +238,18 @@ def calling(**arguments):
     return {"role": "user", "content": "Look."}, {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
+def using(result):
+    use = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    return messages(
+        {"role": "user", "content": [{"type": "text", "text": "Look."}]},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result | {"tool_use_id": "t"}]},
+    )
+
+
+EPHEMERAL = {"type": "ephemeral"}
+UNNAMED = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+STUBS = {"toolConfig": {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]}}
 GOT = {"role": "tool", "tool_call_id": "1", "content": "x"}
 # What services take although no page of theirs shows it: one part without its brackets, fields that are null,
 # arguments as an object. Each comes back as it was.
@@ -244,6 +272,32 @@ TAKEN = {
     "a result of null": ("openai", messages(*calling(arguments="{}"), GOT | {"content": None})),
     "arguments that are an object": ("openai", messages(*calling(arguments={"a": 1}), GOT)),
     "no arguments": ("openai", messages(*calling(), GOT)),
+    "calls and results without ids": (
+        "openai",
+        messages(
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": None, "tool_calls": [UNNAMED, UNNAMED]},
+            {"role": "tool", "name": "f", "content": "x"},
+            {"role": "tool", "name": "f", "content": "y"},
+        ),
+    ),
+    "a result without content": ("anthropic", using({"type": "tool_result", "cache_control": EPHEMERAL})),
+    "a result of nothing": ("anthropic", using({"type": "tool_result", "content": ""})),
+    "a result of no blocks": (
+        "bedrock",
+        messages(
+            {"role": "user", "content": [{"text": "Look."}]},
+            {
+                "role": "assistant",
+                "content": [{"toolUse": {"toolUseId": "t", "name": "f", "input": {}}}],
+            },
+            {
+                "role": "user",
+                "content": [{"toolResult": {"toolUseId": "t", "content": [], "status": "success"}}],
+            },
+        )
+        | STUBS,
+    ),
     "a block with a null beside it": (
         "bedrock",
         messages({"role": "user", "content": [{"text": "Hi.", "image": None}]}),

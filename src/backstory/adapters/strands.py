@@ -191,7 +191,10 @@ def drafts(message: SessionMessage) -> list[Draft]:
     """The events of a message; of a redacted one, the new text."""
     form = plain(message.to_dict())
     try:
-        events = list(wire.load({"messages": [message.to_message()]}, "bedrock"))
+        # What else a message has (tracking_id, metadata) Strands keeps for itself: models are not given it.
+        whole = message.to_message()
+        sent = {"role": whole["role"], "content": whole["content"]}
+        events = list(wire.load({"messages": [sent]}, "bedrock"))
     except (Error, ValueError):
         events = []
     return carried(ADAPTER, form, events) if events else [note(ADAPTER, "strands.message", form)]

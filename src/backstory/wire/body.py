@@ -47,10 +47,15 @@ def name_in(value: dict[str, Any], key: str, path: str) -> str:
 
 
 def id_in(value: dict[str, Any], key: str, path: str) -> str:
-    """A call's id. Providers have answered with empty ones, and with null, and taken them back."""
-    if key not in value:
-        raise wrong(f"{path}.{key}", "missing, expected a string")
-    return "" if value[key] is None else expect(value[key], str, f"{path}.{key}")
+    """A call's id. Servers have answered with empty ones, with null and with none, and taken them back."""
+    return text_or_none(value.get(key), f"{path}.{key}") or ""
+
+
+def check_keys(value: dict[str, Any], known: frozenset[str], path: str) -> None:
+    """Refuse a field that the service refuses. What is null says nothing."""
+    for key, found in value.items():
+        if key not in known and found is not None:
+            raise wrong(f"{path}.{key}", f"the service takes only {' and '.join(sorted(known))} here")
 
 
 def items(value: dict[str, Any], key: str, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:

@@ -68,6 +68,8 @@ class Format(NamedTuple):
     body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
     top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
     names_people: bool = False  # a message can say who of several people speaks
+    names_files: bool = True  # a document can say its name
+    has_detail: bool = False  # an image can say how closely to look
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
     # The forms of the events of one answer as one; None where they cannot be joined.
     joined: Callable[[list[Form]], Form | None] = _concatenated

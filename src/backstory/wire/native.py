@@ -8,7 +8,7 @@ says what the events say. Elsewhere media are translated, and what the others do
 and reported.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
@@ -134,6 +134,9 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
             )
             return
     is_mine = native.provider == target.format.name and _answers(result, call, answer, target.format)
+    # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status value is
+    # error" (Bedrock): else a result may be empty.
+    is_mine = is_mine and (bool(parts) or not answer.error)
     if is_mine and _goes_back("result", parts, target.format):
         form = _form(native.wire, target, answer.at)
         answer.wire = form if (result.id or "") == call.id else target.format.renamed(form, call.id)
@@ -261,6 +264,7 @@ def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
 def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     """What a form that is not sent is still good for: arguments as the model wrote them, and its name."""
     others = [_what(part) for part in parts if not isinstance(part, Text | Call | Speaker)]
+    others += [what for part in parts if isinstance(part, Call) for what in part.more]
     if others:
         names = ", ".join(dict.fromkeys(others))
         target.tell("native", step.at, f"{names} of this answer left out: {why}")
@@ -270,10 +274,19 @@ def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
         if same is not None and same.arguments == call.arguments:
             call.text = call.text or (same.text if same.text and same.text.strip() else None)
     for part in parts:
-        if isinstance(part, Speaker) and step.texts:
-            kept: list[Any] = [step.texts[0]]
-            step.name = _named(part.name, kept, target, step.at)
-            step.texts[0] = kept[0]
+        if isinstance(part, Speaker):
+            _take_name(step, part.name, target)
+
+
+def _take_name(step: Step, speaker: str, target: Target) -> None:
+    """The name of a model among several: in its field, in front of its words, or, beside calls, nowhere."""
+    if step.texts or target.format.names_people:
+        kept: list[Any] = step.texts[:1]
+        step.name = _named(speaker, kept, target, step.at)
+        step.texts[:1] = kept
+    else:
+        why = f"{target.format.name} has no place for the name {speaker!r}: it is left out"
+        target.tell("native", step.at, why)
 
 
 # --- forms and parts ---
@@ -355,12 +368,21 @@ def _translated(
                 lost.append(part.kind)
             else:
                 kept.append(block)
+                lost.extend(_unsaid(part, target.format))
         elif not isinstance(part, Speaker):
             (lost if not isinstance(part, Other) or part.complete else broken).append(_what(part))
     for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
         if names:
             target.tell("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
     return kept
+
+
+def _unsaid(part: Media, format: Format) -> Iterator[str]:
+    """What a format cannot say about media that it carries."""
+    if part.name and not format.names_files:
+        yield f"the name {part.name!r}"
+    if part.detail and not format.has_detail:
+        yield f"the detail {part.detail!r} of an image"
 
 
 def _content(kept: list[Any], text: str, target: Target) -> tuple[list[Any] | None, str]:

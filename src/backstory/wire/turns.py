@@ -37,6 +37,7 @@ class Call(NamedTuple):
     text: str | None = None  # the arguments as they came, where the format carries text
     sound: bool = True  # were they a JSON object?
     kind: str = ""  # whose results have a form of their own: a custom tool, a shell; "" is a function
+    more: tuple[str, ...] = ()  # what else its own provider knows about it: a namespace, who called
 
 
 class Result(NamedTuple):

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import field, items, name_in, objects, one_of
+from backstory.wire.body import check_keys, field, items, name_in, objects, one_of
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
 from backstory.wire.formats.blocks import (
     cited,
@@ -16,6 +16,8 @@ from backstory.wire.formats.blocks import (
     is_without_words,
     renamed_block,
     summed,
+    unread,
+    unread_keys,
     without_empty_text,
 )
 from backstory.wire.media import IMAGES, PDF, media, standard, type_of, web_url, words_of
@@ -102,6 +104,8 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     yield from system_units(body, read)
     for path, message in items(dict(body), "messages"):
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
+        # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429).
+        check_keys(message, MESSAGE, path)
         content, inside = message.get("content"), f"{path}.content"
         if role == "assistant":
             yield Unit("step", content, read("step", content, inside), inside)
@@ -128,7 +132,7 @@ def _user_units(content: Any, path: str) -> Iterator[Unit]:
             yield Unit("result", [block], _read_block(block, where), where)
         else:
             rest.append(block)
-    if rest:
+    if rest or not content:  # an empty message is logged, and its dump tells that it is left out
         yield Unit("user", rest, read("user", rest, path), path)
 
 
@@ -144,14 +148,15 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
         case "text":
             return cited(field(block, "text", str, path), block)
         case "image" | "document" as kind:
-            return [_read_source(kind, block)]
+            return [_read_source(kind, block), *unread(block, MEDIA)]
         case "search_result":
-            return [_read_search(block)]
+            return [_read_search(block), *unread(block, SEARCH)]
         case "tool_use":
             arguments = field(block, "input", dict, path)
-            return [Call(name_in(block, "id", path), name_in(block, "name", path), arguments)]
+            more = unread_keys(block, USE)
+            return [Call(name_in(block, "id", path), name_in(block, "name", path), arguments, more=more)]
         case "tool_result":
-            parts = read("result", block.get("content") or [], f"{path}.content")
+            parts = read("result", block.get("content") or [], f"{path}.content") + unread(block, RESULT)
             return [Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)]
         case "thinking":
             return [Other("thinking", complete=is_said(block.get("signature")))]
@@ -161,6 +166,12 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             return [Other(other, complete=other not in FOREIGN)]
 
 
+# What is read of a message and of its blocks.
+MESSAGE = frozenset({"role", "content"})
+MEDIA = frozenset({"source", "title"})
+SEARCH = frozenset({"content", "title"})
+USE = frozenset({"id", "name", "input"})
+RESULT = frozenset({"tool_use_id", "content", "is_error"})
 # Blocks that only other formats have: here they are somebody's mistake, and refused.
 FOREIGN = frozenset(
     {

@@ -8,36 +8,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, items, name_in, objects, one_of, wrong
+from backstory.wire.body import check_keys, expect, field, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
-from backstory.wire.formats.anthropic import has_more_behind_a_call, system_units
-from backstory.wire.formats.blocks import is_without_words, summed, without_empty_text
-from backstory.wire.media import (
-    IMAGES,
-    SUFFIXES,
-    is_base64,
-    plain_name,
-    standard,
-    to_base64,
-    to_bytes,
-    type_of_suffix,
-    words_of,
-)
+from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
+from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
+from backstory.wire.formats.blocks import is_without_words, summed, unread, unread_keys, without_empty_text
+from backstory.wire.media import is_base64
 from backstory.wire.streams import bedrock_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, is_blank
 
 BESIDE_DOCUMENT = "(a document)"
 WIRE_ROLES = {"user": "user", "model": "assistant"}
-BLOBS = ("bytes", "redactedContent")
-DOCUMENTS = ("input", "json")  # these hold what a tool was given and gave: a "bytes" in there is a word
-# What the service takes, by its own name for it: botocore's model of Converse.
-FORMATS = {
-    "image": frozenset({"png", "jpeg", "gif", "webp"}),
-    "document": frozenset({"pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"}),
-    "video": frozenset({"mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"}),
-    "audio": frozenset({"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "m4a"}),
-}
 
 
 def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
@@ -48,27 +30,6 @@ def said(_role: str, content: Any, _name: str | None) -> list[dict[str, Any]]:
 def words(text: str) -> dict[str, Any]:
     """A block of words."""
     return {"text": text}
-
-
-def write_media(found: Media, in_result: bool) -> dict[str, Any] | None:
-    """A block of media by its data: the service fetches nothing. A tool's result holds no sound."""
-    format = _format(found)
-    if format is None or (found.data is None and found.text is None) or (in_result and found.kind == "audio"):
-        return None
-    block: dict[str, Any] = {"format": format, "source": {"bytes": standard(found)}}
-    if found.kind == "document":
-        block["name"] = plain_name(found.name)
-    return {found.kind: block}
-
-
-def _format(found: Media) -> str | None:
-    """The service's word for a media type; whatever is text is at least plain text."""
-    if found.kind == "image":
-        return (found.type or "").removeprefix("image/") if found.type in IMAGES else None
-    suffix = SUFFIXES.get(found.type or "", "")
-    if suffix in FORMATS[found.kind]:
-        return suffix
-    return "txt" if words_of(found) is not None else None
 
 
 def call(id: str, name: str, arguments: dict[str, Any], _text: str | None) -> dict[str, Any]:
@@ -113,6 +74,7 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     yield from system_units(body, read)
     for path, message in items(dict(body), "messages"):
         role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
+        check_keys(message, MESSAGE, path)  # botocore: "Unknown parameter in messages[0]"
         content, inside = field(message, "content", list, path), f"{path}.content"
         if role == "user":
             yield from _user_units(content, inside)
@@ -128,7 +90,7 @@ def _user_units(content: list[Any], path: str) -> Iterator[Unit]:
             yield Unit("result", [block], read("result", [block], path), where)
         else:
             rest.append(block)
-    if rest:
+    if rest or not content:
         yield Unit("user", rest, read("user", rest, path), path)
 
 
@@ -148,7 +110,7 @@ def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
         case "json":
             return [Text(_as_text(value, path))]
         case "image" | "document" | "video" | "audio":
-            return [_read_media(key, value)]
+            return [read_media(key, value), *unread(expect(value, dict, f"{path}.{key}"), MEDIA)]
         case "searchResult" | "guardContent" | "citationsContent":
             return _read_inside(key, value)
         case "toolUse":
@@ -161,11 +123,17 @@ def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
             return [Other(key, complete=key not in FOREIGN)]
 
 
+MEDIA = frozenset({"format", "source", "name", "error"})
+SEARCH = frozenset({"content", "title"})
+USE = frozenset({"toolUseId", "name", "input"})
+RESULT = frozenset({"toolUseId", "content", "status"})
 # Keys of other formats' blocks: here they are somebody's mistake, and refused.
 FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
 
 
 def _is_signed(reasoning: Any) -> bool:
+    """Whether reasoning can go back. DeepSeek's, which is not signed, was refused: "User messages cannot
+    contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
     match reasoning:
         case {"reasoningText": {"signature": str(signature)}}:
             return bool(signature)
@@ -183,12 +151,13 @@ def _read_inside(key: str, value: Any) -> list[Part]:
         case {"text": {"text": str(text)}} if key == "guardContent":
             return [Text(text)]
         case {"content": list(content)}:
-            found = (part.get("text") for part in content if isinstance(part, dict))
-            texts = [text for text in found if isinstance(text, str)]
+            given = (part.get("text") for part in content if isinstance(part, dict))
+            texts = [text for text in given if isinstance(text, str)]
             if key == "searchResult":
                 title = value.get("title")
                 name = title if isinstance(title, str) else None
-                return [Media("document", "text/plain", text="\n\n".join(texts), name=name)]
+                found = Media("document", "text/plain", text="\n\n".join(texts), name=name)
+                return [found, *unread(value, SEARCH)]
             return [*map(Text, texts), Other("citations")]
         case _:
             return [Other(key)]
@@ -203,65 +172,20 @@ def _as_text(value: Any, path: str) -> str:
 
 def _read_call(use: dict[str, Any], path: str) -> Part:
     arguments = field(use, "input", dict, path)
-    found = Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments)
+    more = unread_keys(use, USE)
+    found = Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments, more=more)
     # A tool that the service ran itself (Nova): its result stands in the same answer.
     return Other(f"{found.name} run by the service") if use.get("type") == "server_tool_use" else found
 
 
 def _read_result(role: str, found: dict[str, Any], path: str) -> Part:
     parts = read("result", field(found, "content", list, path), f"{path}.content")
+    parts.extend(unread(found, RESULT))
     if role == "step":
         return Other("the result of a tool run by the service")
     if found.get("status") is not None:
         one_of(found["status"], ("success", "error"), f"{path}.status")
     return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")
-
-
-def _read_media(kind: str, value: Any) -> Part:
-    match value:
-        case {"format": str(format), "source": {"bytes": str() | bytes() | bytearray() as data}} if (
-            format.rpartition("/")[2] in FORMATS[kind]
-        ):
-            return _blob(kind, format, data, value.get("name"))
-        case {"source": {"text": str(text)}}:
-            return Media(kind, "text/plain", text=text, name=value.get("name"))
-        case {"source": dict(source)} if source and "bytes" not in source:
-            return Other(f"{kind} by {next(iter(source))}")
-        case _:
-            return Other(kind, complete=False)
-
-
-def _blob(kind: str, format: str, data: Any, name: Any) -> Media:
-    bare = format.rpartition("/")[2]  # "video/mp4" was accepted, too
-    type_ = type_of_suffix(bare) or f"{kind}/{bare}"
-    if not type_.startswith(f"{kind}/") and kind != "document":
-        type_ = f"{kind}/{bare}"
-    text = data if isinstance(data, str) else to_base64(bytes(data))
-    return Media(kind, type_, text, name=name if isinstance(name, str) else None)
-
-
-def pack(form: Form) -> Form:
-    """The form with its blobs as base64, for the log."""
-    return _with_blobs(form, (bytes, bytearray), lambda data: to_base64(bytes(data)))
-
-
-def unpack(form: Form) -> Form:
-    """The form with its blobs as bytes, for the SDK."""
-    return _with_blobs(form, (str,), lambda text: to_bytes(text) or b"")
-
-
-def _with_blobs(form: Any, types: tuple[type, ...], change: Any) -> Any:
-    if isinstance(form, list):
-        return [_with_blobs(item, types, change) for item in form]
-    if not isinstance(form, dict):
-        return form
-    return {key: _with_blob(key, value, types, change) for key, value in form.items()}
-
-
-def _with_blob(key: str, value: Any, types: tuple[type, ...], change: Any) -> Any:
-    if key in DOCUMENTS:
-        return value
-    return change(value) if key in BLOBS and isinstance(value, types) else _with_blobs(value, types, change)
 
 
 def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:

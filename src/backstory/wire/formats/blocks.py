@@ -24,9 +24,28 @@ def without_empty_text(form: Any, is_empty: Callable[[dict[str, Any]], bool]) ->
     return [block for block in form if not is_empty(block)], ["empty text in it is left out"]
 
 
+def unread(value: dict[str, Any], read: frozenset[str]) -> list[Part]:
+    """What a block has beyond what is read of it: no other provider can have that."""
+    return [*map(Other, unread_keys(value, read))]
+
+
+def unread_keys(value: dict[str, Any], read: frozenset[str]) -> tuple[str, ...]:
+    """The same by its names. How to cache and to cite are settings of a request and say nothing; neither does
+    a caller that is the model itself."""
+    return tuple(
+        key
+        for key, found in value.items()
+        if found and key not in read and key not in _SETTINGS and found != _DIRECT
+    )
+
+
+_SETTINGS = frozenset({"type", "cache_control", "citations"})
+_DIRECT = {"type": "direct"}
+
+
 def is_without_words(parts: list[Part]) -> bool:
-    """Whether there is nothing but blank text."""
-    return all(isinstance(part, Text) and is_blank(part.text) for part in parts)
+    """Whether there is nothing but blank text. A result may come without any parts."""
+    return bool(parts) and all(isinstance(part, Text) and is_blank(part.text) for part in parts)
 
 
 def renamed_block(form: Any, key: str, id: str) -> Any:

@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, items, name_in, objects, one_of, wrong
+from backstory.wire.body import check_keys, expect, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import Answered, Form, Format, merged, usage_of
+from backstory.wire.formats.blocks import unread, unread_keys
 from backstory.wire.media import PDF, is_base64, is_text_type, media, standard, type_of, web_url
 from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
@@ -121,6 +122,7 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
         {"contents": _as_list(body["contents"])} if "contents" in body else {}, "contents"
     ):
         role = one_of(content.get("role") or "user", ("user", "model", "function"), f"{path}.role")
+        check_keys(content, CONTENT, path)  # "Invalid JSON payload received. Unknown name"
         if "parts" not in content:
             raise wrong(f"{path}.parts", "missing, expected an array")
         inside = f"{path}.parts"
@@ -146,7 +148,7 @@ def _user_units(parts: Form, path: str) -> Iterator[Unit]:
             yield Unit("result", [part], [found], where)
         else:
             rest.append(part)
-    if rest:
+    if rest or not parts:
         yield Unit("user", rest, read("user", rest, path), path)
 
 
@@ -156,6 +158,10 @@ def read(_role: str, form: Form, path: str) -> list[Part]:
 
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
+    return [*_read_data(part, path), *(Other(key) for key in part if key in BESIDE and part[key])]
+
+
+def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     call = spelled(part, "functionCall")
     answer = spelled(part, "functionResponse")
     sealed = _seal(spelled(part, "thoughtSignature"))
@@ -169,9 +175,9 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
         return [_read_media(part), *sealed]
-    if not part:
+    what = next((key for key, value in part.items() if value is not None), None)
+    if what is None:
         raise wrong(path, "a part without data")
-    what = next(iter(part))
     return [Other(what, complete=what not in FOREIGN), *sealed]
 
 
@@ -182,13 +188,19 @@ def _seal(signature: Any) -> list[Part]:
     return [Other("thoughtSignature", complete=isinstance(signature, str) and is_base64(signature))]
 
 
+CONTENT = frozenset({"role", "parts"})
+# What may stand beside a part's data, in both spellings.
+BESIDE = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
+BESIDE |= {"video_metadata", "media_resolution", "part_metadata"}
+CALL = frozenset({"id", "name", "args"})
+RESPONSE = frozenset({"id", "name", "response", "parts"})
 # Keys of other formats' blocks: here they are somebody's mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
     arguments = expect(call.get("args") or {}, dict, f"{path}.args")
-    return Call(_id(call, path), name_in(call, "name", path), arguments)
+    return Call(_id(call, path), name_in(call, "name", path), arguments, more=unread_keys(call, CALL))
 
 
 def _id(value: dict[str, Any], path: str) -> str | None:
@@ -200,6 +212,7 @@ def _read_response(answer: dict[str, Any], path: str) -> Result:
     id, name = _id(answer, inside), name_in(answer, "name", inside)
     shown = answer.get("parts")
     more: list[Part] = [_read_media(part) for part in shown if isinstance(part, dict)] if shown else []
+    more.extend(unread(answer, RESPONSE))
     match expect(answer.get("response") or {}, dict, f"{inside}.response"):
         case {"error": str(text), **rest} if not rest:
             return Result(id, [Text(text), *more], True, name)
@@ -286,6 +299,7 @@ GEMINI = Format(
     step=step,
     result=result,
     body=body,
+    names_files=False,
     media_behind_results=True,
     renamed=renamed,
 )

@@ -38,25 +38,36 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
     """The parts of an item."""
     type_ = item.get("type")
     if "role" in item and type_ in (None, "message"):
-        return _read_content(item.get("content"), f"{path}.content")
+        return [*_read_content(item.get("content"), f"{path}.content"), *map(Other, _beside(item))]
     match type_:
         case "function_call":
             arguments = field(item, "arguments", str, path)
-            return [call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)]
+            called = call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
+            return [called._replace(more=_beside(item))]
         case "custom_tool_call":
             given = {"input": field(item, "input", str, path)}
-            return [Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)]
+            called = Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)
+            return [called._replace(more=_beside(item))]
         case "reasoning":
             return [Other("reasoning", complete=isinstance(item.get("summary"), list))]
         case None:
             return [Other("item_reference")]
     if type_ in CALLS and isinstance(item.get("call_id"), str):
         given = {key: value for key, value in item.items() if key not in _FRAME}
-        return [Call(item["call_id"], type_.removesuffix("_call"), given, kind=type_)]
+        name = type_.removesuffix("_call")
+        return [Call(item["call_id"], name, given, kind=type_, more=_beside(item))]
     if is_output(item):
-        kind = _CALL_OF[type_]
-        return [Result(answered_id(item) or "", _read_output(item, f"{path}.output"), None, kind=kind)]
+        parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
+        return [Result(answered_id(item) or "", parts, None, kind=_CALL_OF[type_])]
     return [Other(type_)]
+
+
+def _beside(item: dict[str, Any]) -> tuple[str, ...]:
+    """What an item has that no other format can say."""
+    return tuple(key for key in _BESIDE if item.get(key) and item[key] != {"type": "direct"})
+
+
+_BESIDE = ("namespace", "phase", "caller")  # of a tool, of a message, and a program that makes a call
 
 
 def answered_id(item: dict[str, Any]) -> Any:

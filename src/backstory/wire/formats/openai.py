@@ -154,7 +154,11 @@ def read(role: str, message: Form, path: str) -> list[Part]:
     if message["role"] == "function":
         return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
     if role == "result":
-        return [Result(id_in(message, "tool_call_id", path), parts, None)]
+        id, name = id_in(message, "tool_call_id", path), message.get("name")
+        # Mistral's servers know a result by the name of its tool, too.
+        if "tool_call_id" not in message and not isinstance(name, str):
+            raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+        return [Result(id, [*parts, *_more(message)], None, None if id else name)]
     return [*_speaker(message), *parts, *_more(message)]
 
 
@@ -339,6 +343,7 @@ OPENAI = Format(
     result=result,
     body=body,
     names_people=True,
+    has_detail=True,
     joined=joined,
     renamed=renamed,
     kinds=frozenset({"", LEGACY}),

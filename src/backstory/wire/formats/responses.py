@@ -297,6 +297,7 @@ RESPONSES = Format(
     result=result,
     body=body,
     top=str,
+    has_detail=True,
     mended=mended,
     refuses=refuses,
     renamed=renamed,
