@@ -36,7 +36,7 @@ TYPESCRIPT = Package(
     "7.0.2",
     "sha512-EYdf2cNg7rgCWJnxCdJ+F3V39O8ihb37eHAu1LK8oAFizgTQbPOK7zHHXbPt8rX24COqODXeI3sIf0fCXG7H/A==",
 )
-MADE = {"main.js": "page.js", "style.css": "page.css"}
+MADE = {"main.js": "page.js", "offline.js": "file.js", "style.css": "page.css"}
 TYPES = {
     "compilerOptions": {
         "checkJs": True,

@@ -92,14 +92,14 @@ def test_the_first_view_takes_20_requests_and_120_kilobytes(show, usual):
 
 # Jumps from place to place, as quickly as the screen follows; of every tenth the text is waited for.
 JUMPS = """async (places) => {
-  const { state } = window.backstory;
+  const { go, textAt } = window.backstory;
   const frame = () => new Promise((done) => requestAnimationFrame(done));
   let most = 0;
   for (const [n, at] of places.entries()) {
-    state.go(at, { jump: true });
+    go(at, { jump: true });
     await frame();
     await frame();
-    while (n % 10 === 9 && state.textAt(at) === undefined) await frame();
+    while (n % 10 === 9 && textAt(at) === undefined) await frame();
     most = Math.max(most, document.querySelectorAll('*').length);
   }
   return most;
@@ -155,7 +155,7 @@ def test_a_thousand_branches_fold_and_the_open_one_is_in_view(show, bushy):
     assert selected.get_attribute("title") == deep.name
 
 
-ROWS = """() => window.backstory.lanes.rows.value.map(({ one, depth }) =>
+ROWS = """() => window.backstory.rows.value.map(({ one, depth }) =>
   [one.id, one.parent, depth, one.fork_seq, one.head])"""
 
 

@@ -17,13 +17,13 @@ STEPS = st.lists(
     max_size=40,
 )
 LAW = """(outlines) => {
-  const { changes, law } = window.backstory;
+  const page = window.backstory;
   return outlines.map((parts) => {
-    let log = law.emptyLog();
-    for (const part of parts) log = law.extended(log, part);
+    let log = page.emptyLog();
+    for (const part of parts) log = page.extended(log, part);
     return Array.from({ length: log.head + 1 }, (_, at) => ({
-      ranges: law.ranges(log, at), count: log.count[at], size: log.size[at],
-      left: Array.from({ length: at }, (_, i) => changes.leftBy(law.ranges(log, at), i + 1)) }));
+      ranges: page.ranges(log, at), count: log.count[at], size: log.size[at],
+      left: Array.from({ length: at }, (_, i) => page.leftBy(page.ranges(log, at), i + 1)) }));
   });
 }"""
 
@@ -121,12 +121,12 @@ def test_ranges_counts_and_sizes_are_those_of_replay_at_every_position(page, ste
 
 
 SUMS = """(outline) => {
-  const { law, sums } = window.backstory;
-  const log = law.extended(law.emptyLog(), outline);
+  const page = window.backstory;
+  const log = page.extended(page.emptyLog(), outline);
   const all = log.head + 1;
   const order = Array.from({ length: all }, (_, n) => (n * 37) % all); // not in order: sums are kept
   const found = [];
-  for (const at of order) found[at] = sums.byKind(log, law.ranges(log, at));
+  for (const at of order) found[at] = page.byKind(log, page.ranges(log, at));
   return found;
 }"""
 

@@ -122,11 +122,11 @@ def test_the_axis_can_be_time_and_a_click_still_goes_where_it_points(show, fille
 
 
 AXIS = """() => {
-  const { state, axis } = window.backstory;
-  axis.axis.value = "time";
-  const { head } = state.log.value;
-  const places = Array.from({ length: head }, (_, n) => axis.placeOf(n + 1));
-  return [places, places.map((place) => axis.seqAt(place)), axis.whole.value];
+  const { axis, log, placeOf, seqAt, whole } = window.backstory;
+  axis.value = "time";
+  const { head } = log.value;
+  const places = Array.from({ length: head }, (_, n) => placeOf(n + 1));
+  return [places, places.map((place) => seqAt(place)), whole.value];
 }"""
 
 

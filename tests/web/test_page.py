@@ -340,7 +340,7 @@ def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, fi
 
 def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
     screen = show(filled, "/r/nobody@3")
-    screen("[role=alert]").filter(has_text="there is no agent 'nobody'").wait_for()
+    screen("[role=alert]").filter(has_text="no agent 'nobody'").wait_for()
     screen.expected.append("404")
     screen("main a").filter(has_text="All sessions").click()
     screen(".sessions tbody tr").first.wait_for()

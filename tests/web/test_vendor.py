@@ -9,6 +9,7 @@ from tools.bundle import first_line
 from tools.vendor import VENDORED
 
 STATIC = files("backstory.web") / "static"
+SCRIPTS = {"page.js", "file.js"}
 SOURCES = files("backstory.web") / "page"
 VENDOR = SOURCES / "vendor"
 # Names of languages, which the browser knows and never fetches.
@@ -43,9 +44,9 @@ def all_files(*folders):
 
 
 def test_the_served_script_is_made_of_these_sources():
-    made = (STATIC / "page.js").read_bytes()
-    assert made.startswith(first_line()), "run python -m tools.bundle"
-    assert {file.name for file in STATIC.iterdir()} == {"index.html", "icon.svg", "page.js", "page.css"}
+    for name in SCRIPTS:
+        assert (STATIC / name).read_bytes().startswith(first_line()), "run python -m tools.bundle"
+    assert {file.name for file in STATIC.iterdir()} == {*SCRIPTS, "index.html", "icon.svg", "page.css"}
 
 
 def test_no_file_names_an_address_of_anyone_else_or_an_import_by_name():
@@ -56,9 +57,7 @@ def test_no_file_names_an_address_of_anyone_else_or_an_import_by_name():
         assert set(re.findall(r"https?://[\w./-]+", text)) <= NAMESPACES, file.name
         assert "sourceMappingURL" not in text
         imports = (
-            r"""\bimport\b\s*[("'{*]"""
-            if file.name == "page.js"
-            else r"""\bfrom\s*["'](?![./])[@\w/-]+["'];"""
+            r"""\bimport\b\s*[("'{*]""" if file.name in SCRIPTS else r"""\bfrom\s*["'](?![./])[@\w/-]+["'];"""
         )
         assert not re.findall(imports, text), file.name
 

@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakSet
 
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece, StoredRows, Wanted
@@ -10,6 +11,7 @@ from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece
 PAGE = 2_000
 
 logger = logging.getLogger("backstory")
+said: WeakSet[Any] = WeakSet()  # which backends were warned about: a server is asked again and again
 
 
 class Scannable(Agents, StoredRows, Index, Protocol):
@@ -25,7 +27,10 @@ def has_to_scan(backend: Scannable) -> bool:
         return False
     if not backend.backlog("", None):
         return False
-    logger.warning("%s cannot be written, so it is searched without an index: that takes longer", backend.url)
+    if backend not in said:
+        said.add(backend)
+        why = "%s is open for reading only, so it is searched without an index: that takes longer"
+        logger.warning(why, backend.url)
     return True
 
 

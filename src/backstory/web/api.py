@@ -139,12 +139,7 @@ def find(asked: Asked) -> Any:
     agent, wanted = asked.agent, asked.text("q").casefold()
     after, head = asked.number("after", 0) or 0, agent.head
     end = min(after + MOST_SCANNED, head)
-    matching = (
-        event.seq
-        for low in range(after, end, MOST_LINES * 10)
-        for event in agent.events(after=low, until=min(low + MOST_LINES * 10, end))
-        if wanted in _haystack(event)
-    )
+    matching = (event.seq for event in asked.events(agent, after, end) if wanted in _haystack(event))
     found = list(islice(matching, MOST_FOUND))
     reached = found[-1] if len(found) == MOST_FOUND else end
     return {"positions": found, "next": reached if reached < head else None, "head": head}
@@ -160,11 +155,10 @@ def usage(asked: Asked) -> Any:
     after, head = asked.number("after", 0) or 0, agent.head
     end = min(after + MOST_SCANNED, head)
     totals: dict[str | None, Usage] = {}
-    for low in range(after, end, MOST_LINES * 10):
-        for event in agent.events(after=low, until=min(low + MOST_LINES * 10, end)):
-            found = spent(event.data) if event.kind in ANSWERS else None
-            if found is not None:
-                totals[found.model] = totals[found.model].and_(found) if found.model in totals else found
+    for event in asked.events(agent, after, end):
+        found = spent(event.data) if event.kind in ANSWERS else None
+        if found is not None:
+            totals[found.model] = totals[found.model].and_(found) if found.model in totals else found
     return {"models": [usage_json(one) for one in totals.values()], "next": end if end < head else None}
 
 

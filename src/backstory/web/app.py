@@ -3,9 +3,11 @@
 Static files are a table that is made at the start: no path of a request is ever looked up on a disk.
 """
 
+import asyncio
 import gzip
 import hmac
 import json
+import threading
 import time
 from collections.abc import Callable
 from functools import cache, partial
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
@@ -24,7 +27,7 @@ from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound
 from backstory.present.remedies import in_commands
 from backstory.store import Store
 from backstory.web.api import READS, image
-from backstory.web.asked import Asked, agent_of
+from backstory.web.asked import Asked, Gone, agent_of
 from backstory.web.guard import Guard, Proxy, Refused, Rules
 from backstory.web.moves import WRITES
 from backstory.web.request import request_bytes
@@ -90,7 +93,8 @@ def app(
         *(Route(f"/api{path}", _writer(store, change), methods=["POST"]) for path, change in WRITES.items()),
     ]
     rules = Rules(write=write, key=key, public_url=public_url, proxy=proxy)
-    return Pages(Starlette(routes=routes, exception_handlers={Refused: _refused}), rules, watch)
+    handlers: Any = {Refused: _refused, HTTPException: _unknown}
+    return Pages(Starlette(routes=routes, exception_handlers=handlers), rules, watch)
 
 
 class File(NamedTuple):
@@ -103,8 +107,8 @@ class File(NamedTuple):
 
 @cache
 def _static() -> dict[str, File]:
-    """Every file that is served, by its name."""
-    return dict(_files(files("backstory.web") / "static", ""))
+    """Every file that is served, by its name. One is only for a page that is a file."""
+    return {name: file for name, file in _files(files("backstory.web") / "static", "") if name != "file.js"}
 
 
 def _files(folder: Traversable, prefix: str) -> Any:
@@ -126,12 +130,12 @@ async def _file(request: Request, table: dict[str, File]) -> Response:
     return Response(found.packed if packs else found.content, media_type=found.type, headers=headers)
 
 
-async def _page(request: Request, root: File) -> Response:
+async def _page(request: Request, root: File, status: int = 200) -> Response:
     """The page is the same everywhere: it reads its address itself. It is told where it is mounted."""
     mounted = request.scope.get("root_path", "")
     state = {"root": mounted, "write": request.state.write, "user": request.state.user}
     text = root.content.decode().replace("{root}", _attribute(mounted))
-    return Response(text.replace("{state}", _attribute(to_json(state))), media_type="text/html")
+    return Response(text.replace("{state}", _attribute(to_json(state))), status, media_type="text/html")
 
 
 def _attribute(text: str) -> str:
@@ -141,15 +145,27 @@ def _attribute(text: str) -> str:
 
 
 def _reader(store: Store, read: Callable[[Asked], Any]) -> Any:
-    def answer(request: Request) -> Response:
-        asked = Asked(store, request.path_params, request.query_params)
+    async def answer(request: Request) -> Response:
+        gone = threading.Event()
+        asked = Asked(store, request.path_params, request.query_params, gone)
+        leaving = asyncio.create_task(_left(request, gone))
         try:
-            found = read(asked)
+            return await run_in_threadpool(lambda: _answer(request, read(asked)))
+        except Gone:
+            return _problem(499, "nobody waits for this any more")
         except Error as error:
             return _failed(error)
-        return _answer(request, found)
+        finally:
+            leaving.cancel()
 
     return answer
+
+
+async def _left(request: Request, gone: threading.Event) -> None:
+    """Notices that a page gave up a request: what takes long looks whether that happened."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    gone.set()
 
 
 def _answer(request: Request, found: Any) -> Response:
@@ -159,7 +175,9 @@ def _answer(request: Request, found: Any) -> Response:
     if isinstance(found, tuple):
         type_, content = found
         return Response(content, media_type=type_)
-    return _json(request, found)
+    # What an index has so far is an answer, but not the last one.
+    behind = isinstance(found, dict) and bool(found.get("behind"))
+    return _json(request, found, 202 if behind else 200)
 
 
 def _writer(store: Store, change: Callable[[Any, dict[str, Any], str | None], Any]) -> Any:
@@ -204,18 +222,26 @@ async def _live(request: Request, store: Store, watch: Watch) -> Response:
     return StreamingResponse(watch.stream(agent), media_type="text/event-stream")
 
 
-def _json(request: Request, value: Any) -> Response:
+def _json(request: Request, value: Any, status: int = 200) -> Response:
     content = to_json(value).encode("utf-8", "surrogatepass")
     headers = {}
     if len(content) >= SMALLEST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
         content = gzip.compress(content, 5, mtime=0)
         headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
-    return Response(content, headers=headers, media_type="application/json")
+    return Response(content, status, headers=headers, media_type="application/json")
 
 
 async def _refused(_request: Request, refusal: Exception) -> Response:
     """A body that turned out to be too long."""
     return _problem(getattr(refusal, "status", 400), str(refusal))
+
+
+async def _unknown(request: Request, error: HTTPException) -> Response:
+    """No such path, or not with this method. A person sees the page, which says so."""
+    path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+    if error.status_code == 404 and not path.startswith(("/api/", "/static/")):
+        return await _page(request, _static()["index.html"], 404)
+    return _problem(error.status_code, f"{request.method} {path[:80]}: {error.detail.lower()}")
 
 
 def _failed(error: Error) -> Response:

@@ -1,15 +1,22 @@
 """One request without its HTTP: which store, which path, which arguments, each read as what it has to be."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from threading import Event as Flag
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
+from backstory.core.events import Event
 from backstory.errors import AgentNotFound, Invalid
 from backstory.store import Store
 
 LONGEST_QUESTION = 400
+PAGE = 2_000  # events that are read at a time
 IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
+
+
+class Gone(Exception):
+    """Nobody waits for the answer any more."""
 
 
 class Asked(NamedTuple):
@@ -18,6 +25,7 @@ class Asked(NamedTuple):
     store: Store
     path: Mapping[str, Any]  # the parts of the path that have names
     query: Mapping[str, str]
+    gone: Flag | None = None  # set when whoever asked has left
 
     @property
     def agent(self) -> Agent:
@@ -32,6 +40,13 @@ class Asked(NamedTuple):
         if not text.isascii() or not text.isdigit() or len(text) > 15:
             raise Invalid(f"{name} is not a whole number")
         return int(text)
+
+    def events(self, agent: Agent, after: int, until: int) -> Iterator[Event]:
+        """Events that are read page by page, until nobody waits for the answer any more."""
+        for low in range(after, until, PAGE):
+            if self.gone is not None and self.gone.is_set():
+                raise Gone
+            yield from agent.events(after=low, until=min(low + PAGE, until))
 
     def word(self, name: str, words: tuple[str, ...], default: str) -> str:
         """One word of a list."""

@@ -33,9 +33,9 @@ def standalone(store: Store, found: Reference) -> str:
     agent = found.agent
     at = agent.head if found.at is None else found.at
     text, _ = html.written(store, found)
-    script, style = _static("page.js"), _static("page.css")
+    scripts, style = [_static("file.js"), _static("page.js")], _static("page.css")
     policy = (
-        f"default-src 'none'; script-src {_digest(script)}; "
+        f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "
         f"style-src {_digest(html.STYLE)} {_digest(style)}; "
         "img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; "
         "trusted-types 'none'"
@@ -46,7 +46,8 @@ def standalone(store: Store, found: Reference) -> str:
     head = f'<meta name="backstory" content="{state}"><style id="page" media="not all">{style}</style></head>'
     tail = (
         f'<script type="application/json" id="answers">{answers}</script>\n'
-        f'<script type="module">{script}</script>\n</body></html>'
+        + "".join(f'<script type="module">{script}</script>\n' for script in scripts)
+        + "</body></html>"
     )
     text = text.replace(f'content="{html.POLICY}"', f'content="{policy}"', 1).replace("</head>", head, 1)
     body, _, end = text.rpartition("</body></html>")

@@ -2,9 +2,9 @@
  *  No elements here. */
 import { computed, signal } from "./vendor/signals.js";
 import * as state from "./state.js";
+import { agents, route, log, domain } from "./state.js";
 import { before } from "./law.js";
 
-const { agents, route, log, domain } = state;
 export const PAD = 10;
 const PAUSE = 120; // seconds: a longer pause is drawn as one of this length
 const BEYOND = 1.25; // sub-agents may make the axis so much longer, and no more

@@ -1,14 +1,12 @@
 /** Is the store sound, and how large is it? */
-import { h } from "./vendor/preact.js";
 import { useEffect } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { number } from "./state.js";
 
-const html = htm.bind(h);
 const stats = signal(null);
 const findings = signal(null);
-const { number } = state;
 
 export default function Check() {
   useEffect(() => {

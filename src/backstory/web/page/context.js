@@ -1,14 +1,13 @@
 /** What the model sees at the cursor, newest in view; and how a tree of the server becomes elements. */
 import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef, useState } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, cursor, liveRanges, number } from "./state.js";
 import { ranges, shows } from "./law.js";
 import { within, without } from "./changes.js";
 import { byKind, spokenIn } from "./sums.js";
 
-const html = htm.bind(h);
-const { log, cursor, liveRanges, number } = state;
 const PAGE = 15;
 const MOST = 45;
 

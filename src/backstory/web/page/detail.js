@@ -1,12 +1,9 @@
 /** Everything of one event: as it reads, why it is where it is, its data, and what was born there. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useState } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { cursor, log } from "./state.js";
 import { Message } from "./context.js";
-
-const html = htm.bind(h);
-const { cursor, log } = state;
 
 export async function copy(text, what) {
   await navigator.clipboard.writeText(text).catch(() => {});

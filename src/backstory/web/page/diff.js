@@ -1,13 +1,11 @@
 /** Two contexts side by side: where they part, and what each has of its own. */
-import { h } from "./vendor/preact.js";
 import { useEffect } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { agents, cursor, other, number } from "./state.js";
 import { visible } from "./detail.js";
 
-const html = htm.bind(h);
-const { agents, cursor, other, number } = state;
 const found = signal(null);
 const LONGEST = 4000; // characters of a message that are shown
 

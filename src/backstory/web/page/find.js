@@ -1,11 +1,8 @@
 /** Find in this lineage: every position, dead ones and those that never were on the screen too. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
-
-const html = htm.bind(h);
-const { find, cursor } = state;
+import { find, cursor } from "./state.js";
 
 const load = state.fetcher(async (q, stop) => {
   let positions = [];

@@ -1,10 +1,8 @@
 /** All keys; and what to do without a key. */
-import { h } from "./vendor/preact.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import { COMMANDS, letters } from "./keys.js";
 import { close, Overlay } from "./overlay.js";
 
-const html = htm.bind(h);
 const SHOWN = { " ": "space", ArrowLeft: "←", ArrowRight: "→", PageDown: "PgDn", PageUp: "PgUp" };
 const MORE = [["⌘K", "Search everything"], ["Ctrl-F", "Find in this lineage"], ["Esc", "Close"]];
 

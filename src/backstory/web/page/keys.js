@@ -1,5 +1,6 @@
 /** What each key does. */
 import * as state from "./state.js";
+import { cursor, log, dialog, find } from "./state.js";
 import { signal } from "./vendor/signals.js";
 import { turnAxis } from "./axis.js";
 import { copy } from "./detail.js";
@@ -9,7 +10,6 @@ import { foldHere, laneStep } from "./lanes.js";
 import { page, stepped } from "./tape.js";
 import { showPane } from "./workbench.js";
 
-const { cursor, log, dialog, find } = state;
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
 const near = (codes, by) => {

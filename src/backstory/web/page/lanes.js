@@ -1,14 +1,12 @@
 /** The branches: names as a tree of real elements, and beside them one lane for each, drawn.
  *  Children stand newest fork first: then no connector crosses a lane. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
 import { computed, effect, signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { agents, route, cursor, log } from "./state.js";
 import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
 
-const html = htm.bind(h);
-const { agents, route, cursor, log } = state;
 export const LANE = 24;
 const MANY = 200; // beyond, branches of branches are folded at first
 

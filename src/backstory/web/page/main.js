@@ -1,14 +1,14 @@
 /** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
 import { h, render } from "./vendor/preact.js";
 import { batch, effect } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
-import { isFile, takeOver } from "./offline.js";
-import * as axis from "./axis.js";
-import * as changes from "./changes.js";
-import * as sums from "./sums.js";
-import * as lanes from "./lanes.js";
-import * as law from "./law.js";
+import { route, agents, log, cursor, following, dialog, toast, failure, live, root, go, textAt } from "./state.js";
+import { axis, placeOf, seqAt, whole } from "./axis.js";
+import { leftBy } from "./changes.js";
+import { rows } from "./lanes.js";
+import { emptyLog, extended, ranges } from "./law.js";
+import { byKind } from "./sums.js";
 import { Workbench } from "./workbench.js";
 import Sessions from "./sessions.js";
 import Check from "./check.js";
@@ -18,8 +18,6 @@ import Move from "./moves.js";
 import Overview from "./overview.js";
 import { pressed } from "./keys.js";
 
-const html = htm.bind(h);
-const { route, agents, log, cursor, following, dialog, toast, failure, live, root } = state;
 // --- the key: it comes behind the #, and leaves the address at once ---
 
 async function takeKey() {
@@ -79,7 +77,7 @@ effect(() => {
 
 function explain(error) {
   if (error.status === 401) dialog.value = { name: "locked", why: error.message };
-  else failure.value = error instanceof TypeError && !isFile ? "The server does not answer." : error.message;
+  else failure.value = error instanceof TypeError && !state.file ? "The server does not answer." : error.message;
 }
 
 window.addEventListener("popstate", () => {
@@ -156,7 +154,7 @@ function turn() {
 // --- the frame ---
 
 const Status = () => {
-  if (isFile) return html`<span class="status">a file</span>`;
+  if (state.file) return html`<span class="status">a file</span>`;
   if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, trying again</span>`;
   if (route.value.view !== "workbench") return live.value === "on" && html`<span class="status on"><i class="dot"></i>live</span>`;
   if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
@@ -208,12 +206,12 @@ function App() {
 
 window.addEventListener("keydown", (event) => { if (!dialog.value && pressed(event)) event.preventDefault(); });
 
-/** For the console, and for tests: what the page is made of. */
-Object.assign(window, { backstory: { state, axis, changes, lanes, law, sums } });
+/** For the console, and for tests. */
+Object.assign(window, { backstory: { go, textAt, cursor, log, axis, placeOf, seqAt, whole, rows, emptyLog, extended, ranges, leftBy, byKind } });
 
-if (isFile) takeOver();
+if (state.file) state.file.takeOver();
 takeKey().then(() => {
   route.value = state.parse(window.location);
-  if (!isFile) listen();
+  if (!state.file) listen();
 }).catch((error) => { route.value = { view: "none" }; explain(error); });
 render(h(App), document.getElementById("app"));

@@ -1,13 +1,10 @@
 /** Moves: each shows first what it would do, and is written only if the head is still where it was seen. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useRef, useState } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, number } from "./state.js";
 import { close, Overlay } from "./overlay.js";
 import { copy } from "./detail.js";
-
-const html = htm.bind(h);
-const { log, number } = state;
 
 const TITLES = { fork: "Fork here", rewind: "Rewind to this mark", jump: "Go back to this position", clear: "Clear the context", undo: "Undo the last move",
   redo: "Redo", mark: "Set a mark at the head", rename: "Rename this agent" };

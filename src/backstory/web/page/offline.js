@@ -1,11 +1,10 @@
 /** The page as one file (`backstory export --to html`): what a server would answer comes out of the file itself.
- *  It holds the events of one session, and the requests at one position. */
+ *  It holds the events of one session, and the requests at one position. A script of its own (static/file.js), which
+ *  runs before the page's in such a file and is not part of what a server serves. */
 import { leftBy } from "./changes.js";
 import { emptyLog, extended, ranges, shows } from "./law.js";
 
-const source = document.getElementById("answers");
-const held = source ? JSON.parse(source.textContent) : null;
-export const isFile = held !== null;
+const held = JSON.parse(document.getElementById("answers").textContent);
 
 const KINDS = { s: "system", u: "user", a: "assistant", c: "tool_call", r: "tool_result" };
 const logs = new Map();
@@ -15,7 +14,7 @@ function logOf(id) {
   return logs.get(id);
 }
 
-export class Missing extends Error {
+class Missing extends Error {
   status = 404;
 }
 
@@ -80,7 +79,7 @@ function request(id, query) {
 }
 
 /** What the server would answer to a path below /api. */
-export function answerOf(path) {
+function answerOf(path) {
   const { pathname, searchParams: query } = new URL(path, "file:///");
   const [, what, id, part, more] = pathname.split("/");
   const number = (name) => Number(query.get(name)) || 0;
@@ -102,20 +101,22 @@ export function answerOf(path) {
 }
 
 /** The whole request, for the clipboard and for a download. */
-export function rawOf(path) {
+function rawOf(path) {
   if (!path.includes("/request.json")) throw new Missing("This is not in this file.");
   const { messages: all, key, rest } = held.requests[new URL(path, "file:///").searchParams.get("format") || "openai"];
   return new Response(JSON.stringify({ ...rest, [key]: all }));
 }
 
 /** Where the page begins. */
-export const opening = () => `/s/${held.open.session}/a/${held.open.agent}@${held.open.at}`;
+const opening = () => `/s/${held.open.session}/a/${held.open.agent}@${held.open.at}`;
 
 /** Takes the place of what the file shows without a script. */
-export function takeOver() {
+function takeOver() {
   document.querySelector("style:not(#page)").remove();
   document.getElementById("page").removeAttribute("media");
   const app = document.createElement("div");
   app.id = "app";
   document.body.replaceChildren(app);
 }
+
+Object.assign(window, { backstoryFile: { answerOf, rawOf, opening, takeOver } });

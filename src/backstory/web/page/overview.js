@@ -1,13 +1,11 @@
 /** One agent at a glance, as text: where it came from, which models answered and what that took, every move and mark.
  *  It says what the scrubber draws. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useState } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, number } from "./state.js";
 import { close, Overlay } from "./overlay.js";
 
-const html = htm.bind(h);
-const { log, number } = state;
 const MOST = 200; // moves or marks of one page of the table
 const NAMES = { cwd: "folder", source: "from", agent_type: "kind of agent", git_branch: "git branch" };
 

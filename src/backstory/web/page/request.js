@@ -1,13 +1,11 @@
 /** The request's body at the cursor, in each of the five formats, message by message. */
-import { h } from "./vendor/preact.js";
 import { useEffect } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { cursor, format, number } from "./state.js";
 import { copy, Place, visible } from "./detail.js";
 
-const html = htm.bind(h);
-const { cursor, format, number } = state;
 const FORMATS = ["openai", "openai-responses", "anthropic", "gemini", "bedrock"];
 const PAGE = 30;
 const found = signal(null);

@@ -1,13 +1,11 @@
 /** The scrubber: every position of the lineage, the size of the context at each, and what is left behind. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, cursor, liveRanges, domain, number } from "./state.js";
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "./axis.js";
 import { palette, pen } from "./lanes.js";
 
-const html = htm.bind(h);
-const { log, cursor, liveRanges, domain, number } = state;
 const FLAGS = 14; // the height that marks take at the top
 const CLOSE = 8; // marks closer than this are one flag
 const MANY = 2000; // from here on a second strip shows the neighbourhood of the cursor

@@ -1,13 +1,11 @@
 /** One box for everything: events of all sessions, agents, marks, positions and commands. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
 import { close, Overlay } from "./overlay.js";
 import { COMMANDS } from "./keys.js";
 
-const html = htm.bind(h);
 const text = signal("");
 const hits = signal([]);
 const next = signal(null); // where the following page begins

@@ -1,12 +1,10 @@
 /** The sessions, the latest written first. */
-import { h } from "./vendor/preact.js";
 import { useEffect } from "./vendor/hooks.js";
 import { signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { number } from "./state.js";
 
-const html = htm.bind(h);
-const { number } = state;
 const found = signal(null);
 const more = signal(false);
 const text = signal("");

@@ -2,8 +2,9 @@
 import { batch, computed, signal } from "./vendor/signals.js";
 import { leftBy } from "./changes.js";
 import { emptyLog, extended, ranges } from "./law.js";
-import { answerOf, isFile, opening, rawOf } from "./offline.js";
 
+/** What offline.js answers if the page is a file; undefined if it is served. @type {any} */
+export const file = window["backstoryFile"];
 const given = JSON.parse(document.querySelector("meta[name=backstory]").getAttribute("content"));
 export const root = given.root;
 export const canWrite = given.write;
@@ -67,7 +68,7 @@ export function setKey(value) {
 
 /** @param {string} path @param {{body?: object, signal?: AbortSignal, raw?: boolean}} [options] @returns {Promise<any>} */
 export async function ask(path, { body, signal: stop, raw } = {}) {
-  if (isFile) return raw ? rawOf(path) : answerOf(path);
+  if (file) return raw ? file.rawOf(path) : file.answerOf(path);
   const headers = key ? { authorization: `Bearer ${key}` } : {};
   if (body) headers["content-type"] = "application/json";
   const options = { headers, signal: stop, method: body ? "POST" : "GET", body: body && JSON.stringify(body) };
@@ -87,11 +88,11 @@ export function trouble(error) {
 // --- addresses ---
 
 /** In a file the address is behind the #: a file has no other place for it. */
-const behind = (location) => new URL(/^#\//.test(location.hash) ? location.hash.slice(1) : opening(), "file:///");
-const put = (url) => (isFile ? `#${url}` : url);
+const behind = (location) => new URL(/^#\//.test(location.hash) ? location.hash.slice(1) : file.opening(), "file:///");
+const put = (url) => (file ? `#${url}` : url);
 
 export function parse(location) {
-  const from = isFile ? behind(location) : location;
+  const from = file ? behind(location) : location;
   const path = decodeURIComponent(from.pathname.slice(root.length));
   const query = new URLSearchParams(from.search);
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);

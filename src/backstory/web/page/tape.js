@@ -1,14 +1,12 @@
 /** The tape: one line for each event, of which only those in view exist. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
 import { computed, signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, cursor, following } from "./state.js";
 import { before, shows } from "./law.js";
 import Find from "./find.js";
 
-const html = htm.bind(h);
-const { log, cursor, following } = state;
 export const ROW = 26;
 const SPARE = 6; // rows above and below those in view
 

@@ -1,9 +1,9 @@
 /** One agent: its branches above, every position in the middle, the events and what was seen below. */
-import { h } from "./vendor/preact.js";
 import { useEffect, useRef } from "./vendor/hooks.js";
 import { computed, effect, signal } from "./vendor/signals.js";
-import htm from "./vendor/htm.js";
+import html from "./html.js";
 import * as state from "./state.js";
+import { log, cursor, pane, dialog, route, number } from "./state.js";
 import { Lanes } from "./lanes.js";
 import { Scrubber } from "./scrubber.js";
 import { Tape } from "./tape.js";
@@ -12,9 +12,6 @@ import Detail from "./detail.js";
 import Request from "./request.js";
 import Diff from "./diff.js";
 import { axis, turnAxis } from "./axis.js";
-
-const html = htm.bind(h);
-const { log, cursor, pane, dialog, route, number } = state;
 
 /** On a narrow screen one of these is shown at a time. */
 export const part = signal("tape");

@@ -1,0 +1,77 @@
+"""What the application answers where nothing is, and when nobody waits any more."""
+
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import backstory
+from tests.web.asgi import HOST, KEY, PORT, Client
+from tests.web.conftest import fill
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/api/nothing", 404), ("GET", "/static/nothing", 404), ("GET", "/api/key", 405)],
+)
+def test_a_path_that_does_not_exist_is_an_error_in_json(filled, method, path, status):
+    answer = Client(filled)(path, method)
+    assert (answer.status, list(answer.json)) == (status, ["error"])
+
+
+def test_an_unknown_address_is_the_page_that_says_so(filled):
+    answer = Client(filled)("/nowhere")
+    assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert b"page.js" in answer.content
+
+
+def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
+    reading, left, pages = threading.Event(), threading.Event(), []
+
+    def events(agent, *, after, until):
+        pages.append(after)
+        reading.set()
+        assert left.wait(20)  # the page left while this one was read
+        return []
+
+    async def asked(client, path):
+        messages = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive():
+            if len(messages) == 1:
+                await asyncio.to_thread(reading.wait)
+                asyncio.get_running_loop().call_soon(left.set)  # after it was noticed
+            return messages.pop()
+
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+
+        headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {KEY}".encode())]
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b"q=x", "headers": headers}
+        await client.app({**scope, "server": ("127.0.0.1", PORT)}, receive, send)
+        return sent[0]["status"]
+
+    with backstory.open(":memory:") as store:
+        main = store.start("main")
+        main.extend([("user", "text")] * 5_000)
+        monkeypatch.setattr(type(main), "events", events)
+        with ThreadPoolExecutor(1) as pool:
+            status = pool.submit(lambda: asyncio.run(asked(Client(store), f"/api/agents/{main.id}/find")))
+            assert status.result() == 499
+    assert pages == [0]
+
+
+def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):
+    monkeypatch.setattr("backstory.jobs.search.AT_ONCE", 3)
+    monkeypatch.setattr("backstory.jobs.search.catch_up_soon", lambda backend: None)
+    with backstory.open(tmp_path / "history.db") as store:
+        main = fill(store)
+        store.search("files", wait=True)
+        main.extend([("user", f"More files {n}.") for n in range(5)])
+        answer = Client(store)("/api/search?q=files")
+        assert (answer.status, answer.json["done"], answer.json["total"]) == (202, 12, 17)
+        store.search("files", wait=True)
+        assert Client(store)("/api/search?q=files").status == 200
