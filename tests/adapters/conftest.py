@@ -26,6 +26,7 @@ NEEDS = {
     "test_pydantic_ai.py": "pydantic_ai",
     "test_langgraph.py": "langgraph",
     "test_langgraph_contracts.py": "langgraph",
+    "test_langgraph_deltas.py": "langgraph",
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_strands.py": "strands",

@@ -5,7 +5,7 @@ context at its note: messages are written once, so the store grows with the conv
 square. The other channels are in the note, or in the earlier note that has the same value.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     get_checkpoint_id,
     get_checkpoint_metadata,
 )
@@ -84,6 +85,20 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
             return None if entry is None else self._tuple(thread, entry, is_newest=id is None)
 
         return self._history.read(agent_key(ADAPTER, *ids), read, None)
+
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """What a `DeltaChannel` is made of, pruned checkpoints included."""
+        ids, id = _named(config), get_checkpoint_id(config)
+        nothing: Mapping[str, Any] = {channel: {"writes": []} for channel in channels}
+
+        def read(agent: Agent) -> Mapping[str, Any]:
+            thread = Thread(agent, Codec(self.serde), *ids)
+            entry = thread.newest() if id is None else thread.entry(id)
+            return nothing if entry is None else thread.deltas(entry, channels)
+
+        return self._history.read(agent_key(ADAPTER, *ids), read, nothing) if channels else {}
 
     def list(
         self,
@@ -227,6 +242,12 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """`get_tuple`, to be awaited."""
         return await in_thread(partial(self.get_tuple, config))
+
+    async def aget_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, DeltaChannelHistory]:
+        """`get_delta_channel_history`, to be awaited."""
+        return await in_thread(partial(self.get_delta_channel_history, config=config, channels=channels))
 
     async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[CheckpointTuple]:
         """`list` for async callers."""

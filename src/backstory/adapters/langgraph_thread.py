@@ -78,17 +78,35 @@ class Thread:
 
     def checkpoint(self, entry: Entry, *, is_newest: bool) -> Any:
         """A checkpoint as it was put. The newest one has what others wrote behind it, too."""
-        values = {}
-        for channel, held in entry.data["channels"].items():
-            if held == CONVERSATION:
-                at = None if is_newest else entry.seq
-                values[channel] = [self._codec.message(each.item) for each in self._items(at)]
-            elif "at" in held:
-                [note] = self.agent.read([held["at"]])
-                values[channel] = self._codec.value((note.data or {})["channels"][channel])
-            else:
-                values[channel] = self._codec.value(held)
+        at = None if is_newest else entry.seq
+        held = entry.data["channels"]
+        values = {channel: self._value(channel, each, at) for channel, each in held.items()}
         return {**self._codec.value(entry.data["checkpoint"]), "channel_values": values}
+
+    def _value(self, channel: str, held: Any, at: int | None) -> Any:
+        """The value of a channel: the messages at a position, what is held, or what an earlier note holds."""
+        if held == CONVERSATION:
+            return [self._codec.message(each.item) for each in self._items(at)]
+        if "at" in held:
+            [note] = self.agent.read([held["at"]])
+            held = (note.data or {})["channels"][channel]
+        return self._codec.value(held)
+
+    def deltas(self, entry: Entry, channels: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """For each channel the writes to it on the way to a checkpoint, oldest first, and the value that they
+        begin with. Checkpoints that are unreadable otherwise count here: the newest may stand on them."""
+        found: dict[str, dict[str, Any]] = {channel: {"writes": []} for channel in channels}
+        parent = entry.parent
+        while parent and (note := self.agent.find(agent_key(ADAPTER, parent))):
+            data = note.data or {}
+            writes = self.writes(parent)
+            for channel, each in found.items():
+                if "seed" not in each:
+                    each["writes"][:0] = [write for write in writes if write[1] == channel]
+                    if channel in data["channels"]:
+                        each["seed"] = self._value(channel, data["channels"][channel], note.seq)
+            parent = None if all("seed" in each for each in found.values()) else data["parent"]
+        return found
 
     def _items(self, at: int | None) -> list[Carried]:
         return newest_items(ADAPTER, self.agent, message_of, None, at=at)
