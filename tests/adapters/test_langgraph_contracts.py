@@ -345,3 +345,28 @@ def test_a_thread_that_another_process_made_again_is_read_again(durable_url, sav
     put(saver, "3", "2", messages=[HumanMessage("old", id="1")])
     assert [message.content for message in values(saver)["messages"]] == ["old"]
     assert [message.content for message in saver.agent("t").conversation()] == ["old"]
+
+
+def test_large_values_are_kept_small_and_come_back(saver):
+    given = {"long": {"a " * 5_000}, "random": os.urandom(5_000), "short": {1, 2}}
+    put(saver, "1", **given)
+    assert values(saver) == given
+    [note] = saver.agent("t").notes()
+    assert len(note.data_json) < 10_000
+
+
+def test_a_message_that_is_read_is_in_every_way_the_one_that_was_written(saver):
+    call = {"name": "look", "args": {"a": 1}, "id": "c", "type": "tool_call"}
+    said = [
+        HumanMessage("a", id="1", name="me"),
+        AIMessage("b", id="2", tool_calls=[call], additional_kwargs={"x": [1]}),
+        ToolMessage("c", id="3", tool_call_id="c", status="error"),
+        SystemMessage("d", id="4"),
+    ]
+    put(saver, "1", messages=said)
+    read = values(saver)["messages"]
+    assert read == said
+    for one, other in zip(read, said, strict=True):
+        assert (repr(one), one.model_dump()) == (repr(other), other.model_dump())
+        assert copy.deepcopy(one) == one
+        assert one.model_copy(update={"content": "new"}).content == "new"

@@ -101,7 +101,10 @@ def _forms(
 
 def _gives_back(data: dict[str, Any], content: str | None, exact: bytes) -> bool:
     text = _text_of(data)
-    return text is not None and orjson.dumps(_form(orjson.loads(text), text, content)) == exact
+    if text is None:
+        return False
+    text = _with_content(text, content)
+    return orjson.dumps(_form(orjson.loads(text), text)) == exact
 
 
 def _text_of(data: dict[str, Any]) -> str | None:
@@ -122,15 +125,23 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _form(data: dict[str, Any], text: str, content: str | None) -> Any:
+def _with_content(text: str, content: str | None) -> str:
+    """The text of an event's data, with what the event says where there is a hole for it. No string can
+    contain a hole: its quotes would have backslashes."""
+    if CONTENT_HOLE not in text:
+        return text
+    return text.replace(CONTENT_HOLE, orjson.dumps(content).decode())
+
+
+def _form(data: dict[str, Any], text: str) -> Any:
     """The item that the data of a carrier holds. `text` is what the data was parsed from."""
     item = data["item"]
     if "text" in item:
         return json.loads(item["text"])
     native = data.get("native", {}).get("wire")
-    if HOLE not in text:
+    if OTHER_HOLE not in text:
         return item["form"] if "form" in item else native[0]
-    known = {"content": content, "arguments": data.get("arguments")}
+    known = {"arguments": data.get("arguments")}
     native = _fill(native, known)
     return _fill(item["form"], known | {"native": native}) if "form" in item else native[0]
 
@@ -158,11 +169,12 @@ def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> I
             continue
         text = event.data_json
         if text is not None and tagged in text:
+            text = _with_content(text, event.content)
             data = orjson.loads(text)
             tag = data.get("item")
             if isinstance(tag, dict) and tag.get("of") == adapter:
                 if "part" not in tag:
-                    yield Carried(event, _form(data, text, event.content), tag.get("id"))
+                    yield Carried(event, _form(data, text), tag.get("id"))
                 continue
         if event.kind != "note" and (translated := translate(event)) is not None:
             yield Carried(event, translated)
@@ -177,9 +189,7 @@ def own_items(adapter: str, events: Iterable[Event], translate: Translate) -> li
     for event in events:
         text = event.data_json
         if text is not None and text.endswith(end) and (start := text.find(begin)) >= 0:
-            text = text[start + length : rest]
-            if HOLE in text:  # no string can contain one: its quotes would have backslashes
-                text = text.replace(CONTENT_HOLE, orjson.dumps(event.content).decode())
+            text = _with_content(text[start + length : rest], event.content)
             try:
                 if OTHER_HOLE not in text:
                     found.append(orjson.loads(text))

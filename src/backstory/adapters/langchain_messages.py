@@ -1,6 +1,7 @@
 """LangChain's messages as events, and events of others as its messages."""
 
 import base64
+import zlib
 from typing import Any
 
 from langchain_core.messages import (
@@ -22,6 +23,9 @@ ADAPTER = "langgraph"
 # Their forms were checked when they were written: made again without another check, as LangGraph does it.
 CLASSES = {"human": HumanMessage, "ai": AIMessage, "system": SystemMessage, "tool": ToolMessage}
 
+FIELDS = {kind: kind.model_fields.keys() for kind in CLASSES.values()}
+SMALL = 300  # bytes below which compressing saves nothing
+
 Form = dict[str, Any]
 
 
@@ -38,13 +42,16 @@ class Codec:
         if not self.is_sealed and _is_json(value):
             return {"json": value}
         type, data = self._serde.dumps_typed(value)
-        return {"type": type, "base64": base64.b64encode(data).decode()}
+        packed = zlib.compress(data, 1) if len(data) >= SMALL and not self.is_sealed else data
+        name, data = ("zlib", packed) if len(packed) < len(data) else ("base64", data)
+        return {"type": type, name: base64.b64encode(data).decode()}
 
     def value(self, form: Form) -> Any:
         """The value of a form."""
         if "json" in form:
             return form["json"]
-        return self._serde.loads_typed((form["type"], base64.b64decode(form["base64"])))
+        data = zlib.decompress(base64.b64decode(form["zlib"])) if "zlib" in form else None
+        return self._serde.loads_typed((form["type"], data or base64.b64decode(form["base64"])))
 
     def drafts(self, message: BaseMessage) -> list[Draft]:
         """The events of a message: LangChain's own form of it where that gives back the same."""
@@ -64,11 +71,25 @@ class Codec:
 
     def message(self, form: Form) -> BaseMessage:
         """The message of an item."""
-        if "base64" in form:
+        if "base64" in form or "zlib" in form:
             found: BaseMessage = self.value(form)
             return found
         made = CLASSES.get(form["type"])
-        return made.model_construct(**form["data"]) if made else messages_from_dict([form])[0]
+        if made is None:
+            return messages_from_dict([form])[0]
+        data = form["data"]
+        return _made(made, data) if data.keys() == FIELDS[made] else made.model_construct(**data)
+
+
+def _made(kind: type[BaseMessage], data: Form) -> BaseMessage:
+    """What `model_construct` makes where every field is given, without its search for defaults."""
+    message: BaseMessage = object.__new__(kind)
+    put = object.__setattr__  # pydantic's own would check
+    put(message, "__dict__", data)
+    put(message, "__pydantic_fields_set__", set(data))
+    put(message, "__pydantic_extra__", {})
+    put(message, "__pydantic_private__", None)
+    return message
 
 
 def _is_json(value: Any) -> bool:
