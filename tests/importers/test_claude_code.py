@@ -138,6 +138,18 @@ def test_a_queued_prompt_is_a_prompt(tmp_path):
     assert (event.kind, event.content, event.data) == ("user", "and the tests", {"queued": True})
 
 
+def test_a_queued_notification_is_not_a_prompt(tmp_path):
+    queued = {"type": "queued_command", "prompt": "<task-notification>done", "commandMode": "prompt"}
+    attached = {"type": "attachment", "uuid": "q", "parentUuid": "a", "attachment": queued}
+    thread = thread_of(tmp_path, line("a", None), attached)
+    event = log(thread)[-1]
+    assert (event.kind, event.content, event.data) == (
+        "user",
+        "<task-notification>done",
+        {"meta": "notification"},
+    )
+
+
 def test_an_api_error_is_the_tool_speaking(tmp_path):
     failed = line("b", "a", "assistant", text("API Error: 529"), isApiErrorMessage=True)
     event = log(thread_of(tmp_path, line("a", None), failed))[-1]

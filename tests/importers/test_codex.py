@@ -110,6 +110,24 @@ def test_reasoning_rides_on_what_it_led_to(tmp_path):
     assert events[3].data["native"]["wire"] == [sealed]
 
 
+def test_an_answer_at_the_end_of_a_file_may_go_on(tmp_path):
+    thought = item(type="reasoning", summary=[], encrypted_content="E")
+    count = event("token_count", info={"last_token_usage": {"input_tokens": 5}})
+    for records, settled in (
+        ((said("user", "q"), thought), [True, False]),
+        ((said("user", "q"), call("c")), [True, False]),
+        ((said("user", "q"), said("assistant", "a"), count), [True, True]),
+        ((said("user", "q"), call("c"), output("c")), [True, True, True]),
+    ):
+        assert [unit.settled for unit in thread_of(tmp_path, *records).units()] == settled
+
+
+def test_a_first_line_longer_than_a_head_still_says_whose_thread_it_is(tmp_path):
+    write(tmp_path, meta(base_instructions={"text": "x" * 100_000}), said("user", "q"))
+    (tmp_path / "other.jsonl").write_bytes(next(tmp_path.glob("*.jsonl")).read_bytes())
+    assert [session.id for session in read(tmp_path / "other.jsonl")[0]] == [ID]
+
+
 def test_a_hosted_search_is_no_call_without_a_result(tmp_path):
     search = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
     thread = thread_of(tmp_path, said("user", "go"), item(**search), said("assistant", "found"))

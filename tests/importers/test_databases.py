@@ -215,6 +215,15 @@ def test_the_context_begins_at_the_summary_and_a_child_names_its_call(crush):
     assert (origin.session, origin.call, origin.spawned) == ("s1", "c1", True)
 
 
+def test_an_answer_of_crush_without_its_end_is_still_being_written(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.say("s1", "m1", "user", ("text", {"text": "go"}))
+    crush.say("s1", "m2", "assistant", ("text", {"text": "Do"}))
+    assert [unit.settled for unit in one(crush.read()[0]).units()] == [True, False]
+    crush.say("s1", "m3", "assistant", ("text", {"text": "Done"}), ("finish", {"reason": "end_turn"}))
+    assert all(unit.settled for unit in one(crush.read()[0]).units())
+
+
 def test_a_database_with_broken_rows_is_read_as_far_as_it_goes(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.add("messages", "m1", "s1", "user", "{not json", "m", 1775293200, 0, "x")

@@ -158,6 +158,15 @@ def test_messages_name_their_parents_or_stand_in_a_row(exported):
     assert context(log(one(exported(conversation(*row))[0]))) == [("user", "one"), ("assistant", "first")]
 
 
+def test_messages_that_name_nobody_stand_in_a_row(exported):
+    nobody = {"parent_message_uuid": None}
+    row = [
+        message("m1", None, "human", words("one"), time=1, **nobody),
+        message("m2", None, "assistant", words("two"), time=2, **nobody),
+    ]
+    assert context(log(one(exported(conversation(*row))[0]))) == [("user", "one"), ("assistant", "two")]
+
+
 def test_calls_without_ids_are_bound_in_order(exported):
     use = {"type": "tool_use", "id": None, "name": "run", "input": {}}
     result = {"type": "tool_result", "tool_use_id": None, "content": "ok"}

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.importers.reading import context, everything, log, one, read, write_lines
+from tests.importers.reading import context, entry_ids, everything, log, one, read, write_lines
 
 # ------------------------------------------------------------------ OpenAI's chat
 
@@ -67,6 +67,21 @@ def test_functions_of_2023_and_refusals(tmp_path):
     assert events[2].content == "No."
 
 
+def test_a_file_is_lines_a_list_or_one_object_however_it_is_written(tmp_path):
+    short, long = [{"role": "user", "content": "q"}], [{"role": "user", "content": "x" * 100_000}]
+    texts = {
+        "first line longer than a head": "".join(json.dumps({"messages": m}) + "\n" for m in (long, short)),
+        "one object over many lines": json.dumps({"messages": short}, indent=1),
+        "a long list of messages": json.dumps(short + long, indent=1),
+        "a list of runs": json.dumps([{"messages": short}, {"messages": long}], indent=1),
+    }
+    found = {}
+    for name, text in texts.items():
+        (tmp_path / "x.json").write_text(text)
+        found[name] = [len(log(session.threads[0])) for session in read(tmp_path / "x.json")[0]]
+    assert list(found.values()) == [[1, 1], [1], [2], [1, 1]]
+
+
 # ------------------------------------------------------------------ SWE-agent
 
 
@@ -82,6 +97,26 @@ def test_demonstrations_are_marked_and_results_name_their_call_in_a_list(tmp_pat
     events = log(session.threads[0])
     assert (session.tool, events[1].data) == ("swe-agent", {"meta": "demonstration"})
     assert context(events)[-1] == ("result", "c1", "found")
+
+
+def test_runs_of_one_task_are_sessions_of_their_own_and_one_that_goes_on_stays_one(tmp_path):
+    def run(folder, *answers, **info):
+        history = [{"role": "user", "content": "Fix it."}]
+        history += [{"role": "assistant", "content": answer} for answer in answers]
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "task.traj").write_text(json.dumps({"history": history, "info": info}))
+
+    run("a", "one", "two", exit_status="submitted")
+    run("b", "one", "other", exit_status="submitted")
+    sessions = read(tmp_path)[0]
+    assert sorted(context(log(one([session])))[-1][1] for session in sessions) == ["other", "two"]
+    assert len({session.id for session in sessions}) == 2
+    run("c", "one")
+    [before] = read(tmp_path / "c")[0]
+    run("c", "one", "two")
+    [after] = read(tmp_path / "c")[0]
+    assert before.id == after.id
+    assert entry_ids(after.threads[0])[:2] == entry_ids(before.threads[0])
 
 
 def test_a_trajectory_without_a_history_is_told_by_its_steps(tmp_path):
@@ -121,6 +156,55 @@ def test_steps_have_calls_and_their_observations(tmp_path):
     ]
     assert events[1].data["usage"] == {"input": 5, "cost": 0.1}
     assert "hm" in str(events[1].data["native"])
+
+
+def trajectory(*steps, **more):
+    return {"schema_version": "ATIF-v1.7", "agent": {"name": "demo"}, "steps": list(steps)} | more
+
+
+def spawning(*refs):
+    calls = [{"tool_call_id": f"c{n}", "function_name": "Agent", "arguments": {}} for n in range(len(refs))]
+    results = [
+        {"source_call_id": f"c{n}", "content": None, "subagent_trajectory_ref": [ref]}
+        for n, ref in enumerate(refs)
+    ]
+    return {"step_id": 1, "source": "agent", "tool_calls": calls, "observation": {"results": results}}
+
+
+def test_sub_agents_inside_a_trajectory_are_threads_at_their_calls(tmp_path):
+    asked = {"step_id": 1, "source": "user", "message": "look"}
+    below = [trajectory(asked, trajectory_id=id, session_id="s") for id in ("k0", "k1")]
+    refs = spawning({"trajectory_id": "k0"}, {"trajectory_id": "k1"})
+    whole = trajectory(refs, trajectory_id="root", session_id="s", subagent_trajectories=below)
+    (tmp_path / "t.json").write_text(json.dumps(whole))
+    [session] = read(tmp_path)[0]
+    assert [thread.id for thread in session.threads] == [None, "k0", "k1"]
+    assert [thread.origin.call for thread in session.threads[1:]] == ["c0", "c1"]
+    assert context(log(session.threads[2])) == [("user", "look")]
+
+
+def test_sub_agents_in_files_beside_a_trajectory_are_found_by_their_names(tmp_path):
+    asked = {"step_id": 1, "source": "user", "message": "look"}
+    refs = spawning({"session_id": "?", "trajectory_path": "logs/b.json"}, {"session_id": "s2"})
+    documents = {"z": trajectory(refs, session_id="s"), "b": trajectory(asked, session_id="s1")}
+    documents["c"] = trajectory(asked, session_id="s2")
+    for name, document in documents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(document))
+    sessions = read(tmp_path)[0]
+    assert [session.id for session in sessions] == ["s", "s1", "s2"]
+    origins = [session.threads[0].origin for session in sessions[1:]]
+    assert [(origin.session, origin.call, origin.spawned) for origin in origins] == [
+        ("s", "c0", True),
+        ("s", "c1", True),
+    ]
+
+
+def test_trajectories_without_ids_of_one_name_are_not_one(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        step = {"step_id": 1, "source": "user", "message": folder}
+        (tmp_path / folder / "trajectory.json").write_text(json.dumps(trajectory(step)))
+    assert len({session.id for session in read(tmp_path)[0]}) == 2
 
 
 # ------------------------------------------------------------------ aider

@@ -60,6 +60,14 @@ def test_a_history_that_is_set_anew_is_a_compaction_if_live_messages_are_gone(tm
     assert events[-1].data == {"copy_of": 3}
 
 
+def test_a_history_that_lacks_only_what_people_see_is_no_compaction(tmp_path):
+    shown = {"id": "i", "type": "info", "content": "shown"}
+    thread = thread_of(
+        tmp_path, user("u", "q"), shown, {"$set": {"messages": [user("u", "q"), answer("a", "r")]}}
+    )
+    assert [event.kind for event in log(thread)] == ["user", "assistant"]
+
+
 def test_one_document_is_read_like_lines(tmp_path):
     document = META | {"messages": [user("u", "go"), answer("a", "done")]}
     (tmp_path / "session.json").write_text(json.dumps(document, indent=2))

@@ -76,6 +76,13 @@ def test_a_mark_at_the_start_and_zeros_at_the_end_are_no_damage(tmp_path):
     assert not report.damaged
 
 
+def test_a_file_that_powershell_redirected_is_read(tmp_path):
+    claude(tmp_path, line("u1", None, "schön"))
+    path = tmp_path / "s.jsonl"
+    path.write_bytes(path.read_text("utf-8").encode("utf-16"))
+    assert context(log(one(read(path)[0]))) == [("user", "schön")]
+
+
 def test_data_that_is_nested_too_deep_is_kept_as_text(tmp_path):
     deep = {"a": 1}
     for _ in range(150):

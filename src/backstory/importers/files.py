@@ -1,5 +1,6 @@
 """Sources that are files: JSON lines, documents, texts. Streamed; only what is small is kept."""
 
+import codecs
 import os
 import tempfile
 import weakref
@@ -26,6 +27,7 @@ BUFFER = 256 * 1024
 AROUND = 4096  # bytes before a bookmark, and at the beginning, that must still be as they were
 FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # what a redirection of PowerShell 5 begins with
 BLOWN_UP = 200  # times larger than it was compressed: nobody's transcript
 ENOUGH = 256 * 1024 * 1024  # bytes from which on that is looked at
 
@@ -100,8 +102,13 @@ class FileSource:
         return Head(records, text, keys, {}, frozenset())
 
     def peek(self) -> Sequence[Any]:
-        """The first records."""
-        return self.head().records
+        """The first records; where the first line alone is longer than a head, that line."""
+        records = self.head().records
+        if records:
+            return records
+        with self._open() as file:
+            found = decode(file.readline(LONGEST).strip())
+        return found.values if found.fault is None else []
 
     # -------------------------------------------------------------- JSON lines
 
@@ -312,7 +319,12 @@ def _gzip(file: IO[bytes]) -> IO[bytes]:
     return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
 
 
+def _utf16(file: IO[bytes]) -> IO[bytes]:
+    return codecs.EncodedFile(file, "utf-8", "utf-16", "replace")
+
+
 _UNPACKERS: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {ZSTD: _zstd, GZIP: _gzip}
+_UNPACKERS |= dict.fromkeys(UTF16, _utf16)
 
 
 def _unpacked(stream: IO[bytes], packed: int) -> Path:

@@ -1,7 +1,11 @@
-"""ATIF: agent trajectories, one JSON document each, steps with calls and their observations. Pure."""
+"""ATIF: agent trajectories, one JSON document each, steps with calls and their observations. Pure.
+
+Sub-agents stand inside the document (1.7), or in files beside it that a step's observation names.
+"""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from backstory.importers.answers import Block, family_of, parts_of
 from backstory.importers.chain import Calls, chained
@@ -16,7 +20,7 @@ from backstory.importers.entries import (
 )
 from backstory.importers.format import Format, Head, Source
 from backstory.importers.marker import marker_in
-from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread
 
 NAME = "atif"
 USAGE = {
@@ -37,6 +41,9 @@ def fits(head: Head) -> bool:
     return {"schema_version", "steps"} <= head.keys or ("schema_version" in head.keys and "ATIF" in head.text)
 
 
+# ------------------------------------------------------------------ steps
+
+
 def _units(steps: list[Any], agent: Data, id: str) -> Iterator[tuple[str, list[Entry]]]:
     calls = Calls()
     for number, step in enumerate(steps):
@@ -53,7 +60,7 @@ def _step(step: Data, agent: Data, id: str) -> Iterator[Entry]:
         yield Entry(id, str(source), text, None, time)
     else:
         yield from _answer(step, agent, text, id, time)
-    yield from _observation(step.get("observation"), id, time)
+    yield from _observation(step, id, time)
 
 
 def _answer(step: Data, agent: Data, text: str, id: str, time: int | None) -> Iterator[Entry]:
@@ -79,38 +86,139 @@ def _answer(step: Data, agent: Data, text: str, id: str, time: int | None) -> It
         extra = {}
 
 
-def _observation(observation: Any, id: str, time: int | None) -> Iterator[Entry]:
-    """The results of a step's calls; what no call asked for is the tool speaking."""
+def _results(step: Data) -> list[Data]:
+    observation = step.get("observation")
     results = observation.get("results") if isinstance(observation, dict) else None
-    for number, result in enumerate(results if isinstance(results, list) else ()):
-        if not isinstance(result, dict):
-            continue
+    return [one for one in results if isinstance(one, dict)] if isinstance(results, list) else []
+
+
+def _observation(step: Data, id: str, time: int | None) -> Iterator[Entry]:
+    """The results of a step's calls; what no call asked for is the tool speaking."""
+    for number, result in enumerate(_results(step)):
         text = text_in(result.get("content")) or as_text(result.get("content") or "")
         call = result.get("source_call_id")
         own = f"{id}/{number}"
         if isinstance(call, str) and call:
             yield Entry(own, "tool_result", text, result_data(call, own), time)
-        else:
+        elif text or not _refs(result):
             yield Entry(own, "user", text, {"meta": "observation"}, time)
 
 
+# ------------------------------------------------------------------ sub-agents
+
+
+class Ref(NamedTuple):
+    """Where a sub-agent was called."""
+
+    session: str
+    thread: str | None
+    call: str | None
+
+
+def _refs(result: Data) -> list[Data]:
+    given = result.get("subagent_trajectory_ref")
+    given = given if isinstance(given, list) else [given]
+    return [ref for ref in given if isinstance(ref, dict)]
+
+
+def _refs_in(document: Data, session: str, thread: str | None) -> Iterator[tuple[str, Ref]]:
+    """The names of the sub-agents that a trajectory calls: ids, or the names of their files."""
+    for step in document["steps"]:
+        for result in _results(step) if isinstance(step, dict) else ():
+            call = result.get("source_call_id")
+            for ref in _refs(result):
+                # Since 1.7 a session's id does not resolve a reference: siblings may share it.
+                names = [ref.get("trajectory_id"), _file_name(ref.get("trajectory_path"))]
+                names = [name for name in names if name] or [ref.get("session_id")]
+                for name in names:
+                    if isinstance(name, str):
+                        yield name, Ref(session, thread, call if isinstance(call, str) else None)
+
+
+def _file_name(path: Any) -> str | None:
+    return path.replace("\\", "/").rsplit("/", 1)[-1] if isinstance(path, str) and path else None
+
+
+def _children(document: Data) -> list[Data]:
+    given = document.get("subagent_trajectories")
+    return [one for one in given if _is_trajectory(one)] if isinstance(given, list) else []
+
+
+def _is_trajectory(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("steps"), list)
+
+
+def _threads(document: Data, session: str, id: str | None, origin: Origin | None) -> Iterator[Thread]:
+    """A trajectory, and those of the sub-agents inside of it."""
+    agent = document["agent"] if isinstance(document.get("agent"), dict) else {}
+    names = {"agent": "name", "model": "model_name", "version": "version"}
+    about = {ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)}
+    about |= marker_in(document.get("extra"))
+    own = session if id is None else f"{session}/{id}"
+
+    def steps() -> Iterator[Step]:
+        return chained(_units(document["steps"], agent, own))
+
+    yield Thread(session, id, steps, origin, about)
+    calls = dict(_refs_in(document, session, id))
+    for number, child in enumerate(_children(document)):
+        found = [child.get(key) for key in ("trajectory_id", "session_id")]
+        ref = next((calls[one] for one in found if isinstance(one, str) and one in calls), None)
+        name = f"{id}/" if id is not None else ""
+        name += next((one for one in found[:1] if isinstance(one, str) and one), f"sub-agent {number}")
+        below = Origin(session, id, ref.call if ref else None, spawned=True)
+        yield from _threads(child, session, name, below)
+
+
+# ------------------------------------------------------------------ sessions
+
+
+def _id(document: Data, source: Source) -> str:
+    """The trajectory's id, else the session's, which files may share; else the file's name and beginning."""
+    for key in ("trajectory_id", "session_id"):
+        if isinstance(document.get(key), str) and document[key]:
+            return str(document[key])
+    begun = as_text(document["steps"][:2]).encode("utf-8", "replace")
+    return f"{source.stem}-{blake2b(begun, digest_size=6).hexdigest()}"
+
+
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each trajectory."""
-    for source in sources:
-        report = Report()
-        document = source.document(report)
-        if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
-            continue
-        id = named(document.get("session_id"), source.stem)
-        agent = document["agent"] if isinstance(document.get("agent"), dict) else {}
-        names = {"agent": "name", "model": "model_name", "version": "version"}
-        about = {ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)}
-        about |= marker_in(document.get("extra"))
+    """A session for each trajectory, those that call sub-agents before these."""
+    waiting = {source.path: source for source in sources}
+    called: dict[str, Ref] = {}
+    ids: dict[str, str] = {}
+    names: dict[str, set[str]] = {}
+    for path, source in waiting.items():
+        document = source.document(Report())
+        if _is_trajectory(document):
+            ids[path] = _id(document, source)
+            keys = (document.get("trajectory_id"), document.get("session_id"), _file_name(path))
+            names[path] = {key for key in keys if isinstance(key, str) and key}
+            called |= dict(_refs_in(document, ids[path], None))
+    callers = {path: _caller(names[path], called, ids[path]) for path in ids}
+    told: set[str] = set()
+    while ids:
+        ready = [path for path in ids if (ref := callers[path]) is None or ref.session in told] or list(ids)
+        for path in ready:
+            told.add(ids[path])
+            yield _session(waiting[path], ids.pop(path), callers[path])
 
-        def steps(given: list[Any] = document["steps"], agent: Data = agent, id: str = id) -> Iterator[Step]:
-            return chained(_units(given, agent, id))
 
-        yield Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, report)
+def _caller(names: set[str], called: dict[str, Ref], id: str) -> Ref | None:
+    return next((called[name] for name in sorted(names & called.keys()) if called[name].session != id), None)
 
 
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+def _session(source: Source, id: str, ref: Ref | None) -> Session:
+    report = Report()
+    document = source.document(report)
+    origin = None if ref is None else Origin(ref.session, ref.thread, ref.call, spawned=True)
+    threads = list(_threads(document, id, None, origin)) if _is_trajectory(document) else []
+    return Session(NAME, id, threads, source.path, report)
+
+
+def _folder(source: Source) -> tuple[str]:
+    """Trajectories that name each other stand in one folder."""
+    return (source.path.rpartition("/")[0],)
+
+
+FORMAT = Format(name=NAME, fits=fits, sessions=sessions, ties=_folder)

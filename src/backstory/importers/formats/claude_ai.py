@@ -41,6 +41,8 @@ class Tree:
         given = conversation.get("chat_messages")
         messages = [m for m in (given if isinstance(given, list) else ()) if isinstance(m, dict)]
         self.messages = {named(m.get("uuid"), f"#{n}"): m for n, m in enumerate(messages)}
+        # The first message names a root that is not in the export; where nobody names anything, it is a row.
+        self._is_row = all(_parent_of(message) is None for message in messages)
         order = {id: number for number, id in enumerate(self._in_time())}
         nodes = []
         before: str | None = None
@@ -57,10 +59,10 @@ class Tree:
 
     def _parent(self, id: str, before: str | None) -> str | None:
         message = self.messages[id]
-        if "parent_message_uuid" not in message:
+        if self._is_row or "parent_message_uuid" not in message:
             return before
-        parent = message["parent_message_uuid"]
-        return parent if isinstance(parent, str) and parent in self.messages else None
+        parent = _parent_of(message)
+        return parent if parent in self.messages else None
 
     def steps(self) -> Iterator[Step]:
         """The messages, oldest first, then a move to the live one."""
@@ -71,6 +73,11 @@ class Tree:
             told = node.id
         if told != self.leaf:
             yield Move(self.leaf)
+
+
+def _parent_of(message: Data) -> str | None:
+    parent = message.get("parent_message_uuid")
+    return parent if isinstance(parent, str) else None
 
 
 def message_entries(message: Data, id: str) -> Iterator[Entry]:

@@ -139,7 +139,7 @@ def _kind_of_attachment(attachment: Any) -> str:
     origin = attachment.get("origin")
     who = origin.get("kind") if isinstance(origin, dict) else None
     human = who in (None, "human") and attachment.get("commandMode") in (None, "prompt")
-    return QUEUED if human else META
+    return QUEUED if human and not _beginning(attachment.get("prompt")).startswith(STARTS) else META
 
 
 def meta_of(record: Record, content: Any) -> str | None:

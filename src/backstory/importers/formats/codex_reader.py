@@ -127,7 +127,9 @@ class Reader:
             yield from self._record(record, self._id(ordinal, line), line.number)
         if self._silent:
             yield from self._unit(self._silent.pop(), self._last_id, self._last_time, self._last_line)
-        yield from self._flush()
+        # An answer at the end of a file may go on, or its usage may still come.
+        yield from (unit._replace(settled=False) for unit in self._held)
+        self._held = []
 
     def _id(self, ordinal: Any, line: SourceLine) -> str:
         """A record's id: its ordinal, else the number of its line, as there is nothing else."""

@@ -8,7 +8,7 @@ from backstory.importers.chain import chained, reported
 from backstory.importers.decode import decoded
 from backstory.importers.entries import Data, anthropic_message, as_text, microseconds, result_data
 from backstory.importers.format import Format, Head, Source
-from backstory.importers.transcript import Entry, Origin, Report, Session, Thread
+from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread
 
 NAME = "crush"
 
@@ -35,9 +35,18 @@ def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
     if isinstance(parent, str) and parent:
         _, marked, call = id.partition("$$")
         origin = Origin(parent, call=call if marked and call else None, spawned=True)
-    steps = reported(report, lambda met: chained(_units(source, id, met)))
+    steps = reported(report, lambda met: _steps(source, id, met))
     about = {"title": title} if isinstance(title, str) and title else {}
     return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, report)
+
+
+def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
+    """The messages in a row. A last answer without its end is still being written."""
+    last = "select id, role, parts from messages where session_id = ? order by created_at desc, rowid desc"
+    id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (None, None, None))
+    ended = role != "assistant" or any(type_ == "finish" for type_, _ in _parts(text, source, Report()))
+    for unit in chained(_units(source, session, report)):
+        yield unit if ended or unit.id != id else unit._replace(settled=False)
 
 
 def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, list[Entry]]]:

@@ -37,10 +37,10 @@ MOUTHED = (
 
 
 def fits(head: Head) -> bool:
-    """A session's id beside the hash of its project."""
+    """A session's id beside the hash of its project, or beside its times."""
     first = head.records[0] if head.records else None
     keys = set(first) if isinstance(first, dict) else head.keys
-    return keys >= {"sessionId", "projectHash"}
+    return keys >= {"sessionId", "projectHash"} or keys >= {"sessionId", "startTime", "lastUpdated"}
 
 
 class Spot(NamedTuple):
@@ -54,7 +54,7 @@ class Spot(NamedTuple):
 class Node:
     """A message at one place of the history."""
 
-    __slots__ = ("after", "copy_of", "cut", "id", "line", "message", "spot")
+    __slots__ = ("after", "copy_of", "cut", "id", "line", "message", "spot", "unseen")
 
     def __init__(self, id: str, message: str, after: str | None, spot: Spot, line: int) -> None:
         self.id = id
@@ -64,6 +64,7 @@ class Node:
         self.line = line
         self.copy_of: str | None = None  # the node that this one repeats
         self.cut = False  # a compaction, not a message
+        self.unseen = False  # shown to people only
 
 
 class File:
@@ -118,7 +119,9 @@ class File:
         if same is not None:
             same.spot = spot
         else:
-            self._add(Node(self._free(id, line), id, self._at, spot, line))
+            same = Node(self._free(id, line), id, self._at, spot, line)
+            self._add(same)
+        same.unseen = message.get("type") in UNSEEN
 
     def _add(self, node: Node) -> None:
         self.nodes[node.id] = node
@@ -142,9 +145,12 @@ class File:
     def _set(self, messages: list[Any], place: Any, line: int) -> None:
         """The whole history anew: a compaction, unless it begins with the live messages."""
         given = [
-            named(m.get("id"), f"line {line}.{n}") for n, m in enumerate(messages) if isinstance(m, dict)
+            named(m.get("id"), f"line {line}.{n}")
+            for n, m in enumerate(messages)
+            if isinstance(m, dict) and m.get("type") not in UNSEEN
         ]
-        if [node.message for node in self.live] != given[: len(self.live)]:
+        seen = [node.message for node in self.live if not node.unseen]
+        if seen != given[: len(seen)]:
             old = self._by_message
             self._cut(line, place)
             for index, message in enumerate(messages):

@@ -35,6 +35,8 @@ def fits(head: Head) -> bool:
     """An object with messages that have roles, or a list of such objects or messages."""
     if any(messages_in(record) is not None for record in _unwrapped(head.records[:3])):
         return True
+    if head.text.lstrip().startswith("[") and head.keys >= {"role", "content"}:
+        return True
     return bool(head.keys & set(LISTS)) and '"role"' in head.text
 
 
@@ -155,14 +157,20 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 
 
 def _values(source: Source, report: Report) -> Iterator[Any]:
-    head = source.peek()
-    if len(head) == 1 and isinstance(head[0], list):
-        bare = messages_in(head[0]) is not None
-        yield from [head[0]] if bare else head[0]
-    elif head and isinstance(head[0], dict):
+    """The conversations: one a line, the elements of a list, the list itself, or the one object."""
+    begun = ((n, line.strip("\ufeff \t")) for n, line in enumerate(source.text_lines(), 1))
+    number, start = next(((n, line) for n, line in begun if line), (0, ""))
+    first = None if start.startswith("[") else next(source.lines(Report()), None)
+    if first is not None and first.number == number and isinstance(first.value, dict):
         yield from (line.value for line in source.lines(report))
-    else:
-        yield from source.items("", report)
+        return
+    items = source.items("", report)
+    value = next(items, None)
+    if isinstance(value, dict) and value.get("role") in ROLES:
+        yield [value, *items]
+    elif value is not None:
+        yield value
+        yield from items
 
 
 def _session(messages: list[Data], value: Any, seen: Counter[str]) -> Thread:

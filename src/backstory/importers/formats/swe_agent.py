@@ -1,7 +1,15 @@
-"""SWE-agent: trajectories, one JSON document each; `history` has the messages. Pure."""
+"""SWE-agent: trajectories, one JSON document each; `history` has the messages. Pure.
+
+There are no ids, and runs of one task have files of one name. A session is known by that name and what was
+said, a message by all that was said until then.
+"""
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from itertools import count
 from typing import Any
+
+import orjson
 
 from backstory.importers.chain import chained
 from backstory.importers.entries import Data, as_text, text_in
@@ -56,21 +64,36 @@ def _message(message: Data) -> Data:
 def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
     demos = {str(number) for number, message in enumerate(messages) if message.get("is_demo")}
     plain = [{key: value for key, value in message.items() if key != "is_demo"} for message in messages]
-    for number, found in openai_chat.entries(plain):
+    digest = blake2b(digest_size=9)
+    for message, (number, found) in zip(plain, openai_chat.entries(plain), strict=True):
+        digest.update(_bytes(message))
+        unit = f"{id}:{digest.hexdigest()}"
         if number in demos:
             found = [entry._replace(data=(entry.data or {}) | {"meta": "demonstration"}) for entry in found]
-        yield f"{id}:{number}", [entry._replace(id=f"{id}:{entry.id}") for entry in found]
+        yield unit, [entry._replace(id=unit + entry.id.removeprefix(number)) for entry in found]
+
+
+def _bytes(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
+
+
+def _id(stem: str, document: Data, messages: list[Data]) -> str:
+    """The file's name, and a digest of the run: of one that still goes on, up to its first answer."""
+    if "status" not in _about(document):
+        answers = (n for n in count() if n >= len(messages) or messages[n].get("role") == "assistant")
+        messages = messages[: next(answers) + 1]
+    return f"{stem}-{blake2b(_bytes(messages), digest_size=6).hexdigest()}"
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each trajectory. Its id is that of its task, else its file's name."""
+    """A session for each trajectory."""
     for source in sources:
         report = Report()
         document = source.document(report)
         if not isinstance(document, dict):
             continue
         messages = _messages(document)
-        id = source.stem
+        id = _id(source.stem, document, messages)
         about = _about(document)
 
         def steps(messages: list[Data] = messages, id: str = id) -> Iterator[Step]:
