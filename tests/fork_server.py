@@ -87,8 +87,8 @@ def _watch(line: socket.socket, files: list[int]) -> dict[str, Any]:
 
 def become(order: dict[str, Any]) -> None:
     """Make this process what the program would find if it had been started by itself."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
+    for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(kind, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it
     os.chdir(order["cwd"])

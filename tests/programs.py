@@ -135,5 +135,6 @@ def _server() -> socket.socket:
         server = subprocess.Popen(
             command, cwd=ROOT, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
         )
-    atexit.register(lambda: (ours.close(), server.wait()))
+    atexit.register(server.wait)
+    atexit.register(ours.close)  # which is called first
     return ours

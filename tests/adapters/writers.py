@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 OPERATIONS = 50
 
@@ -88,7 +89,7 @@ async def adk(url: str, name: str) -> None:
     from backstory.adapters.adk import BackstorySessionService
 
     service = BackstorySessionService(url)
-    ids = {"app_name": "app", "user_id": "me", "session_id": "shared"}
+    ids: dict[str, Any] = {"app_name": "app", "user_id": "me", "session_id": "shared"}
     with suppress(AlreadyExistsError):
         await service.create_session(**ids)
     for n in range(OPERATIONS):

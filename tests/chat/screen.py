@@ -46,9 +46,13 @@ OPENED, CLOSED = b"\x1b[?2004h", b"\x1b[?2004l"  # what the editor says to the t
 class Screen(pyte.Screen):  # type: ignore[misc]
     """A screen that keeps the text of what is scrolled away."""
 
-    def __init__(self, columns: int, lines: int) -> None:
+    def __init__(self, columns: int, lines: int, reply: Callable[[str], None]) -> None:
         self.above: list[str] = []
+        self._reply = reply  # to questions such as where the cursor is
         super().__init__(columns, lines)
+
+    def write_process_input(self, data: str) -> None:
+        self._reply(data)
 
     def index(self) -> None:
         if self.cursor.y == self.lines - 1:
@@ -83,8 +87,7 @@ class Terminal:
     ) -> None:
         self._master, slave = pty.openpty()
         self._resize(columns, lines)
-        self.screen = Screen(columns, lines)
-        self.screen.write_process_input = self.type  # where is the cursor, and such questions
+        self.screen = Screen(columns, lines, self.type)
         self._stream = pyte.ByteStream(self.screen)
         self._news = threading.Condition()
         self.raw = b""

@@ -133,6 +133,12 @@ def partitioned(new_database):
             yield store, db
 
 
+def listed(wanted, place=None):
+    statement = postgres_agents.listing(wanted, place)
+    assert statement is not None
+    return statement[0]
+
+
 NOBODY = "00000000-0000-0000-0000-000000000000"
 HOT = {
     "hold": (postgres.HOLD, {}),
@@ -147,12 +153,12 @@ HOT = {
     "head": (postgres.HEAD, {}),
     "rename": (postgres.RENAME, {"name": "n"}),
     "agents of a session": (
-        postgres_agents.listing(Wanted(session=NOBODY, name="…"))[0],
+        listed(Wanted(session=NOBODY, name="…")),
         {"name": "main"},
     ),
     "rows to verify": (postgres.STORED, {"after": 0, "limit": 9}),
     "an agent by its id": (
-        postgres_agents.listing(Wanted(prefix=NOBODY), 0)[0],
+        listed(Wanted(prefix=NOBODY), 0),
         {"low": NOBODY, "high": NOBODY},
     ),
 }

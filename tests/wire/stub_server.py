@@ -189,18 +189,17 @@ def _chat_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
 
 def _response_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
     where = {"item_id": "msg_stub", "output_index": 0, "content_index": 0, "logprobs": []}
-    for number, (type, more) in enumerate(
-        [
-            ("response.created", {"response": {**_response(body), "status": "in_progress", "output": []}}),
-            ("response.output_text.delta", {**where, "delta": ANSWER}),
-            ("response.completed", {"response": _response(body)}),
-        ]
-    ):
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("response.created", {"response": {**_response(body), "status": "in_progress", "output": []}}),
+        ("response.output_text.delta", {**where, "delta": ANSWER}),
+        ("response.completed", {"response": _response(body)}),
+    ]
+    for number, (type, more) in enumerate(events):
         yield type, {"type": type, "sequence_number": number, **more}
 
 
 def _message_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
-    for type, more in [
+    events: list[tuple[str, dict[str, Any]]] = [
         ("message_start", {"message": {**_message(body), "content": [], "stop_reason": None}}),
         ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
         ("content_block_delta", {"index": 0, "delta": {"type": "text_delta", "text": ANSWER}}),
@@ -210,7 +209,8 @@ def _message_stream(body: dict[str, Any]) -> Iterator[tuple[str | None, Any]]:
             {"delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": {"output_tokens": 1}},
         ),
         ("message_stop", {}),
-    ]:
+    ]
+    for type, more in events:
         yield type, {"type": type, **more}
 
 

@@ -2,13 +2,17 @@
 
 import copy
 import re
+from typing import Any
 
 import pytest
 
 from tests.wire.accepted import ACCEPTED, CASES
 from tests.wire.sdk_types import check
 
-IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
+IMAGE: dict[str, Any] = {
+    "type": "image",
+    "source": {"type": "base64", "media_type": "image/png", "data": "aGk="},
+}
 
 
 @pytest.mark.parametrize(("format", "name"), CASES)
