@@ -5,11 +5,13 @@ So a digest names one exact history. Pure; PostgreSQL computes the same bytes in
 
 from collections.abc import Iterable
 from hashlib import sha256
+from struct import Struct
 from typing import Any, NamedTuple
 
 WIDTH = 16  # bytes of a digest: half of a SHA-256, which no one can forge a second text for
 START = bytes(WIDTH)  # the digest before the first event
 _NOTHING = bytes(32)  # stands for a column that is NULL: no text has this SHA-256
+_NUMBERS = Struct(">qqq").pack
 
 ERASED = "erased"  # the key of `data` that keeps what an erased event's digests were
 
@@ -41,29 +43,21 @@ def inner(content: str | None, data_json: str | None, data: dict[str, Any] | Non
     kept = data.get(ERASED) if data else None
     if isinstance(kept, dict):
         return Inner(bytes.fromhex(kept["content"]), bytes.fromhex(kept["data"]))
-    return Inner(_text_digest(content), _text_digest(data_json))
-
-
-def _text_digest(text: str | None) -> bytes:
-    return _NOTHING if text is None else sha256(text.encode()).digest()
+    return Inner(
+        _NOTHING if content is None else sha256(content.encode()).digest(),
+        _NOTHING if data_json is None else sha256(data_json.encode()).digest(),
+    )
 
 
 def digest(
     previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
 ) -> bytes:
     """The digest of an event behind the one with the digest `previous`."""
-    numbers = (seq, created_us, -1 if base is None else base)
-    parts = (
-        previous,
-        *(number.to_bytes(8, signed=True) for number in numbers),
-        # No kind and no key contains a NUL, so it can end them: two rows never give the same bytes.
-        kind.encode(),
-        b"\0",
-        (key or "").encode(),
-        b"\0",
-        *within,
-    )
-    return sha256(b"".join(parts)).digest()[:WIDTH]
+    numbers = _NUMBERS(seq, created_us, -1 if base is None else base)
+    # No kind and no key contains a NUL, so it can end them: two rows never give the same bytes.
+    names = f"{kind}\0{key or ''}\0".encode()
+    content, data = within
+    return sha256(previous + numbers + names + content + data).digest()[:WIDTH]
 
 
 def overall(digests: Iterable[tuple[str, bytes]]) -> bytes:

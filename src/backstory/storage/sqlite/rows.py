@@ -6,7 +6,7 @@ whether it is a mark or a note.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -284,13 +284,7 @@ class SqliteRows:
         if expected is not None and expected != head:
             raise Conflict.at(agent.name, expected, head)
         now = max(now, newest)
-        rows = []
-        for seq, (draft, base) in enumerate(events, head + 1):
-            within = inner(draft.content, draft.data_json)
-            previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
-            id = (agent.pk << 32) + seq
-            rows.append((id, draft.kind, draft.content, draft.data_json, now, draft.key, base, previous))
-        self._db.executemany(INSERT_EVENT, rows)
+        self._db.executemany(INSERT_EVENT, _new_rows(agent.pk << 32, head, previous, events, now))
         self.touch(agent, newest, now)
         return [draft.at(seq, now) for seq, (draft, _) in enumerate(events, head + 1)]
 
@@ -320,6 +314,16 @@ class SqliteRows:
 
     def _all(self, sql: str, bindings: Any) -> list[Any]:
         return self._db.execute(sql, bindings).fetchall()
+
+
+def _new_rows(
+    first: int, head: int, previous: bytes, events: BasedDrafts, now: int
+) -> Iterator[tuple[Any, ...]]:
+    """The rows of new events, each with its digest, one by one: a batch may be long."""
+    for seq, (draft, base) in enumerate(events, head + 1):
+        within = inner(draft.content, draft.data_json)
+        previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
+        yield first + seq, draft.kind, draft.content, draft.data_json, now, draft.key, base, previous
 
 
 def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
