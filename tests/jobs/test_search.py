@@ -9,8 +9,10 @@ import pytest
 import backstory
 from backstory.core.terms import query as words_query
 from backstory.core.terms import searchable, words
+from backstory.jobs import indexer
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.protocols import CANDIDATES
+from backstory.storage.sqlite import index as sqlite_index
 
 
 @pytest.fixture
@@ -285,3 +287,20 @@ def test_a_damaged_log_can_still_be_searched(tmp_path):
 
 def test_words_hold_nothing_that_a_database_would_take_for_its_own():
     assert all(word.isalnum() for word in words("it's a \\ test: 'x' & \"y\" | !z <-> NEAR(a) AND * ^ ² ፩"))
+
+
+def test_the_index_of_very_many_events_is_brought_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_index, "WORTH_MERGING", 100)
+    monkeypatch.setattr(indexer, "PAGE", 50)
+    segments = "SELECT count(DISTINCT segid) FROM search_3_idx"
+    with backstory.open(tmp_path / "many.db") as store:
+        agent = store.start("main")
+        agent.extend([("user", f"needle {n}") for n in range(49)])
+        store.search("needle", wait=True)
+        agent.extend([("user", f"straw {n}") for n in range(150)])
+        store.search("needle", wait=True)
+        with store._backend._connection() as db:
+            assert db.execute(segments).fetchall() == [(1,)]
+        assert len(store.search("needle", limit=100)) == 49
+        assert len(store.search("straw 7")) == 1
+        assert store.verify() == []

@@ -63,8 +63,8 @@ def _index_all(backend: Index) -> None:
 def _index_pages(backend: Index, backlog: Sequence[Backlog], progress: Progress | None) -> None:
     done, total = 0, size(backlog)
     for page in _pages(backlog):
-        backend.index(_texts(backend, page))
         done += size(page)
+        backend.index(_texts(backend, page), last=done == total)
         if progress:
             progress(done, total)
 

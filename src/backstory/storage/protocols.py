@@ -300,9 +300,9 @@ class Index(Protocol):
     def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
         """The events of some backlogs, in order."""
 
-    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
         """Make events of some agents searchable, all in one transaction. What another process has indexed or
-        taken away meanwhile is left out."""
+        taken away meanwhile is left out. `last`: no more follow at once."""
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int

@@ -347,7 +347,7 @@ class MemoryBackend:
     def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
         return []
 
-    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
         return None
 
     def find(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
@@ -38,6 +38,7 @@ from backstory.storage.postgres.cluster import (
     reachable_agents,
     servers,
 )
+from backstory.storage.postgres.connections import Connections
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.removal import PostgresRemoval
 from backstory.storage.postgres.rows import PostgresRows, within
@@ -48,7 +49,6 @@ from backstory.storage.postgres.server import (
     Clash,
     Connection,
     check_connection,
-    check_if_silent,
     conninfo,
     is_pooled,
     migrate,
@@ -73,7 +73,6 @@ from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 T = TypeVar("T")
 
-MOST_CONNECTIONS = 32
 PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 
 CENSUS = """
@@ -128,7 +127,7 @@ class PostgresBackend:
         self._new_to_planner = 0  # rows of the index that it has not counted yet
         self._watches: WeakSet[PostgresWatch] = WeakSet()
 
-    def _opened_pool(self) -> "ConnectionPool[Connection]":
+    def _opened_pool(self) -> Connections:
         with self._translated(CannotOpen):
             # A connection of our own first: the pool would say only that time ran out.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
@@ -137,15 +136,7 @@ class PostgresBackend:
                 self._is_distributed = is_distributed(db)
                 self._prepares = self._prepares and not is_pooled(db)
                 self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
-            return ConnectionPool(
-                self._conninfo,
-                min_size=1,
-                max_size=MOST_CONNECTIONS,
-                kwargs={"autocommit": True, **({} if self._prepares else {"prepare_threshold": None})},
-                timeout=PATIENCE,
-                check=check_if_silent,
-                open=True,
-            )
+            return Connections(self._conninfo, prepares=self._prepares, patience=PATIENCE)
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         while True:
@@ -338,7 +329,7 @@ class PostgresBackend:
             if is_distributed(db):
                 distribute_index(db)
 
-    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
         with self._connection() as db:
             with db.transaction():
                 postgres_index.index(db, texts, one_by_one=self._is_distributed)

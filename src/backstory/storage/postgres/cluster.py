@@ -15,6 +15,7 @@ import psycopg
 
 from backstory.errors import Invalid, PartMissing
 from backstory.storage.postgres.agents import listing
+from backstory.storage.postgres.schema import APPEND_ONE
 from backstory.storage.protocols import AgentRecord, Wanted
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -47,7 +48,8 @@ INDEX_TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
 )
 # A notification does not leave the server it was made on: followers poll, and appends do not look for them.
 NOBODY_LISTENS: LiteralString = """
-    CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean LANGUAGE sql AS 'SELECT false'"""
+    CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean LANGUAGE sql AS 'SELECT false';
+    """ + APPEND_ONE.replace("{is_followed}", "false")
 # Events one by one: an INSERT of a query would be brought together here, and sent out again in two phases.
 ONE_BY_ONE: LiteralString = """
     CREATE OR REPLACE FUNCTION backstory.add_events(

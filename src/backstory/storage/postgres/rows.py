@@ -50,8 +50,7 @@ HOLD = f"{HEAD} FOR NO KEY UPDATE"
 # The row of the agent is the lock: writers queue at it, and each sees the head that the one before it left.
 # Most appends are of one event: arrays would cost those half as much again.
 APPEND_ONE = """
-    SELECT before, at FROM backstory.append_one(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
-        %(kind)s, %(content)s, %(data)s, %(key)s, %(base)s)"""
+    SELECT before, at FROM backstory.append_one(%s::bigint, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
 APPEND_MANY = """
     SELECT before, at FROM backstory.append_many(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
@@ -294,11 +293,13 @@ class PostgresRows:
         self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
     ) -> tuple[int, int] | None:
         """The head before and the time written, or None where the head is not the expected one."""
-        one = len(events) == 1
-        new = _columns(events)
-        bindings = {name: column[0] for name, column in new.items()} if one else new
-        call = APPEND_ONE if one else APPEND_MANY
-        [(before, at)] = self.all(call, {**of(agent), **bindings, "expected": expected, "now": now})
+        if len(events) == 1:
+            [(draft, base)] = events
+            where = (place_of(agent.session), agent.pk, agent.created_us, expected, now)
+            [(before, at)] = self._db.execute(APPEND_ONE, (*where, *draft, base), binary=True).fetchall()
+        else:
+            bindings = {**of(agent), **_columns(events), "expected": expected, "now": now}
+            [(before, at)] = self.all(APPEND_MANY, bindings)
         return None if before is None else (before, at)
 
     def _events(self, sql: str, agent: AgentRecord, pieces: Sequence[Piece], **more: Any) -> list[Event]:

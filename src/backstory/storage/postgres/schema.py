@@ -11,6 +11,40 @@ numbered within their place.
 
 from typing import LiteralString
 
+# One statement takes the agent's row, gives the event its position, time and digest, and finds out whether
+# anybody follows; the row is locked until the event is committed.
+APPEND_ONE: LiteralString = """
+CREATE OR REPLACE FUNCTION backstory.append_one(
+    _place bigint, _no int, _born bigint, _expected int, _now bigint,
+    _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    own bytea;
+    is_followed boolean;
+BEGIN
+    UPDATE backstory.agents a
+    SET head = a.head + 1, updated_at = greatest(a.updated_at, _now),
+        touched = greatest(a.updated_at, _now) / 1000000,
+        digest = backstory.digest(a.digest, a.head + 1, greatest(a.updated_at, _now), _base, _kind, _key,
+            _content, _data)
+    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
+        AND (_expected IS NULL OR a.head = _expected)
+    RETURNING a.head - 1, a.updated_at, a.digest, {is_followed} INTO before, at, own, is_followed;
+    IF before IS NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
+    VALUES (_place, at, _no, before + 1, _base, _kind, _content, _data, _key, own);
+    IF is_followed THEN
+        PERFORM pg_catalog.pg_notify('backstory', '');
+    END IF;
+END
+$body$;
+"""
+IS_FOLLOWED: LiteralString = (
+    "EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())"
+)
+
 # `digest` makes the bytes of backstory.core.chain: a NUL ends the kind and the key, NULL is 32 zero bytes.
 FUNCTIONS: LiteralString = r"""
 CREATE FUNCTION backstory.digest(
@@ -43,33 +77,6 @@ $body$;
 -- The number in the last group of an id.
 CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $body$
     SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
-$body$;
-
-CREATE FUNCTION backstory.append_one(
-    _place bigint, _no int, _born bigint, _expected int, _now bigint,
-    _kind text, _content text, _data text, _key text, _base int, OUT before int, OUT at bigint
-) LANGUAGE plpgsql AS $body$
-DECLARE
-    previous bytea;
-BEGIN
-    SELECT a.head, greatest(a.updated_at, _now), a.digest INTO before, at, previous
-    FROM backstory.agents a
-    WHERE a.place = _place AND a.no = _no AND a.created_at = _born AND a.deleted IS NULL
-    FOR NO KEY UPDATE;
-    IF before <> _expected THEN
-        before := NULL;
-    END IF;
-    IF before IS NULL THEN
-        RETURN;
-    END IF;
-    previous := backstory.digest(previous, before + 1, at, _base, _kind, _key, _content, _data);
-    UPDATE backstory.agents a
-    SET head = before + 1, updated_at = at, touched = at / 1000000, digest = previous
-    WHERE a.place = _place AND a.no = _no;
-    INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
-    VALUES (_place, at, _no, before + 1, _base, _kind, _content, _data, _key, previous);
-    PERFORM backstory.announce();
-END
 $body$;
 
 -- Write events behind a position, and return the digest of the last. Who calls it holds the agent.
@@ -213,6 +220,7 @@ VERSION_2: LiteralString = (
         id text NOT NULL, tool text NOT NULL, agent uuid, cursor text, PRIMARY KEY (id, tool));
     """
     + FUNCTIONS
+    + APPEND_ONE.replace("{is_followed}", IS_FOLLOWED)
     + """
     DO $body$
     DECLARE

@@ -3,13 +3,12 @@
 Nothing here reads or writes an event.
 """
 
-import select
 from collections import deque
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
 from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
 from backstory.storage.postgres.cluster import distribute, has_citus, is_distributed
@@ -185,19 +184,6 @@ def _version(db: Connection, url: str) -> int | None:
             remedy="upgrade backstory",
         )
     return int(version)
-
-
-def check_if_silent(db: Connection) -> None:
-    """An idle connection has nothing to say: if there is something to read, the server has most
-    likely closed it, and only then is it worth a round trip to find out."""
-    if hasattr(select, "poll"):  # select() itself knows no file numbers above 1023
-        poll = select.poll()
-        poll.register(db.fileno(), select.POLLIN)
-        readable = bool(poll.poll(0))
-    else:
-        readable = bool(select.select([db.fileno()], [], [], 0)[0])
-    if readable:
-        ConnectionPool.check_connection(db)
 
 
 def _is_lost(sqlstate: str | None) -> bool:

@@ -81,6 +81,7 @@ class SqliteBackend:
         self._left_to_parent: list[apsw.Connection] = []
         self._pid = os.getpid()
         self._closed = False
+        self._unmerged = 0  # events that came into the index since it was merged
         with self._translated():
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
@@ -292,9 +293,13 @@ class SqliteBackend:
         with self._connection() as db:
             return sqlite_index.unindexed(db, backlog)
 
-    def index(self, texts: Sequence[tuple[Backlog, Texts]]) -> None:
+    def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
         with self._write() as db:
             sqlite_index.index(db, texts)
+        self._unmerged += sum(len(found) for _, found in texts)
+        if last and self._unmerged >= sqlite_index.WORTH_MERGING:
+            sqlite_index.merge(self._write)
+            self._unmerged = 0
 
     def find(
         self, query: Query, *, kinds: Sequence[str], pieces: Sequence[Piece] | None, session: str, limit: int

@@ -6,7 +6,8 @@ tokenizer here only cuts at the spaces between them.
 """
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import apsw
@@ -47,6 +48,9 @@ TEXTS = """
     SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_3 s ON s.agent = e.agent
     WHERE e.id BETWEEN ?1 AND ?2 AND e.id & 4294967295 <= s.upto"""
 FORGET = "INSERT INTO search_3 (search_3, rowid, words) VALUES ('delete', ?, ?)"
+MERGE = "INSERT INTO search_3 (search_3, rank) VALUES ('merge', ?)"
+WORTH_MERGING = 20_000  # events
+MERGED_AT_ONCE = 500  # pages
 END_AT = "UPDATE searched_3 SET upto = min(upto, ?2) WHERE agent = ?1"
 
 # Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
@@ -115,6 +119,18 @@ def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
             kept = ((seq, words) for seq, words in found if seq in there and not is_erased(there[seq]))
             db.executemany(INSERT, ((behind.owner << 32 | seq, " ".join(words)) for seq, words in kept))
             db.execute(MOVE, (behind.owner, max(there)))
+
+
+def merge(write: Callable[[], AbstractContextManager[apsw.Connection]]) -> None:
+    """Bring the segments of the index together, in short transactions: a search looks into each segment."""
+    pages = -MERGED_AT_ONCE  # below zero: begin to merge all there is
+    while True:
+        with write() as db:
+            before = db.total_changes()
+            db.execute(MERGE, (pages,))
+            if db.total_changes() - before < 2:  # FTS5's own rule for the end
+                return
+        pages = MERGED_AT_ONCE
 
 
 def _ranges(behind: Sequence[Backlog]) -> str:

@@ -1,0 +1,90 @@
+"""The connections to a PostgreSQL server: which are kept at hand, and which go back to the pool."""
+
+import threading
+
+import pytest
+
+from backstory.storage.postgres import connections
+from backstory.storage.postgres.connections import Connections
+from tests.processes import wait_until
+
+
+@pytest.fixture
+def pool(empty_database, monkeypatch):
+    """A pool of one connection."""
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 1)
+    with Connections(empty_database(), prepares=True, patience=20) as pool:
+        yield pool
+
+
+def process(pool):
+    with pool.connection() as db:
+        return db.info.backend_pid
+
+
+def test_a_connection_is_used_again_without_the_pool(pool):
+    first = process(pool)
+    asked = pool.get_stats()["requests_num"]
+    assert process(pool) == first
+    assert pool.get_stats()["requests_num"] == asked
+
+
+def test_who_waits_gets_the_connection_that_is_given_back(pool):
+    found = []
+    waiting = threading.Thread(target=lambda: found.append(process(pool)))
+    with pool.connection() as db:
+        waiting.start()
+        wait_until(lambda: pool.get_stats().get("requests_waiting") == 1)
+        first = db.info.backend_pid
+    waiting.join(10)
+    assert found == [first]
+
+
+def test_who_begins_to_wait_while_one_is_given_back_gets_it(pool, monkeypatch):
+    """A connection is put at hand after somebody has looked there, and before they are seen to wait."""
+    with pool.connection() as db:
+        first = db
+    kept = pool._at_hand.pop()
+    original, looks = pool._one_at_hand, []
+
+    def given_back_after_the_first_look():
+        found = original()
+        looks.append(found)
+        if len(looks) == 1:
+            pool._give_back(kept)
+        return found
+
+    monkeypatch.setattr(pool, "_one_at_hand", given_back_after_the_first_look)
+    with pool.connection() as db:
+        assert db is first
+    assert len(looks) == 2
+
+
+def test_a_transaction_that_was_left_open_is_ended(pool):
+    with pool.connection() as db:
+        db.execute("BEGIN")
+        db.execute("CREATE TABLE public.unfinished (x int)")
+    with pool.connection() as db:
+        assert db.execute("SELECT to_regclass('public.unfinished')").fetchall() == [(None,)]
+
+
+def test_a_connection_that_the_server_closed_is_replaced(pool):
+    first = process(pool)
+    with pool.connection() as db, pytest.raises(Exception, match="terminat"):
+        db.execute(f"SELECT pg_terminate_backend({first})")
+    assert process(pool) != first
+
+
+def test_what_is_at_hand_is_closed_with_the_pool(pool):
+    with pool.connection() as db:
+        pass
+    assert not db.closed
+    pool.close()
+    assert db.closed
+
+
+def test_what_is_in_use_is_closed_when_it_is_given_back(pool):
+    with pool.connection() as db:
+        pool.close()
+        assert not db.closed
+    assert db.closed
