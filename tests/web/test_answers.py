@@ -75,3 +75,33 @@ def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, t
         assert (answer.status, answer.json["done"], answer.json["total"]) == (202, 12, 17)
         store.search("files", wait=True)
         assert Client(store)("/api/search?q=files").status == 200
+
+
+def test_a_defect_is_said_without_what_it_was_about(filled, monkeypatch):
+    def broken(_store, **_):
+        raise RuntimeError("a text of a log")
+
+    monkeypatch.setattr(type(filled), "sessions", broken)
+    asked, sent = [], []
+
+    async def send(message):
+        sent.append(message)
+
+    async def receive():
+        if asked:
+            await asyncio.Event().wait()
+        asked.append(True)
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    headers = [(b"host", HOST.encode()), (b"authorization", f"Bearer {KEY}".encode())]
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/api/sessions",
+        "query_string": b"",
+        "headers": headers,
+    }
+    with pytest.raises(RuntimeError):  # for the server's terminal
+        asyncio.run(Client(filled).app({**scope, "server": ("127.0.0.1", PORT)}, receive, send))
+    assert sent[0]["status"] == 500
+    assert sent[1]["body"] == b'{"error":"the server failed: its terminal says where"}'

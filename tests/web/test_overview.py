@@ -1,6 +1,9 @@
 """What the page says of a whole agent: moves, marks, models, usage, compactions, changes, the time axis."""
 
+import pytest
+
 import backstory
+from backstory.web.usage import spent
 from backstory.wire import FORMATS
 from tests.web.asgi import Client
 from tests.web.conftest import fill
@@ -37,6 +40,23 @@ def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(fi
     main.assistant("c", data={"model": 3, "usage": "much"})
     (found,) = Client(filled)(f"/api/agents/{main.id}/usage").json["models"]
     assert found == {"model": "x", "answers": 2, "read": 10, "cached": 0, "wrote": 1, "cost": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("usage", "read", "cached"),
+    [
+        ({"input_tokens": 3, "cache_read_input_tokens": 200, "cache_creation_input_tokens": 50}, 253, 200),
+        ({"input": 3, "cache_read": 200, "cache_write": 50}, 253, 200),  # as importers write Anthropic's
+        ({"input": 3, "cache_read": 200}, 203, 200),  # nothing was written: importers leave out what is 0
+        ({"inputTokens": 3, "cacheReadInputTokens": 200}, 203, 200),
+        ({"input": 300, "cache_read": 200}, 300, 200),  # as importers write OpenAI's
+        ({"promptTokenCount": 300, "cachedContentTokenCount": 200}, 300, 200),
+    ],
+)
+def test_what_was_read_includes_what_came_from_the_cache_however_a_service_counts(usage, read, cached):
+    found = spent({"model": "m", "usage": usage})
+    assert found is not None
+    assert (found.read, found.cached) == (read, cached)
 
 
 def test_a_compaction_says_what_it_dropped_and_where_its_summary_is(show):

@@ -93,7 +93,7 @@ def app(
         *(Route(f"/api{path}", _writer(store, change), methods=["POST"]) for path, change in WRITES.items()),
     ]
     rules = Rules(write=write, key=key, public_url=public_url, proxy=proxy)
-    handlers: Any = {Refused: _refused, HTTPException: _unknown}
+    handlers: Any = {Refused: _refused, HTTPException: _unknown, Exception: _broken}
     return Pages(Starlette(routes=routes, exception_handlers=handlers), rules, watch)
 
 
@@ -242,6 +242,11 @@ async def _unknown(request: Request, error: HTTPException) -> Response:
     if error.status_code == 404 and not path.startswith(("/api/", "/static/")):
         return await _page(request, _static()["index.html"], 404)
     return _problem(error.status_code, f"{request.method} {path[:80]}: {error.detail.lower()}")
+
+
+async def _broken(_request: Request, _error: Exception) -> Response:
+    """A defect of ours. What it is about stays in the terminal."""
+    return _problem(500, "the server failed: its terminal says where")
 
 
 def _failed(error: Error) -> Response:

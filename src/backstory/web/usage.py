@@ -12,6 +12,10 @@ from backstory.core.compaction import COPY
 READ = ("input", "input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")
 WROTE = ("output", "output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens")
 CACHED = ("cache_read", "cache_read_input_tokens", "cachedContentTokenCount", "cacheReadInputTokens")
+# Anthropic and Bedrock count what went into the cache and what came out of it apart from the input; others
+# count it as a part of the input, and do not say what was written into it.
+WRITTEN = ("cache_write", "cache_creation_input_tokens", "cacheWriteInputTokens")
+APART = (*WRITTEN, "cache_read_input_tokens", "cacheReadInputTokens")
 
 
 class Usage(NamedTuple):
@@ -49,11 +53,12 @@ def spent(data: dict[str, Any] | None) -> Usage | None:
     model = model if isinstance(model, str) else None
     if model is None and not usage:
         return None
-    cost = usage.get("cost")
+    cost, cached = usage.get("cost"), _number(usage, CACHED)
+    apart = any(name in usage for name in APART) or cached > _number(usage, READ)
     return Usage(
         model,
-        read=_number(usage, READ),
-        cached=_number(usage, CACHED),
+        read=_number(usage, READ) + (cached + _number(usage, WRITTEN) if apart else 0),
+        cached=cached,
         wrote=_number(usage, WROTE),
         cost=float(cost) if isinstance(cost, int | float) else 0.0,
     )

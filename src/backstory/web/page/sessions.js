@@ -65,9 +65,9 @@ export default function Sessions() {
       <td><a href=${`${state.root}/s/${one.id}/a/${one.latest}`} onClick=${(event) => {
         if (event.ctrlKey || event.metaKey) return;
         event.preventDefault(); state.navigate(`${state.root}/s/${one.id}/a/${one.latest}`);
-      }}>${one.title || one.name}</a>${one.name !== one.title && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
+      }}>${one.title}</a>${one.name !== one.title && one.name !== one.about.tool && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
         ${Object.keys(one.about).length > 0 && html`<small class="about">${Object.values(one.about).join(" · ")}</small>`}</td>
-      <td class="prompt">${one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
+      <td class="prompt">${one.prompt === one.title ? "" : one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
       <td class="n">≈ ${number(one.tokens)} ${curves.value.has(curveName(one)) && html`<${Sparkline} curve=${curves.value.get(curveName(one))} />`}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>
     ${more.value && html`<button onClick=${() => load(found.value[found.value.length - 1].id).catch(state.trouble)}>Show earlier sessions</button>`}</main>`;
 }

@@ -68,6 +68,7 @@ function Row({ seq, index, total }) {
   const summary = log.value.compactions.get(seq);
   const text = summary ? `a summary at ${summary} stands for what was before` : state.textAt(seq);
   const partner = log.value.partner.get(at) === seq;
+  const born = births.value.get(seq) || [];
   const hit = state.find.value && state.find.value.positions.includes(seq);
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
     seq === state.readTo.value && !following.value && state.unseen.value && "stopped"].filter(Boolean).join(" ");
@@ -75,9 +76,10 @@ function Row({ seq, index, total }) {
     aria-posinset=${index + 1} aria-setsize=${total} title=${why} onClick=${() => state.go(seq)}>
     <span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${summary ? "compact" : state.WORDS[kind] || kind}</span> <span class="text">${text === undefined ? "" : text}</span>
     ${why && html` <span class="unseen">(${why})</span>`}
-    ${(births.value.get(seq) || []).slice(0, 2).map((one) => html` <span class="birth" key=${one.id} onClick=${(event) => {
+    ${born.slice(0, 2).map((one) => html` <span class="birth" key=${one.id} onClick=${(event) => {
       event.stopPropagation(); state.open(one.id);
     }}>${one.spawned ? "spawned" : "forked"} ${one.name}</span>`)}
+    ${born.length > 2 && html` <span class="birth" onClick=${() => { state.pane.value = "event"; }}>${born.length - 2} more</span>`}
   </div>`;
 }
 
