@@ -252,6 +252,19 @@ def test_a_format_can_be_said_and_one_that_is_none_is_refused(tmp_path):
         list(importers.read(path, format="clod"))
 
 
+def test_a_text_does_not_become_a_session_because_its_format_was_said(tmp_path):
+    (tmp_path / "note.txt").write_text("hello\n")
+    sessions, report = read(tmp_path / "note.txt", format="codex")
+    assert (sessions, [fault.what for fault in report.notes]) == ([], ["not a transcript that is known"])
+
+
+def test_a_circle_of_parents_is_broken_and_counted(tmp_path):
+    claude(tmp_path, line("u1", "u2", "one"), line("u2", "u1", "two"))
+    sessions, report = read(tmp_path)
+    assert sorted(context(log(one(sessions)))) == [("user", "one"), ("user", "two")]
+    assert report.mended["circle of parents"] == 1
+
+
 def test_the_places_of_the_tools_are_where_variables_and_homes_say(tmp_path):
     (tmp_path / ".claude" / "projects").mkdir(parents=True)
     (tmp_path / "codex" / "sessions").mkdir(parents=True)
@@ -261,6 +274,18 @@ def test_the_places_of_the_tools_are_where_variables_and_homes_say(tmp_path):
         "claude-code": tmp_path / ".claude" / "projects",
         "codex": tmp_path / "codex" / "sessions",
     }
+
+
+def test_what_is_held_of_a_record_is_given_once_and_then_read_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "KEPT", 0)
+    claude(tmp_path, line("u1", None, "one"), line("u2", "u1", "two"))
+    source = files.FileSource(tmp_path / "s.jsonl", "s.jsonl")
+    [first, second] = [one.place for one in source.lines(Report())]
+    source.hold(first, {"uuid": "held"})
+    assert [source.fetch(first)["uuid"] for _ in range(2)] == ["held", "u1"]
+    monkeypatch.setattr(source, "_room", 0)
+    source.hold(second, {"uuid": "held"})
+    assert source.fetch(second)["uuid"] == "u2"
 
 
 def test_a_large_file_is_read_again_at_its_places(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from backstory.importers.transcript import Fault, Report
 
 HEAD = 64 * 1024
 KEPT = 1024 * 1024  # bytes of a file whose records are kept between two passes
+HELD = 48 * 1024 * 1024  # bytes of a larger file whose records are held from one pass to the next
 LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
@@ -54,6 +55,8 @@ class FileSource:
         self.path = shown
         self._plain: Path | None = None  # what a compressed file holds
         self._reader: IO[bytes] | None = None
+        self._held: dict[int, Any] = {}  # records that the next pass need not read again, by their places
+        self._room = HELD
         self._start = Reach(0, 0)
         self.reach = Reach(0, 0)  # how far its whole lines were read
 
@@ -189,10 +192,20 @@ class FileSource:
                 found.update(chunk)
         return found.hexdigest()
 
+    def hold(self, place: Any, value: Any) -> None:
+        """Hold what is needed of a record until it is fetched, as long as there is room."""
+        if type(place) is int and self._room > 0:
+            self._held[place] = value
+            self._room -= place >> _PART_BITS & _LENGTH
+
     def fetch(self, place: Any) -> Any:
         """A record again: read at its place, if it was not kept."""
         if type(place) is not int:
             return place
+        held = self._held.pop(place, None)
+        if held is not None:
+            self._room += place >> _PART_BITS & _LENGTH
+            return held
         if self._reader is None:
             self._reader = self._open()
             weakref.finalize(self, self._reader.close)

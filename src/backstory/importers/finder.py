@@ -41,7 +41,7 @@ def recognised(
     if source is None:
         return None, None
     fitting = _fitting(source, FORMATS if format is None else (format,), report)
-    if fitting is None and format is not None and named and not path.is_dir():
+    if fitting is None and format is not None and named and not path.is_dir() and _has_records(source):
         fitting = format
     if fitting is None and source.size() and not shown.endswith(BESIDE):
         report.notes.append(Fault(shown, None, "not a transcript that is known"))
@@ -65,6 +65,15 @@ def _fitting(source: FileSource, formats: Iterable[Format], report: Report) -> F
         report.unread.append(Fault(source.path, None, _why(error)))
         return None
     return next((format for format in formats if format.fits(head)), None)
+
+
+def _has_records(source: FileSource) -> bool:
+    """Whether there is anything in a source that could be a record, however damaged it is."""
+    try:
+        head = source.head()
+    except (OSError, Unreadable):  # it is said where its format is looked for
+        return False
+    return bool(head.tables or head.members or "{" in head.text)
 
 
 def source_at(path: Path, shown: str, report: Report) -> FileSource | None:

@@ -48,6 +48,9 @@ class Source(Protocol):
     def reach(self) -> Reach:
         """How far its lines were read."""
 
+    def hold(self, place: Any, value: Any) -> None:
+        """Let the next `fetch` of a place give this value: what is needed of the record there."""
+
     def fetch(self, place: Any) -> Any:
         """A record again."""
 

@@ -47,7 +47,9 @@ class File:
         if kind is None:
             self._note(record, line)
             return
-        if kind == records.PASSED and record.get("type") not in records.CONTRACTED:
+        if kind != records.PASSED:
+            self.source.hold(place, records.spoken(record))
+        elif record.get("type") not in records.CONTRACTED:
             self._count(record)
         if self.agent is None and record.get("isSidechain") is True:
             self.side.add(record, kind, line, place)
@@ -122,4 +124,7 @@ class File:
 
     def tree(self) -> Tree:
         """The tree of the file's own thread."""
-        return Tree(self.main, self.source.fetch, leaf=self.leaf())
+        tree = Tree(self.main, self.source.fetch, leaf=self.leaf())
+        if tree.forest.mended:
+            self._report.mended["circle of parents"] += tree.forest.mended
+        return tree
