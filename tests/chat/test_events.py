@@ -73,6 +73,26 @@ def test_parallel_calls_with_one_id_are_answered_in_their_order():
     assert interrupted(agent) == ["● glob b"]
 
 
+def test_of_jumps_in_a_row_only_the_last_is_drawn():
+    agent = backstory.open(":memory:").start(system="s")
+    agent.user("one")
+    agent.assistant("1")
+    agent.user("two")
+    agent.assistant("2")
+    agent.undo(turn=True)
+    agent.redo()
+    agent.note("x")
+    agent.undo(turn=True)
+    text = printed(*drawn(agent.context().messages))
+    assert text.count("↩") == 1
+    assert "> one" in text
+    assert "> two" not in text
+
+
+def test_an_empty_context_draws_nothing():
+    assert list(drawn([])) == []
+
+
 def test_joined_letters_stay_joined_and_nothing_else_hides():
     family, hindi = "👩\u200d👧 ❤\ufe0f\u200d🔥", "क्\u200dष"
     assert visible(family) == family

@@ -254,3 +254,20 @@ def test_a_key_in_the_config_file_is_used_if_nobody_else_can_read_it(run, tmp_pa
         assert "run chmod 600" in run("ask", "Hello").stderr
         config.chmod(0o600)
         assert run("ask", "Hello").stdout == "Hi.\n"
+
+
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_in_a_folder_that_is_gone_it_says_so(tmp_path, address, command):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = shlex.join([*BACKSTORY, "--store", address, command])
+    script = f"cd {shlex.quote(str(gone))} && rmdir {shlex.quote(str(gone))} && echo Hi | {program}"
+    ended = subprocess.run(
+        ["sh", "-c", script + (" Hi" if command == "ask" else "")],
+        capture_output=True,
+        text=True,
+        env=environment(tmp_path),
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr == "backstory: the folder you are in is gone: change to another one\n"

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 import backstory
 from backstory.chat import project
@@ -133,3 +134,15 @@ def test_a_list_of_sessions_shows_titles_or_first_prompts_and_is_filtered_by_wor
     assert len(menu.listed()) == 3
     menu.move(+5)
     assert menu.chosen() == menu.listed()[-1]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_each_line_of_the_picker_fits_the_screen_with_age_and_size(store, tmp_path, width):
+    for title in ("A short one", "A very long title that goes on and on " * 5, "日本語のとても長い題名" * 8):
+        agent = store.start("main", system="s")
+        agent.describe(title=title, cwd=str(tmp_path))
+    menu = SessionMenu(project.session_rows(store, tmp_path))
+    lines = "".join(part[1] for part in menu.text(width)).splitlines()
+    assert all(cell_len(line) < width for line in lines)
+    assert sum("1 event" in line for line in lines) == 3
+    assert sum("…" in line for line in lines) == 2

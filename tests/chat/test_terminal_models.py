@@ -1,5 +1,6 @@
 """The real chat with models that think, parameters, and another model's answer beside the first."""
 
+import json
 import re
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from tests.chat.screen import contents, page_of
 from tests.runtime.anthropic_stream import THINKS, anthropic_events, says
 from tests.runtime.event_server import event_server
-from tests.runtime.scripted import Say, scripted
+from tests.runtime.scripted import Say, Send, scripted
 
 
 def test_thinking_is_folded_and_ctrl_o_shows_it(start):
@@ -98,3 +99,31 @@ def test_thinking_links_tables_and_code_fit_the_window(start, columns):
         assert all(word in words for word in ("report.py", "heading", "∴ 1 word of thinking", "room"))
         assert not re.search(r"page\):\n\s*\n\s*\n", text)  # one empty line before a table is enough
         assert re.search(r"claude-x .*tokens$", text.rstrip())
+
+
+def billed(text, read, said):
+    """An answer as a stream, with what it used."""
+    base = {"id": "a", "object": "chat.completion.chunk", "created": 0, "model": "gpt-4o"}
+    usage = {"prompt_tokens": read, "completion_tokens": said, "total_tokens": read + said}
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"role": "assistant", "content": text}}]},
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": usage},
+    ]
+    lines = [f"data: {json.dumps(base | chunk)}\n\n" for chunk in chunks]
+    return Send("".join([*lines, "data: [DONE]\n\n"]).encode())
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_what_an_answer_cost_stands_below_it_and_the_sum_in_the_status_line(start, columns):
+    pytest.importorskip("genai_prices")
+    with scripted(billed("Hello.", 1_000_000, 1_000), billed("Again.", 1_000_000, 1_000)) as server:
+        terminal = start(server, "--model", "gpt-4o", columns=columns)
+        terminal.send("Hi")
+        below = r"1,000,000 \+ 1,000 tokens · \$(\d+\.\d\d)"
+        text = terminal.wait(lambda text: re.search(below, text))
+        one = float(re.search(below, text)[1])
+        assert one > 0
+        terminal.ready()
+        terminal.send("Again")
+        terminal.wait(lambda text: f"· ${2 * one:.2f} · " in text)

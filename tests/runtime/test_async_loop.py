@@ -8,7 +8,7 @@ import trio
 
 import backstory
 from backstory.runtime.async_loop import AsyncLoop
-from backstory.runtime.loop import EventWritten
+from backstory.runtime.loop import EventWritten, Forked
 from backstory.runtime.models import ModelError, Response, TextDelta, ToolCall
 from backstory.runtime.tools import Tool
 from tests.runtime.acting import Actor, speaks
@@ -36,6 +36,27 @@ async def conversation(url):
 @pytest.mark.parametrize("run", [asyncio.run, lambda main: trio.run(lambda: main)])
 def test_questions_calls_and_answers_with_asyncio_and_trio(url, run):
     run(conversation(url))
+
+
+def test_an_answer_behind_someone_elses_words_becomes_a_fork_that_the_loop_goes_on_in(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start("main", system="s")
+
+            class Slow(Actor):
+                def answer(self, conversation, tools):
+                    agent.sync.user("Somebody else says this.")
+                    yield from super().answer(conversation, tools)
+
+            loop = AsyncLoop(agent, Slow(speaks("Four.")))
+            updates = [update async for update in loop.ask("Two and two?")]
+            [forked] = [update for update in updates if isinstance(update, Forked)]
+            assert (forked.before, forked.agent) == (agent.sync, loop.agent.sync)
+            assert loop.agent != agent
+            assert [m.content for m in await loop.agent.conversation()] == ["s", "Two and two?", "Four."]
+            assert [m.content for m in await agent.conversation()][-1] == "Somebody else says this."
+
+    asyncio.run(main())
 
 
 def test_what_goes_wrong_comes_out_of_the_loop():

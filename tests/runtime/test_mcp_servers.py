@@ -7,6 +7,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from backstory.errors import Invalid
@@ -32,6 +33,44 @@ def test_the_tools_of_a_server_can_be_called_and_ask_first():
         assert tool.run(city="Bergen") == "Rain in Bergen."
         with pytest.raises(ToolError, match="Error executing tool forecast"):
             tool.run(city="Atlantis")
+
+
+def kill_servers():
+    for process in psutil.Process().children(recursive=True):
+        if "tests.runtime.mcp_server" in process.cmdline():
+            process.kill()
+            process.wait(PATIENCE)
+
+
+def test_a_server_that_has_ended_is_started_again_and_the_call_is_not_repeated():
+    with McpServers([server("well")], ROOT) as servers:
+        [tool] = servers.tools
+        assert tool.run(city="Bergen") == "Rain in Bergen."
+        for _ in range(2):
+            kill_servers()
+            with pytest.raises(ToolError, match=r"'weather' had ended\. It was started again"):
+                tool.run(city="Bergen")
+            assert tool.run(city="Bergen") == "Rain in Bergen."
+
+
+def test_a_server_that_cannot_be_started_again_is_one_line_each_time(tmp_path):
+    works = tmp_path / "works"
+    works.touch()
+    code = "import os, runpy, sys; os.path.exists(sys.argv.pop(1)) or sys.exit('no key'); "
+    code += "runpy.run_module('tests.runtime.mcp_server', run_name='__main__')"
+    arguments = ("-c", code, str(works), "well", "tests.runtime.mcp_server")
+    once = Server("weather", command=sys.executable, args=arguments, seconds=PATIENCE)
+    with McpServers([once], ROOT) as servers:
+        [tool] = servers.tools
+        works.unlink()
+        kill_servers()
+        for _ in range(2):
+            with pytest.raises(ToolError, match=r"could not be started again: .*no key"):
+                tool.run(city="Bergen")
+        works.touch()
+        with pytest.raises(ToolError, match="It was started again"):
+            tool.run(city="Bergen")
+        assert tool.run(city="Bergen") == "Rain in Bergen."
 
 
 def answers(port):

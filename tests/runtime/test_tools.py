@@ -40,6 +40,12 @@ def test_glob_lists_what_matches(tools):
     assert tools["glob"].run(pattern="*.nothing") == "no file matches"
 
 
+def test_a_glob_that_finds_nothing_here_says_what_is_below(tools):
+    assert tools["glob"].run(pattern="d*.py") == (
+        "no file matches in this folder itself, but below it:\nsrc/deep.py"
+    )
+
+
 def test_list_dir_and_read_file(tools):
     assert tools["list_dir"].run() == "a.py\nb.py\nnotes.md\nsrc/"
     assert tools["read_file"].run(path="src/deep.py") == "x = 1\ny = x\n"

@@ -28,7 +28,7 @@ STYLES = {"+": "green", "-": "red"}
 ANSWERS = {
     "y": "yes",
     "n": "no",
-    "a": "always, until you quit",
+    "a": "always {what}, until you quit",
     "s": "yes, and to all further calls of it, until you quit",
     "e": "no",
     "v": "view all",
@@ -126,7 +126,8 @@ class Consent:
         }
         choices = {key: choice for key, choice in choices.items() if choice}
         answer = self._ask_key(f"{question} {', '.join(choices.values())}", "".join(choices))
-        self._console.print(Text(f"{question} {ANSWERS[answer]}", style="dim"))
+        what = one_line(like_it.pattern) if like_it else ""
+        self._console.print(Text(f"{question} {ANSWERS[answer].replace('{what}', what)}", style="dim"))
         return answer
 
     def _show(self, head: list[str], body: list[Line]) -> None:

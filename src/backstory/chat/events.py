@@ -6,6 +6,7 @@ Nothing is printed here.
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from rich.text import Text
 from backstory.chat.markdown import Prose
 from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.core.events import Event
+from backstory.core.kinds import MOVES
 from backstory.core.messages import tool_call, tool_result
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
@@ -28,10 +30,15 @@ MOST_ARGUMENTS = 200  # characters
 
 
 def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
-    """The events of a context from an index on, one drawing each; calls that nobody answered say so."""
+    """The events of a context from an index on, one drawing each; calls that nobody answered say so. A jump
+    before another move, as after /undo and /redo, led nowhere that one still is: it is not drawn."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
-    for event in events[first:]:
+    shown = [event for event in events[first:] if event.kind != "note"]  # notes are not drawn
+    passed = {one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVES}
+    for event in shown:
+        if event.seq in passed:
+            continue
         yield pen.draw(event)
         if event.seq in open_calls:
             yield Text(f"    ⚠ {INTERRUPTED}", style="yellow")

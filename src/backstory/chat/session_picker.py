@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence
 
+from prompt_toolkit.application import get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyPressEvent
 from prompt_toolkit.keys import Keys
+from rich.cells import cell_len, set_cell_size
 
 from backstory.chat.menu import arrows, choose
 from backstory.chat.project import SessionRow
 from backstory.present.safe_text import one_line
 
 MOST_ROWS = 12
-KEYS = "(type to filter, ↑ ↓ Enter, Tab for other folders, or Esc)"
+KEYS = "type to filter, ↑ ↓ Enter, Tab for other folders, or Esc"
+SHORTEST_TITLE = 10  # what is left of a title on a narrow screen
 
 
 def pick_session(rows: Sequence[SessionRow]) -> str | None:
@@ -26,7 +29,7 @@ def pick_session(rows: Sequence[SessionRow]) -> str | None:
         if event.data.isprintable():
             menu.filter(menu.typed + event.data)
 
-    return choose(menu.text, keys, menu.chosen_id)
+    return choose(lambda: menu.text(get_app().output.get_size().columns), keys, menu.chosen_id)
 
 
 class SessionMenu:
@@ -66,17 +69,26 @@ class SessionMenu:
         """This folder's sessions, or everybody's."""
         self.everywhere, self._index = not self.everywhere, 0
 
-    def text(self) -> StyleAndTextTuples:
-        """What is on the screen."""
+    def text(self, width: int) -> StyleAndTextTuples:
+        """What is on a screen of that width."""
         listed = self.listed()
         chosen = self.chosen()
         where = "all folders" if self.everywhere else "this folder"
-        found: StyleAndTextTuples = [("bold", f"sessions of {where}: {self.typed}_ {KEYS}\n")]
+        found: StyleAndTextTuples = [("bold", f"sessions of {where}: {self.typed}_\n"), ("", f"{KEYS}\n")]
         first = max(0, min(self._index - MOST_ROWS // 2, len(listed) - MOST_ROWS))
-        for row in listed[first : first + MOST_ROWS]:
+        shown = listed[first : first + MOST_ROWS]
+        widest = max((len(row.facts) for row in shown), default=0)
+        room = max(SHORTEST_TITLE, width - widest - len(">   ") - 1)  # the last column stays free
+        for row in shown:
             sign, style = (">", "bold") if row is chosen else (" ", "")
-            found.append((style, f"{sign} {one_line(row.title)[:60]:60}  {row.facts}\n"))
+            found.append((style, f"{sign} {_fitted(row.title, room)}  {row.facts}\n"))
         rest = len(listed) - first - MOST_ROWS
         if rest > 0 or not listed:
             found.append(("", f"    … {rest} more\n" if listed else "    none fits\n"))
         return found
+
+
+def _fitted(title: str, room: int) -> str:
+    """A title in exactly so many columns."""
+    line = one_line(title)
+    return set_cell_size(line, room) if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"

@@ -71,6 +71,8 @@ def diff(at: "Terminal", rest: str) -> None:
         raise Invalid("with what? /diff AGENT or /diff @POSITION of this one")
     name, at_sign, moment = rest.partition("@")
     other = at.chat.find(name) if name else at.chat.agent
+    if other == at.chat.agent and not at_sign:
+        raise Invalid(f"you are in {other.name!r}: name another agent, or a position of this one (/diff @12)")
     here, there = at.chat.ref(at.chat.agent), at.chat.ref(other) + at_sign + moment
     at.shell("diff", there, here)
     at.page.say(f"- is only in {there}, + only in {here}")

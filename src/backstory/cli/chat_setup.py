@@ -87,11 +87,15 @@ def chosen_model(wanted: "ModelSpec") -> "Model":
 
 
 def check_platform() -> None:
-    """The editor and the tools need the terminals, process groups and shell of Unix."""
+    """The editor and the tools need the terminals, process groups and shell of Unix, and a folder."""
     try:
         import termios  # noqa: F401
     except ImportError:
         raise Error("the chat needs Linux, macOS or WSL") from None
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        raise Error("the folder you are in is gone", remedy="change to another one") from None
 
 
 def check_packages(what: str, *extras: str, wanted: "ModelSpec") -> None:

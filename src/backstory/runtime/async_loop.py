@@ -36,7 +36,7 @@ class AsyncLoop:
 
     @property
     def agent(self) -> AsyncAgent:
-        """The agent that the loop writes to."""
+        """The agent that the loop writes to: after a `Forked` (of the agents underneath), the fork."""
         return AsyncAgent(self.sync.agent)
 
     def ask(self, text: str) -> AsyncUpdates:

@@ -3,7 +3,9 @@
     with McpServers([Server("files", command="npx", args=("-y", "some-server"))], folder) as servers: ...
 
 The SDK is asynchronous: it runs in a thread of its own. A server is somebody else's program: one that does
-not start, hangs or sends what is not a tool is left out, and a line in `problems` says so.
+not start, hangs or sends what is not a tool is left out, and a line in `problems` says so. One that ends
+later is started again by the next call, which fails and says so. That call is not repeated: nobody knows what
+it did.
 """
 
 import asyncio
@@ -28,6 +30,9 @@ MOST_TOOLS = 128  # of one server
 # What providers accept as the name of a tool: at most 64 of these.
 NAME = re.compile(r"[^a-zA-Z0-9_-]")
 LONGEST_NAME = 64
+# What the SDK says where a server is gone: its code for a closed connection, and a session that HTTP forgot.
+CLOSED = -32000
+FORGOTTEN = "Session terminated"
 FIELDS = frozenset({"command", "args", "env", "url", "headers", "seconds"})
 
 
@@ -72,6 +77,13 @@ def _server(name: str, values: Any) -> Server:
     return Server(name, **{**values, "args": tuple(args)})
 
 
+class _Connection(NamedTuple):
+    """A server that runs, and how to end it."""
+
+    client: Any
+    stop: asyncio.Event
+
+
 class McpServers:
     """Servers that run until the end of the block; `tools` are what they offer."""
 
@@ -82,10 +94,13 @@ class McpServers:
         self._folder = folder
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._stop = asyncio.Event()
+        self._connections: dict[str, _Connection] = {}
+        self._restart = threading.Lock()
         self._running: list[Future[None]] = []
 
     def __enter__(self) -> Self:
+        import mcp.client  # noqa: F401 # takes seconds on a busy machine, which no server should have to answer for
+
         self._thread.start()
         started: list[Future[list[Tool]]] = [Future() for _ in self._servers]
         for server, ready in zip(self._servers, started, strict=True):
@@ -98,7 +113,8 @@ class McpServers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        for connection in self._connections.values():
+            self._loop.call_soon_threadsafe(connection.stop.set)
         for running in self._running:
             with suppress(Exception, CancelledError):
                 running.result(LAST_WORD)
@@ -119,10 +135,11 @@ class McpServers:
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             try:
                 async with asyncio.timeout(server.seconds) as patience, self._client(server, said) as client:
-                    tools = list(self._tools(server, client, await client.list_tools()))
+                    tools = list(self._tools(server, await client.list_tools()))
                     patience.reschedule(None)
+                    self._connections[server.name] = connection = _Connection(client, asyncio.Event())
                     ready.set_result(tools)
-                    await self._stop.wait()
+                    await connection.stop.wait()
             except BaseException as error:
                 if ready.done():
                     return
@@ -152,19 +169,35 @@ class McpServers:
         async with Client(stdio_client(started, errlog=said)) as client:
             yield client
 
-    def _tools(self, server: Server, client: Any, listed: Any) -> Iterator[Tool]:
+    def _start_again(self, server: Server, lost: _Connection) -> str:
+        """Start a server that has ended, unless another call has done so; what to say of it."""
+        with self._restart:
+            if self._connections[server.name] is lost:
+                self._loop.call_soon_threadsafe(lost.stop.set)
+                ready: Future[list[Tool]] = Future()
+                self._running.append(self._submit(self._serve(server, ready)))
+                try:
+                    ready.result()
+                except Exception as error:
+                    return f"had ended, and could not be started again: {_why(error)}"
+        return (
+            "had ended. It was started again; nobody knows what this call did: make it again if that is safe"
+        )
+
+    def _tools(self, server: Server, listed: Any) -> Iterator[Tool]:
         for found in listed.tools[:MOST_TOOLS]:
             name = NAME.sub("_", f"{server.name}__{found.name}")[:LONGEST_NAME]
             description = (found.description or found.name)[:LONGEST_DESCRIPTION]
-            yield self._tool(server, client, found.name, name, description, _schema(found.input_schema))
+            yield self._tool(server, found.name, name, description, _schema(found.input_schema))
 
     def _tool(
-        self, server: Server, client: Any, called: str, name: str, description: str, schema: Mapping[str, Any]
+        self, server: Server, called: str, name: str, description: str, schema: Mapping[str, Any]
     ) -> Tool:
         calls: set[Future[Any]] = set()
 
         def run(**arguments: Any) -> str:
-            call = self._submit(client.call_tool(called, arguments))
+            connection = self._connections[server.name]
+            call = self._submit(connection.client.call_tool(called, arguments))
             calls.add(call)
             try:
                 return _text(call.result(CALL))
@@ -173,7 +206,9 @@ class McpServers:
             except ToolError:
                 raise
             except Exception as error:
-                raise ToolError(f"the MCP server {server.name!r} failed: {_why(error)}") from error
+                gone = connection.stop.is_set() or _is_gone(error)  # set: it could not be started again
+                why = self._start_again(server, connection) if gone else f"failed: {_why(error)}"
+                raise ToolError(f"the MCP server {server.name!r} {why}") from error
             finally:
                 call.cancel()
                 calls.discard(call)
@@ -213,6 +248,12 @@ def _part(part: Any) -> str:
         return str(resource.text)
     media = getattr(part, "mime_type", None) or getattr(resource, "mime_type", None) or "no text"
     return f"[{getattr(part, 'type', 'something')}: {media}]"
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether an error means that the server has ended."""
+    first = _first(error)
+    return getattr(first, "code", None) == CLOSED or FORGOTTEN in str(first)
 
 
 def _why(error: BaseException) -> str:

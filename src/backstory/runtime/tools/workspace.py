@@ -15,6 +15,7 @@ from backstory.runtime.tools import search as searching
 from backstory.runtime.tools.processes import Done, Processes
 from backstory.runtime.tools.tool import Tool, ToolError
 
+NOTHING = "no file matches"
 MOST_FOUND = 500  # paths or matches of one call
 MOST_READ = 10_000_000  # bytes of a file
 MOST_LINES = 2_000  # of a file in one call
@@ -53,7 +54,11 @@ class Folder:
         relative = pattern.removeprefix(f"{self.root}/")
         if relative.startswith(("/", "~")) or ".." in Path(relative).parts:
             raise ToolError(f"{pattern!r} leads out of the working folder: use a pattern inside it")
-        return self._search({"glob": relative, "root": str(self.root)}) or "no file matches"
+        found = self._search({"glob": relative, "root": str(self.root)})
+        if found or "/" in relative:
+            return found or NOTHING
+        below = self._search({"glob": f"**/{relative}", "root": str(self.root)})  # what was probably meant
+        return f"no file matches in this folder itself, but below it:\n{below}" if below else NOTHING
 
     def list_dir(self, path: str = ".") -> str:
         """List what is in a directory; directories end with a slash."""
