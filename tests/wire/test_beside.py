@@ -1,6 +1,7 @@
 """What stands beside words, calls and media: its own provider gets it back; elsewhere its loss is told."""
 
 import json
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.wire.accepted import PIXEL
 
 HI = {"role": "user", "content": "Hi."}
 PAPER = {"type": "document", "source": {"type": "url", "url": "https://example.org/a.pdf"}}
-FOUND = {"type": "search_result", "source": "https://example.org", "title": "t"}
+FOUND: dict[str, Any] = {"type": "search_result", "source": "https://example.org", "title": "t"}
 FOUND |= {"content": [{"type": "text", "text": "x"}]}
 SHOT = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
 RESPONSE = {"functionResponse": {"name": "f", "response": {"output": "x"}}}
