@@ -237,3 +237,48 @@ def test_an_answer_of_an_unknown_model_is_recorded_without_one():
     said = {"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}}
     [(_, _, data)] = answer_batch(said, "bedrock", model=None, request=None, at=3)
     assert data == {"request": {"format": "bedrock", "at": 3}}
+
+
+HOSTED = [
+    {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "c2VhbGVk"},
+    {
+        "type": "shell_call",
+        "id": "sh_1",
+        "call_id": "call_1",
+        "action": {"commands": ["ls"]},
+        "environment": {"type": "container_reference", "container_id": "cntr_1"},
+        "status": "completed",
+    },
+    {
+        "type": "shell_call_output",
+        "id": "sho_1",
+        "call_id": "call_1",
+        "output": [{"stdout": "a.py", "stderr": "", "outcome": {"type": "exit", "exit_code": 0}}],
+        "status": "completed",
+    },
+    {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "c2VhbGVk"},
+    {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "One file.", "annotations": []}],
+    },
+]
+
+
+def test_a_tool_that_the_service_ran_in_the_middle_of_an_answer_is_a_call_with_its_result():
+    events = load_answer({"model": "m", "output": HOSTED}, "openai-responses")
+    told = [(kind, text) for kind, text, _ in events]
+    assert told == [("tool_call", None), ("tool_result", "a.py"), ("assistant", "One file.")]
+    asked = [("user", "Look.", None), *events, ("user", "Sure?", None)]
+    body, repairs = dump(asked, "openai-responses", model="m", stored=True)
+    assert body["input"][1:-1] == HOSTED
+    assert repairs == []
+    for format in FORMATS:
+        assert violations(dump(asked, format).body, format, strict=False) == []
+
+
+def test_an_answer_of_nothing_is_one_event():
+    [event] = load_answer({"model": "m", "output": []}, "openai-responses")
+    assert event[:2] == ("assistant", "")

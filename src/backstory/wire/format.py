@@ -66,6 +66,8 @@ class Format(NamedTuple):
     result: Callable[[str, str, str | list[Block], bool, str], Form]
     # The body: system forms on top, the roles and forms of the others in order, names of the tools called.
     body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
+    # The pieces of an answer, where it is not always one step: a service may run tools in the middle of it.
+    answer_units: Callable[[Form], Iterable[Unit]] | None = None
     top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
     names_people: bool = False  # a message can say who of several people speaks
     names_files: bool = True  # a document can say its name

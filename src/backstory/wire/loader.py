@@ -4,7 +4,7 @@ A format takes its body apart into units. Here each unit becomes the events that
 those would not be written as the very same form again, the form rides along as native content.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from backstory.wire.format import Format
@@ -16,7 +16,10 @@ Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
-    units = _placed(list(Ids().named(format.units(body))), format)
+    yield from _events(format, _placed(list(Ids().named(format.units(body))), format), model)
+
+
+def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Loaded]:
     shuffled = _shuffled(units)
     before: Unit | None = None
     for index, unit in enumerate(units):
@@ -33,14 +36,18 @@ def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Ite
 def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """The events of a provider's answer; its model and usage ride on the first."""
     form, its_model, usage = format.answered(response)
-    form = format.pack(form)
-    parts = format.read("step", form, "response")
-    [unit] = Ids().named([Unit("step", form, parts, "response")])
+    units = list(Ids().named(_answer_units(format, format.pack(form))))
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
     # Who asked "claude-x-latest" asks it again: the name that the answer gives is often another.
-    (kind, text, data), *rest = _step(format, unit, model or its_model, is_apart=False)
+    (kind, text, data), *rest = _events(format, units, model or its_model)
     return [(kind, text, {**(data or {}), **about} or None), *rest]
+
+
+def _answer_units(format: Format, form: Any) -> Iterable[Unit]:
+    if format.answer_units is not None:
+        return format.answer_units(form)
+    return [Unit("step", form, format.read("step", form, "response"), "response")]
 
 
 def _placed(units: list[Unit], format: Format) -> list[Unit]:

@@ -12,13 +12,14 @@ CALL = frozenset({"id", "name", "arguments"})
 
 def loaded(events: Sequence[Mapping[str, Any]], format: str, model: str, usage: Any) -> Response:
     """The answer that a stream's events come to; `usage`: all that the service says of it."""
-    drafts = [(text, dict(data or {})) for _, text, data in load_answer(list(events), format, model=model)]
-    text = "".join(text or "" for text, data in drafts if "arguments" not in data)
+    drafts = [(kind, text, data or {}) for kind, text, data in load_answer(list(events), format, model=model)]
+    text = "".join(text or "" for kind, text, _ in drafts if kind == "assistant")
+    ran = {data["id"] for kind, _, data in drafts if kind == "tool_result"}  # by the service, in this answer
     calls = tuple(
         ToolCall(data["id"], data["name"], storable_value(data["arguments"]))
-        for _, data in drafts
-        if "arguments" in data
+        for kind, _, data in drafts
+        if kind == "tool_call" and data["id"] not in ran
     )
-    kept = {key: value for key, value in drafts[0][1].items() if key not in CALL} if drafts else {}
+    kept = {key: value for key, value in drafts[0][2].items() if key not in CALL} if drafts else {}
     data = {"model": model} | storable_value(kept)
     return Response(storable(text), calls, data | ({"request": {"usage": usage}} if usage else {}))

@@ -125,6 +125,27 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
         yield step.unit()
 
 
+def answer_units(form: Form) -> Iterator[Unit]:
+    """An answer is one step, but what the service ran itself has its output in there, and more of the answer
+    behind it: a shell in a container, for one ("Hosted shell" in OpenAI's guide)."""
+    step = Run()
+    is_first = True
+    for path, item in objects(form, "response"):
+        role = _role(item, path)
+        if role == "step":
+            step.add(path, item)
+            continue
+        if step.found:
+            yield step.unit()
+            step = Run()
+        yield Unit(role, [item], read_item(item, path), path)
+        is_first = False
+    if step.found:
+        yield step.unit()
+    elif is_first:
+        yield Unit("step", form, [], "response")
+
+
 class Run:
     """Items of the model in a row."""
 
@@ -298,6 +319,7 @@ RESPONSES = Format(
     body=body,
     top=str,
     has_detail=True,
+    answer_units=answer_units,
     mended=mended,
     refuses=refuses,
     renamed=renamed,
