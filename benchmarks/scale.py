@@ -35,11 +35,11 @@ OUTLINE_SQLITE = """
     FROM events ORDER BY id"""
 OUTLINE_POSTGRES = """
     SELECT seq, kind, coalesce(octet_length(content), 0) + coalesce(octet_length(data), 0), created_at, base
-    FROM backstory.events ORDER BY session, agent, seq"""
+    FROM backstory.events ORDER BY place, agent, seq"""
 ROWS_SQLITE = "SELECT id, kind, content, data, created_at, key, base, digest FROM events ORDER BY id"
 ROWS_POSTGRES = """
     SELECT seq, kind, content, data, created_at, key, base, digest FROM backstory.events
-    ORDER BY session, agent, seq"""
+    ORDER BY place, agent, seq"""
 # The same arguments, and no digest: what an append would cost without the chain.
 NO_CHAIN = """
     CREATE OR REPLACE FUNCTION backstory.digest(
@@ -57,7 +57,7 @@ class Scale:
         """Every row."""
         return [
             self.chained_append(),
-            self.chained_size(),
+            *self.chained_size(),
             self.tail(size),
             *self.sessions(size),
             *self.whole_log(size),
@@ -88,16 +88,21 @@ class Scale:
         ours, floor = by_turns(lambda: chained.user(text), append_without, 200)
         return Row("one durable append with the chain", "without", ours, floor, 1.05)
 
-    def chained_size(self) -> Row:
+    def chained_size(self) -> list[Row]:
+        """Texts of many lengths, and all of one: there a few bytes more can take a row off every page."""
+        return [self._chained_size("100 to 900", 100, 900), self._chained_size("500", 500, 501)]
+
+    def _chained_size(self, what: str, shortest: int, longest: int) -> Row:
         store, db = self._opened()
-        # Of many lengths: where all are the same, one more byte can take a row off every page.
         source = random.Random(1)
-        store.start().extend([("user", text_of(source, source.randrange(100, 900))) for _ in range(20_000)])
+        lengths = [source.randrange(shortest, longest) for _ in range(20_000)]
+        store.start().extend([("user", text_of(source, length)) for length in lengths])
         ours = self._compacted_size(db)
         events, nothing = ("backstory.events", "''") if self._server else ("events", "x''")
         db.execute(f"UPDATE {events} SET digest = {nothing}")
         floor = self._compacted_size(db)
-        return Row("size of the events with the chain", "without", ours / 1e6, floor / 1e6, 1.04, "MB")
+        what = f"size of the events with the chain, texts of {what} characters"
+        return Row(what, "without", ours / 1e6, floor / 1e6, 1.04, "MB")
 
     def _compacted_size(self, db: Any) -> int:
         if self._server:
