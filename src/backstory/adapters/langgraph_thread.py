@@ -38,6 +38,7 @@ class Thread:
         self.ns = ns
         self._codec = codec
         self._known: Known = {} if known is None else known
+        self._kept: list[BaseMessage] = []  # of a put, the messages that were there before
 
     @cached_property
     def head(self) -> int:
@@ -183,6 +184,7 @@ class Thread:
                 moves = [("jump", None, {"target_message_id": at, "by": ADAPTER})]
             before = self._messages(at)
         same = _common(before, messages)
+        self._kept = before[:same]
         if same < len(before):
             target = self._items(at)[same].event.seq - 1
             moves = [("jump", None, {"target_message_id": target, "by": ADAPTER})]
@@ -202,9 +204,8 @@ class Thread:
         """Keep the messages of a checkpoint that has been written."""
         conversation = _conversation(checkpoint["channel_values"])
         messages = checkpoint["channel_values"][conversation] if conversation else []
-        _, known = self._known.get(self.agent.id, (None, []))
-        same = _common(known, messages)
-        self._known[self.agent.id] = (events[-1], [*known[:same], *deepcopy(messages[same:])])
+        new = deepcopy(messages[len(self._kept) :])  # the graph may change its messages in place
+        self._known[self.agent.id] = (events[-1], [*self._kept, *new])
 
 
 def _is_plain_note(event: Event) -> bool:
