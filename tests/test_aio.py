@@ -57,6 +57,17 @@ def test_the_face_with_await(url):
     asyncio.run(main())
 
 
+def test_a_listing_goes_on_behind_an_async_agent(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            for name in ("a", "b", "c"):
+                await store.start(name)
+            first, *_ = await store.agents(limit=1)
+            assert [agent.name for agent in await store.agents(after=first)] == ["b", "c"]
+
+    asyncio.run(main())
+
+
 def test_what_happened_elsewhere_is_taken_in_with_await(url):
     async def main():
         async with backstory.aio.open(url) as store:

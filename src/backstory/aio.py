@@ -297,6 +297,8 @@ class AsyncStore:
     @shown_as(Store.agents)
     async def agents(self, **wanted: Any) -> list[AsyncAgent]:
         """All agents, or those that are wanted: see `Store.agents`."""
+        last = wanted.get("after")
+        wanted |= {"after": last.sync} if isinstance(last, AsyncAgent) else {}
         return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, **wanted))]
 
     @shown_as(Store.resolve)
