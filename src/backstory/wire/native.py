@@ -379,7 +379,7 @@ def _translated(
 
 def _unsaid(part: Media, format: Format) -> Iterator[str]:
     """What a format cannot say about media that it carries."""
-    if part.name and not format.names_files:
+    if part.name and part.kind == "document" and not format.names_files:  # no format names an image
         yield f"the name {part.name!r}"
     if part.detail and not format.has_detail:
         yield f"the detail {part.detail!r} of an image"
