@@ -5,7 +5,7 @@ import json
 import pytest
 
 from backstory import Invalid
-from backstory.core.about import LARGEST, described
+from backstory.core.about import LARGEST, described, told
 
 
 def test_keys_are_added_changed_and_taken_out():
@@ -14,6 +14,18 @@ def test_keys_are_added_changed_and_taken_out():
     text = described(text, {"title": "Other", "tags": None})
     assert json.loads(text) == {"title": "Other", "folder": "/src"}
     assert described(text, {"title": None, "folder": None}) is None
+
+
+@pytest.mark.parametrize(
+    ("about", "found"),
+    [
+        (None, ""),
+        ('{"title":"Plan","tags":["a","b"],"folder":"/src"}', "Plan\na\nb"),
+        ('{"title":7,"tags":"ab"}', ""),  # as only another program would write it
+    ],
+)
+def test_a_search_finds_the_title_and_the_tags(about, found):
+    assert told(about) == found
 
 
 @pytest.mark.parametrize(

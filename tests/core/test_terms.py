@@ -3,6 +3,7 @@
 import pytest
 
 from backstory import Invalid
+from backstory.core.labels import LABEL
 from backstory.core.terms import harmless, matches, query, score, searchable, snippet, words
 
 
@@ -124,3 +125,9 @@ def test_what_is_kept_beside_a_message_is_not_found():
     kept = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
     assert searchable("assistant", "hello", kept) == "hello"
     assert searchable("tool_call", None, '{"id":"c","name":"glob",' + kept[1:]) == "glob"
+
+
+def test_of_our_own_notes_only_what_a_label_says_is_found():
+    assert searchable("note", "todo", '{"text":"x"}') == "todo"
+    assert searchable("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
+    assert searchable("note", "backstory.settings", '{"model":"m"}') == ""

@@ -34,7 +34,9 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
 def told(about: str | None) -> str:
     """What of it a search finds: the title and the tags."""
     known = parse_object(about) or {}
-    return "\n".join(text for text in (known.get("title"), *known.get("tags", ())) if isinstance(text, str))
+    tags = known.get("tags")
+    said = (known.get("title"), *(tags if isinstance(tags, list) else ()))
+    return "\n".join(text for text in said if isinstance(text, str))
 
 
 def _check(change: dict[str, Any]) -> None:
