@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import struct
 import termios
 import threading
@@ -100,10 +101,12 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def narrow(self, columns: int) -> None:
-        """Make the window narrower."""
+        """Make the window narrower, when all that was meant for the wider one is drawn."""
         with self._news:
-            self.screen.reflow(columns)
+            while select.select([self._master], [], [], 0)[0]:
+                self._news.wait(0.01)
             self._resize(columns, self.screen.lines)
+            self.screen.reflow(columns)
 
     def _read(self) -> None:
         while True:
