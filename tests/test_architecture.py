@@ -2,6 +2,7 @@
 floors do no I/O."""
 
 import ast
+import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -140,10 +141,14 @@ def test_every_module_has_a_floor():
 
 
 def test_importing_backstory_imports_no_database_and_no_asyncio():
-    import subprocess
+    assert not {"apsw", "sqlite3", "psycopg", "asyncio", "logging"} & loaded_by("import backstory")
 
-    code = "import sys, backstory; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not {"apsw", "sqlite3", "psycopg", "asyncio", "logging"} & set(loaded)
+
+def test_writing_and_reading_a_log_imports_no_wire_format():
+    code = "import backstory; agent = backstory.open(':memory:').start(); agent.user('x'); agent.context()"
+    assert not {"backstory.wire", "orjson"} & loaded_by(code)
+
+
+def loaded_by(code):
+    command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from backstory.attachments import Attachment, with_attachments
 from backstory.core.about import described
 from backstory.core.compaction import compaction
 from backstory.core.drafts import answered_call, author, call_data, drafts
@@ -35,6 +34,7 @@ from backstory.storage.log import At, now
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
+    from backstory.attachments import Attachment
     from backstory.core.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
@@ -79,15 +79,18 @@ class Agent(Identity):
         self,
         content: str,
         *,
-        images: Iterable[Attachment] = (),
-        files: Iterable[Attachment] = (),
+        images: "Iterable[Attachment]" = (),
+        files: "Iterable[Attachment]" = (),
         data: dict[str, Any] | None = None,
         expected: int | None = None,
     ) -> Event:
         """Write what the person said. `images` and `files`: paths, bytes or URLs that go with it, kept once
         and sent in whatever form a provider takes them. `data`: what else is to be kept of it. Blank text
         alone is refused. `expected` as in `append`."""
-        data = with_attachments(content, images, files, data)
+        if images != () or files != ():
+            from backstory.attachments import with_attachments
+
+            data = with_attachments(content, images, files, data)
         check_says_something("user", content, data)
         return self.append("user", content, data, expected=expected)
 
