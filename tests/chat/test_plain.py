@@ -90,7 +90,7 @@ def test_a_question_without_an_answer_is_not_in_the_next_request_unless_it_is_ke
     [
         (("chat", "--model", "gpt-x"), "no key for OpenAI"),
         (("chat", "--model", "claude-x"), "no key for Anthropic"),
-        (("chat", "nobody", "--model", "gpt-x"), "there is no store at"),
+        (("chat", "nobody", "--model", "gpt-x"), "no store at"),
     ],
 )
 def test_what_cannot_begin_says_why(run, arguments, said):

@@ -310,7 +310,7 @@ CREATE_A_STORE = {"new", "import", "chat", "ask"}  # as docs/cli.md says
 def test_a_store_that_does_not_exist_is_not_created_by_looking(sqlite_shell, tmp_path, name):
     if name == "shell-completion":
         return
-    assert "there is no store at" in sqlite_shell(name, *ARGUMENTS.get(name, []), code=1).err
+    assert "no store at" in sqlite_shell(name, *ARGUMENTS.get(name, []), code=1).err
     assert not list(tmp_path.glob("*.db"))
 
 

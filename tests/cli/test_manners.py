@@ -75,7 +75,7 @@ def test_the_store_is_an_option_before_or_behind_the_command_or_the_platforms(st
     home = Shell("", tmp_path)
     del home.env["BACKSTORY_STORE"]
     home.env.pop("XDG_DATA_HOME", None)
-    assert "there is no store" in home("agents", code=1).err
+    assert "no store at" in home("agents", code=1).err
     home("new", "mine")
     assert [row[1] for row in home("agents").rows] == ["mine/mine"]
     if sys.platform == "linux":
@@ -85,7 +85,7 @@ def test_the_store_is_an_option_before_or_behind_the_command_or_the_platforms(st
 def test_looking_at_an_empty_file_does_not_make_it_a_store(sqlite_shell, tmp_path):
     path = tmp_path / "empty.db"
     path.touch()
-    assert "there is no store at" in sqlite_shell("agents", "--store", path, code=1).err
+    assert "no store at" in sqlite_shell("agents", "--store", path, code=1).err
     assert path.stat().st_size == 0
 
 

@@ -111,7 +111,7 @@ def test_async_callers_can_ask_for_it_too(filled):
 
 
 def test_a_store_that_is_not_there_is_not_made(durable_url, tmp_path):
-    with pytest.raises(backstory.CannotOpen, match="there is no store"):
+    with pytest.raises(backstory.CannotOpen, match="no store at"):
         backstory.open(durable_url, read_only=True)
     assert list(tmp_path.glob("*.db*")) == []
     with pytest.raises(backstory.CannotOpen, match="begins empty"):
@@ -120,7 +120,7 @@ def test_a_store_that_is_not_there_is_not_made(durable_url, tmp_path):
 
 def test_an_empty_file_and_a_file_of_another_program_are_no_stores(tmp_path):
     (tmp_path / "empty.db").touch()
-    with pytest.raises(backstory.CannotOpen, match="there is no store in it"):
+    with pytest.raises(backstory.CannotOpen, match="is an empty file, not a store"):
         backstory.open(tmp_path / "empty.db", read_only=True)
     (tmp_path / "text.db").write_text("something else entirely " * 100)
     with pytest.raises(backstory.CannotOpen, match="not an SQLite database"):

@@ -35,7 +35,7 @@ def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> A
     path = file_of(address)
     if not make and path is not None and not _holds_something(path):
         raise backstory.CannotOpen(
-            f"there is no store at {path!r}",
+            f"no store at {path!r}",
             remedy=f"create one with `backstory new`, or name another with --store or {VARIABLE}",
         )
     if path is None:

@@ -1,6 +1,6 @@
 """Where a model is asked: the address, the key that goes there, and the stream that comes back.
 
-Somebody else's server may send anything: what is no answer raises, and `retrying` says so in words.
+A third-party server may send anything. A reply that is not an answer raises, and `retrying` says why.
 """
 
 import os

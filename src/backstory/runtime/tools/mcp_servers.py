@@ -2,10 +2,10 @@
 
     with McpServers([Server("files", command="npx", args=("-y", "some-server"))], folder) as servers: ...
 
-The SDK is asynchronous: it runs in a thread of its own. A server is somebody else's program: one that does
-not start, hangs or sends what is not a tool is left out, and a line in `problems` says so. One that ends
-later is started again by the next call, which fails and says so. That call is not repeated: nobody knows what
-it did.
+The SDK is asynchronous, so it runs in its own thread. A server is a third-party program: one that does not
+start, hangs, or sends something that is not a tool is left out, and a line in `problems` says so. One that
+exits later is restarted by the next call, which fails and says so. That call is not repeated, because it may
+already have had an effect.
 """
 
 import asyncio

@@ -159,7 +159,7 @@ class Folder:
         if place.is_dir():
             raise ToolError(f"{path} is a directory: list_dir shows what is in it")
         if not place.is_file():
-            raise ToolError(f"there is no file {path}")
+            raise ToolError(f"no such file: {path}")
         if place.stat().st_size > MOST_READ:
             raise ToolError(f"{path} is too large to read: search it with grep")
         try:

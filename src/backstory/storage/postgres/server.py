@@ -141,7 +141,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
     if version == len(MIGRATIONS):
         return
     if read_only and version is None:
-        raise CannotOpen(f"there is no store at {url!r}", remedy="open it without read_only=True to make one")
+        raise CannotOpen(f"no store at {url!r}", remedy="open it without read_only=True to make one")
     if read_only:
         raise ReadOnly(
             f"the store at {url!r} has version {version} of the store format and has to be migrated",
@@ -167,7 +167,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
 
 
 def _version(db: Connection, url: str) -> int | None:
-    """The store's version; None where there is no store yet."""
+    """The store's version, or None before it is created."""
     if db.execute("SELECT pg_catalog.to_regclass('backstory.meta')").fetchall() == [(None,)]:
         return None
     found = db.execute("SELECT version FROM backstory.meta").fetchall()

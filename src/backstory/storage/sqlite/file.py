@@ -175,7 +175,7 @@ def readable(path: str) -> tuple[apsw.Connection, Place]:
     """A connection that only reads, and what else it can be opened by. Without a write-ahead log, the file
     need not even share its state with others: on a medium that nobody can write, nobody will."""
     if not os.path.isfile(path):
-        raise CannotOpen(f"there is no store at {path!r}", remedy=ANOTHER_PATH)
+        raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
     log = f"{path}-wal"
     has_log = os.path.exists(log) and os.path.getsize(log) > 0
     shared = Place(path, apsw.SQLITE_OPEN_READONLY)
@@ -197,7 +197,7 @@ def _checked(place: Place, path: str) -> apsw.Connection:
     try:
         version = _version(db, path)
         if not version:
-            raise CannotOpen(f"{path!r} is empty: there is no store in it", remedy=ANOTHER_PATH)
+            raise CannotOpen(f"{path!r} is an empty file, not a store", remedy=ANOTHER_PATH)
         if version < len(MIGRATIONS):
             raise ReadOnly(
                 f"{path!r} has version {version} of the store format and has to be migrated, which needs "
