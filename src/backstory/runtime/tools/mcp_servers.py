@@ -180,9 +180,7 @@ class McpServers:
                     ready.result()
                 except Exception as error:
                     return f"had ended, and could not be started again: {_why(error)}"
-        return (
-            "had ended. It was started again; nobody knows what this call did: make it again if that is safe"
-        )
+        return "had ended. It was started again. This call may have had an effect: repeat it only if it is safe"
 
     def _tools(self, server: Server, listed: Any) -> Iterator[Tool]:
         for found in listed.tools[:MOST_TOOLS]:

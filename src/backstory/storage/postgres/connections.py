@@ -1,7 +1,7 @@
-"""The connections of one process to the server: a pool that keeps a few of its connections at hand.
+"""The connections of one process to the server: a pool that keeps a few connections ready for reuse.
 
-To take a connection from the pool and to put it back costs a client as much as the rest of an append. One
-that is at hand is only asked whether the server has said something meanwhile.
+Taking a connection from the pool and returning it costs a client as much as the rest of an append. A
+connection that is kept ready is only checked for anything that the server has sent in the meantime.
 """
 
 import select
@@ -81,7 +81,7 @@ class Connections(ConnectionPool[Connection]):
             return kept
         self._asking.append(None)
         try:
-            # Once more: who gave one back in between did not see that somebody asks.
+            # Look again: a thread that returned one in between did not see that this one is waiting.
             return self._one_at_hand() or _kept(self.getconn(timeout))
         finally:
             self._asking.pop()
@@ -98,7 +98,7 @@ class Connections(ConnectionPool[Connection]):
         return None
 
     def _give_back(self, kept: _Kept) -> None:
-        """Keep the connection at hand, or put it back if somebody waits, if it is old, or if it is not idle:
+        """Keep the connection ready, or return it if a thread waits, if it is old, or if it is not idle:
         the pool ends a transaction that was left open, and closes what was interrupted."""
         status = kept.db.pgconn.transaction_status
         is_old = time.monotonic() - kept.since > WHILE
@@ -117,7 +117,7 @@ class Connections(ConnectionPool[Connection]):
         self.putconn(kept.db)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Close the connections that nobody uses; the others are closed when they are given back."""
+        """Close the idle connections; the others are closed when they are returned."""
         while self._at_hand:
             self._put_one_back()
         super().close(timeout)
