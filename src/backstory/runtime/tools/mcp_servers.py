@@ -180,7 +180,7 @@ class McpServers:
                     ready.result()
                 except Exception as error:
                     return f"had ended, and could not be started again: {_why(error)}"
-        return "had ended. It was started again. This call may have had an effect: repeat it only if it is safe"
+        return "had ended. It was started again. The call may have had an effect: repeat it only if safe"
 
     def _tools(self, server: Server, listed: Any) -> Iterator[Tool]:
         for found in listed.tools[:MOST_TOOLS]:
