@@ -149,6 +149,14 @@ class Corrupt(Error):
 class NewerVersion(Error):
     """A newer version of backstory wrote this store."""
 
+    @classmethod
+    def of(cls, store: str, version: int, known: int) -> "NewerVersion":
+        """A store, its version of the store format, and the newest that this backstory knows."""
+        return cls(
+            f"{store} has version {version} of the store format, and this backstory knows up to {known}",
+            remedy="upgrade backstory",
+        )
+
 
 class StorageError(Error):
     """The database refused; its message is part of ours."""

@@ -201,7 +201,7 @@ class _Commit:
                 self._write(item)
             case _Description(agent, about):
                 record = self._record(agent)
-                self._rows.describe(record, described(self._rows.about(record), about))
+                self._rows.describe(record, lambda old: described(old, about))
 
     def _record(self, agent: Agent) -> AgentRecord:
         return self.records.get(agent.id, agent.snapshot)

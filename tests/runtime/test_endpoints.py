@@ -204,7 +204,7 @@ def test_a_key_that_is_refused_is_named_by_where_it_comes_from(given, words):
     "address", ["nonsense", "localhost:1", "ftp://x", "http://", "http://x:port", "//x", "http://x:99999"]
 )
 def test_an_address_that_is_none_is_refused_at_once(address, spec):
-    with pytest.raises(ModelError, match="is no address: write all of it"):
+    with pytest.raises(ModelError, match="is not a complete address: write it as in"):
         choose(ModelSpec(spec, address))
 
 

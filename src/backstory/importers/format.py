@@ -88,6 +88,14 @@ class Head(NamedTuple):
     tables: Mapping[str, set[str]]  # a database's
     members: frozenset[str]  # a zip's, or a folder's
 
+    def has_records_with(self, key: str, of: type, *, member: str) -> bool:
+        """Whether it is a JSON array of objects with this key, bare or as a member of a zip."""
+        if key in self.keys or (member in self.members and f'"{key}"' in self.text):
+            return True
+        first = self.records[0] if self.records else None
+        first = first[0] if isinstance(first, list) and first else first
+        return isinstance(first, dict) and isinstance(first.get(key), of)
+
 
 class Place(NamedTuple):
     """Where a tool keeps its transcripts: below what a variable says, else at a path of its own."""

@@ -257,11 +257,8 @@ class Intake(Reader, StoredRows, Protocol):
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         """Write events behind the agent's newest, with their positions, times, bases and digests."""
 
-    def about(self, agent: AgentRecord) -> str | None:
-        """What is kept beside an agent."""
-
-    def describe(self, agent: AgentRecord, about: str | None) -> None:
-        """Replace what is kept beside an agent."""
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+        """Replace what is kept beside an agent with what `change` returns."""
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         """Keep what is known of some sources; what is None stays as it was."""

@@ -33,6 +33,15 @@ def usage_of(read: Any, wrote: Any, cached: Any = 0, cache_written: Any = 0) -> 
     return {name: count for name, count in numbers.items() if count or name in ("input", "output")}
 
 
+def usage_with_details(usage: Any, read: str, wrote: str) -> dict[str, int] | None:
+    """Tokens as they are kept, of a usage that has what came from the cache in an object of details."""
+    if not isinstance(usage, dict):
+        return None
+    details = usage.get(f"{read}_details")
+    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
+    return usage_of(usage.get(read), usage.get(wrote), cached)
+
+
 def _concatenated(forms: list[Form]) -> Form | None:
     if not all(isinstance(form, list) for form in forms):
         return forms[0] if len(forms) == 1 else None
@@ -45,10 +54,6 @@ class Format(NamedTuple):
     name: str
     ids: re.Pattern[str] | None  # what a call's id looks like; None: there are none on the wire
     names: re.Pattern[str]  # what a tool's name looks like
-    alternates: bool  # user and model take turns, and the user has the first and the last word
-    system_on_top: bool  # leading system text has a place of its own
-    system_in_place: bool  # system text may stand between other messages
-    result_errors: bool  # a tool result can say that it is an error
     # Reading: a body's pieces in the log's order; the parts of a form (role, form, path); an answer, and
     # a stream's events as one.
     units: Callable[[Mapping[str, Any]], Iterator[Unit]]
@@ -66,6 +71,11 @@ class Format(NamedTuple):
     result: Callable[[str, str, str | list[Block], bool, str], Form]
     # The body: system forms on top, the roles and forms of the others in order, names of the tools called.
     body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
+    # What the service accepts, as most do.
+    alternates: bool = True  # user and model take turns, and the user has the first and the last word
+    system_on_top: bool = True  # leading system text has a place of its own
+    system_in_place: bool = False  # system text may stand between other messages
+    result_errors: bool = True  # a tool result can say that it is an error
     # The pieces of an answer, where it is not always one step: a service may run tools in the middle of it.
     answer_units: Callable[[Form], Iterable[Unit]] | None = None
     top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes

@@ -18,11 +18,7 @@ FILE = "conversations.json"
 
 def fits(head: Head) -> bool:
     """Conversations with a mapping, in a zip or bare."""
-    if "mapping" in head.keys or (FILE in head.members and '"mapping"' in head.text):
-        return True
-    first = head.records[0] if head.records else None
-    first = first[0] if isinstance(first, list) and first else first
-    return isinstance(first, dict) and isinstance(first.get("mapping"), dict)
+    return head.has_records_with("mapping", dict, member=FILE)
 
 
 class Tree:

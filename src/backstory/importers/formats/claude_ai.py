@@ -27,11 +27,7 @@ SPOKEN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 
 def fits(head: Head) -> bool:
     """Conversations with chat messages, in a zip or bare."""
-    if "chat_messages" in head.keys or (FILE in head.members and '"chat_messages"' in head.text):
-        return True
-    first = head.records[0] if head.records else None
-    first = first[0] if isinstance(first, list) and first else first
-    return isinstance(first, dict) and isinstance(first.get("chat_messages"), list)
+    return head.has_records_with("chat_messages", list, member=FILE)
 
 
 class Tree:

@@ -7,7 +7,7 @@ same model unchanged, is kept as native content beside the text.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
+from backstory.runtime.models import Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for, streamed
@@ -44,11 +44,7 @@ class AnthropicModel:
         """Without a key, ANTHROPIC_API_KEY's."""
         require("anthropic", extra="anthropic", what="Anthropic")
         url = address(base_url, "ANTHROPIC_BASE_URL")
-        sent, source = key_for(key, "ANTHROPIC_API_KEY", url)
-        if sent is None:
-            raise ModelError(
-                "no key for Anthropic: set ANTHROPIC_API_KEY, or put it into the config file: docs/chat.md"
-            )
+        sent, source = key_for(key, "ANTHROPIC_API_KEY", url, service="Anthropic")
         import anthropic
 
         timeout = anthropic.Timeout(300, connect=10)

@@ -25,7 +25,7 @@ def address(given: str | None, variable: str) -> str | None:
     """The address that was given, or the variable's; None is the provider's own."""
     url = given or os.environ.get(variable) or None
     if url is not None and not _is_address(url):
-        raise ModelError(f"{url!r} is no address: write all of it, as in http://localhost:8080/v1")
+        raise ModelError(f"{url!r} is not a complete address: write it as in http://localhost:8080/v1")
     return url
 
 
@@ -37,15 +37,19 @@ def _is_address(url: str) -> bool:
         return False
 
 
-def key_for(given: str | None, variable: str, url: str | None) -> tuple[str | None, str]:
+def key_for(given: str | None, variable: str, url: str | None, *, service: str) -> tuple[str, str]:
     """The key to send, and where it comes from. The variable's goes to whatever address a person
     names, as with every tool that speaks this language: servers of one's own check it too."""
     if given:
         return given, "BACKSTORY_API_KEY or the config file"
     if os.environ.get(variable):
         return os.environ[variable], variable
-    # Servers at home want no key, but the SDKs do not go without one.
-    return "none" if url else None, f"{variable}, which is not set"
+    if url is None:
+        raise ModelError(
+            f"no key for {service}: set {variable}, or put it into the config file: see docs/chat.md"
+        )
+    # Local servers want no key, but the SDKs insist on one.
+    return "none", f"{variable}, which is not set"
 
 
 def streamed(stream: Any) -> Iterator[dict[str, Any]]:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.runtime.models import ModelError, StreamItem, TextDelta, ThinkingDelta
+from backstory.runtime.models import StreamItem, TextDelta, ThinkingDelta
 from backstory.runtime.models.answers import loaded
 from backstory.runtime.models.chunks import ConnectionEnded, how_it_ended
 from backstory.runtime.models.endpoints import Endpoint, address, key_for
@@ -48,11 +48,7 @@ class GeminiModel:
         require("google.genai", extra="gemini", what="Gemini")
         url = address(base_url, "GOOGLE_GEMINI_BASE_URL")
         variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else "GEMINI_API_KEY"
-        sent, source = key_for(key, variable, url)
-        if sent is None:
-            raise ModelError(
-                "no key for Gemini: set GEMINI_API_KEY, or put it into the config file: see docs/chat.md"
-            )
+        sent, source = key_for(key, variable, url, service="Gemini")
         from google import genai
 
         options = genai.types.HttpOptions(base_url=url, timeout=PATIENCE)

@@ -38,11 +38,7 @@ class OpenAIModel:
         """Without a name, the one model that the endpoint has. Without a key, OPENAI_API_KEY's."""
         require("openai", extra="openai", what="An OpenAI-compatible endpoint")
         url = address(base_url, "OPENAI_BASE_URL")
-        sent, source = key_for(key, "OPENAI_API_KEY", url)
-        if sent is None:
-            raise ModelError(
-                "no key for OpenAI: set OPENAI_API_KEY, or put it into the config file: see docs/chat.md"
-            )
+        sent, source = key_for(key, "OPENAI_API_KEY", url, service="OpenAI")
         import openai
 
         timeout = openai.Timeout(300, connect=10)

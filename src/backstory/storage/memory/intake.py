@@ -1,6 +1,6 @@
 """Taking rows into the store in memory as they were elsewhere, and where its agents came from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from backstory.core.events import Stored
 from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
@@ -26,11 +26,10 @@ class MemoryIntake(HeldRows):
             own.add(row.event, row.base, row.digest)
         self._backend.announce()
 
-    def about(self, agent: AgentRecord) -> str | None:
-        return self._agents[agent.pk].about
-
-    def describe(self, agent: AgentRecord, about: str | None) -> None:
-        self._agents[agent.pk].about = about
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+        own = self._agents[agent.pk]
+        own.about = change(own.about)
+        return own.about
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         for new in sources:

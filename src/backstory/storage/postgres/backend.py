@@ -164,10 +164,7 @@ class PostgresBackend:
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         with self._connection() as db, db.transaction():
-            rows = PostgresRows(db)
-            about = change(rows.about(agent))
-            rows.describe(agent, about)
-            return about
+            return PostgresRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         with self._connection() as db:

@@ -6,7 +6,7 @@ connection's search path does not matter. Not here: any meaning of an event beyo
 whether it is a mark or a note.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -266,14 +266,16 @@ class PostgresRows:
         if not self.all(RENAME, {**of(agent), "name": name}):
             raise lost(agent)
 
-    def about(self, agent: AgentRecord) -> str | None:
+    def _about(self, agent: AgentRecord) -> str | None:
         """What is kept beside an agent, held until the transaction ends."""
         for (about,) in self.all(ABOUT, of(agent)):
             return None if about is None else str(about)
         raise lost(agent)
 
-    def describe(self, agent: AgentRecord, about: str | None) -> None:
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+        about = change(self._about(agent))
         self._db.execute(DESCRIBE, {**of(agent), "about": about})
+        return about
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         first, *more = batches(events)

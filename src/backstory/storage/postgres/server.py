@@ -178,11 +178,7 @@ def _version(db: Connection, url: str) -> int | None:
         )
     [(version,)] = found
     if version > len(MIGRATIONS):
-        raise NewerVersion(
-            f"the store at {url!r} has version {version} of the store format, and this backstory knows "
-            f"up to {len(MIGRATIONS)}",
-            remedy="upgrade backstory",
-        )
+        raise NewerVersion.of(f"the store at {url!r}", version, len(MIGRATIONS))
     return int(version)
 
 

@@ -115,10 +115,7 @@ class SqliteBackend:
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         with self._write() as db:
-            rows = SqliteRows(db)
-            about = change(rows.about(agent))
-            rows.describe(agent, about)
-            return about
+            return SqliteRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         with self._write() as db:

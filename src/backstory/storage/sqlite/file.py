@@ -255,11 +255,7 @@ def _version(db: apsw.Connection, path: str) -> int:
     if owner != APPLICATION_ID and tables:
         raise CannotOpen(f"{path!r} is an SQLite database of another program", remedy=ANOTHER_PATH)
     if version > len(MIGRATIONS):
-        raise NewerVersion(
-            f"{path!r} has version {version} of the store format, and this backstory knows up to "
-            f"{len(MIGRATIONS)}",
-            remedy="upgrade backstory",
-        )
+        raise NewerVersion.of(repr(path), version, len(MIGRATIONS))
     return int(version)
 
 

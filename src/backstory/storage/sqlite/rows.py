@@ -6,7 +6,7 @@ whether it is a mark or a note.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apsw
@@ -273,7 +273,7 @@ class SqliteRows:
         raise parent_lost(new)
 
     def rename(self, agent: AgentRecord, name: str) -> None:
-        self.about(agent)  # is it there?
+        self._about(agent)  # is it there?
         try:
             self._db.execute(RENAME, (name, agent.pk))
         except apsw.ConstraintError as error:
@@ -293,13 +293,15 @@ class SqliteRows:
         if now // SECOND != before // SECOND:
             self._db.execute(TOUCH, (now // SECOND, agent.pk))
 
-    def about(self, agent: AgentRecord) -> str | None:
+    def _about(self, agent: AgentRecord) -> str | None:
         for (about,) in self._all(ABOUT, (agent.pk,)):
             return None if about is None else str(about)
         raise lost(agent)
 
-    def describe(self, agent: AgentRecord, about: str | None) -> None:
+    def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
+        about = change(self._about(agent))
         self._db.execute(DESCRIBE, (about, agent.pk))
+        return about
 
     def _newest(self, agent: AgentRecord) -> tuple[int, int, bytes]:
         """The agent's head, the time that new events must not be before, and the digest they follow."""

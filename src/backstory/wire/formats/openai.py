@@ -11,7 +11,7 @@ from typing import Any
 
 from backstory.wire.body import expect, field, id_in, items, name_in, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_of
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_with_details
 from backstory.wire.media import (
     IMAGES,
     PDF,
@@ -311,11 +311,7 @@ def _is_empty(key: str, value: Any) -> bool:
 
 def counts(usage: Any) -> dict[str, int] | None:
     """Tokens as they are kept."""
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return usage_of(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached)
+    return usage_with_details(usage, "prompt_tokens", "completion_tokens")
 
 
 def renamed(form: Form, id: str) -> Form:

@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, usage_of
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, usage_with_details
 from backstory.wire.formats.items import (
     CALLS,
     CUSTOM,
@@ -287,15 +287,8 @@ def answered(response: Mapping[str, Any]) -> Answered:
     """An answer's items, model and usage."""
     model = response.get("model")
     form = field(dict(response), "output", list, "response")
-    return Answered(form, model if isinstance(model, str) else None, _counts(response.get("usage")))
-
-
-def _counts(usage: Any) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    details = usage.get("input_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else 0
-    return usage_of(usage.get("input_tokens"), usage.get("output_tokens"), cached)
+    usage = usage_with_details(response.get("usage"), "input_tokens", "output_tokens")
+    return Answered(form, model if isinstance(model, str) else None, usage)
 
 
 RESPONSES = Format(
@@ -303,7 +296,6 @@ RESPONSES = Format(
     ids=re.compile(r".{1,64}", re.DOTALL),  # "string too long. Expected … maximum length 64" (fastllm#45)
     names=PLAIN_NAME,
     alternates=False,
-    system_on_top=True,
     system_in_place=True,
     result_errors=False,
     units=units,
