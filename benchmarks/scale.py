@@ -169,7 +169,7 @@ def hash_rows(rows: Any) -> None:
 def unchained() -> Iterator[None]:
     """SQLite's appends without digests."""
     nothing: Any = lambda *_: b""  # noqa: E731
-    with patch.object(sqlite_rows, "digest", nothing), patch.object(sqlite_rows, "inner", nothing):
+    with patch.object(sqlite_rows, "digest_of", nothing):
         yield
 
 

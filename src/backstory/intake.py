@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.about import described
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import START, digest_of
 from backstory.core.drafts import drafts
 from backstory.core.events import Draft, Event, Stored, checked_key, moment_us, parse_object, to_json
 from backstory.errors import Conflict, Invalid, KeyTaken
@@ -250,8 +250,8 @@ class _Commit:
         rows, newest = [], agent.updated_us
         for seq, ((draft, base), (_, time)) in enumerate(zip(based, new, strict=True), agent.head + 1):
             newest = max(newest, time)
-            within = inner(draft.content, draft.data_json)
-            previous = digest(previous, seq, draft.kind, newest, base, draft.key, within)
+            kind, content, data, key = draft
+            previous = digest_of(previous, seq, kind, newest, base, key, content, data)
             rows.append(Stored.of(draft.at(seq, newest), base, previous))
         return rows
 

@@ -35,8 +35,8 @@ def checked_reason(why: object) -> str:
 def erased_row(row: Stored, at: str, why: str) -> tuple[str | None, str]:
     """The content and the text of the data that a row has once it is erased."""
     data = row.event.data or {}
-    within = inner(row.content, row.data_json, data)
-    erased = {"at": at, "why": why, "content": within.content.hex(), "data": within.data.hex()}
+    said, beside = inner(row.content, row.data_json, data)
+    erased = {"at": at, "why": why, "content": said.hex(), "data": beside.hex()}
     return None if row.content is None else "", to_json({ERASED: erased, **_kept(row, data)})
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import START, digest_of
 from backstory.core.events import Event, Stored
 from backstory.core.outline import OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
@@ -147,8 +147,8 @@ class MemoryBackend:
             now = max(now, own.updated_us)
             previous = self._digest(agent.pk, head)
             for seq, (draft, base) in enumerate(events, head + 1):
-                within = inner(draft.content, draft.data_json)
-                previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
+                kind, content, data, key = draft
+                previous = digest_of(previous, seq, kind, now, base, key, content, data)
                 own.add(draft.at(seq, now), base, previous)
             self.announce()
             return own.events[len(own.events) - len(events) :]

@@ -19,7 +19,7 @@ try:
 except ImportError:  # Windows has locks of another kind
     fcntl = None  # type: ignore[assignment]
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import START, digest_of
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
 
 T = TypeVar("T")
@@ -240,7 +240,7 @@ def _chain(db: apsw.Connection) -> None:
         previous = next((found for (found,) in inherited), START)
         links = []
         for id, kind, content, data, created_at, base in db.execute(OWN_EVENTS, (no, no)):
-            previous = digest(previous, id & 0xFFFFFFFF, kind, created_at, base, None, inner(content, data))
+            previous = digest_of(previous, id & 0xFFFFFFFF, kind, created_at, base, None, content, data)
             links.append((previous, id))
         db.executemany("UPDATE events SET digest = ? WHERE id = ?", links)
 

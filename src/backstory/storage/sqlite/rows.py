@@ -11,7 +11,7 @@ from typing import Any
 
 import apsw
 
-from backstory.core.chain import START, digest, inner
+from backstory.core.chain import START, digest_of
 from backstory.core.events import Event, Stored, from_rows, stored_rows
 from backstory.core.outline import OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
@@ -286,7 +286,8 @@ class SqliteRows:
         now = max(now, newest)
         self._db.executemany(INSERT_EVENT, _new_rows(agent.pk << 32, head, previous, events, now))
         self.touch(agent, newest, now)
-        return [draft.at(seq, now) for seq, (draft, _) in enumerate(events, head + 1)]
+        placed = enumerate(events, head + 1)
+        return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
 
     def touch(self, agent: AgentRecord, before: int, now: int) -> None:
         """Keep the second of the last write, which changes far less often than there are writes."""
@@ -322,10 +323,9 @@ def _new_rows(
     first: int, head: int, previous: bytes, events: BasedDrafts, now: int
 ) -> Iterator[tuple[Any, ...]]:
     """The rows of new events, each with its digest, one by one: a batch may be long."""
-    for seq, (draft, base) in enumerate(events, head + 1):
-        within = inner(draft.content, draft.data_json)
-        previous = digest(previous, seq, draft.kind, now, base, draft.key, within)
-        yield first + seq, draft.kind, draft.content, draft.data_json, now, draft.key, base, previous
+    for seq, ((kind, content, data, key), base) in enumerate(events, head + 1):
+        previous = digest_of(previous, seq, kind, now, base, key, content, data)
+        yield first + seq, kind, content, data, now, key, base, previous
 
 
 def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
