@@ -1,5 +1,6 @@
 import json
 
+import pytest
 import zstandard
 
 from tests.importers.reading import context, everything, log, one, read, write_lines
@@ -234,8 +235,14 @@ def test_a_fork_whose_parent_is_not_here_is_taken_whole_and_said(tmp_path):
     assert [fault.what for fault in report.notes] == [f"a fork of {ID}, which is not here: taken as a whole"]
 
 
-def test_a_sub_agent_is_spawned_by_its_call(tmp_path):
-    spawned = {"type": "collab_agent_spawn_end", "call_id": "spawn", "new_thread_id": CHILD}
+@pytest.mark.parametrize(
+    "spawned",
+    [
+        {"type": "collab_agent_spawn_end", "call_id": "spawn", "new_thread_id": CHILD},
+        {"type": "sub_agent_activity", "event_id": "spawn", "agent_thread_id": CHILD, "kind": "started"},
+    ],
+)
+def test_a_sub_agent_is_spawned_by_its_call(tmp_path, spawned):
     write(tmp_path, meta(), *BASE, record("event_msg", **spawned))
     source = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
     write(tmp_path, meta(CHILD, source=source, agent_nickname="Ohm"), said("user", "look"), id=CHILD)

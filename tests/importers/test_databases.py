@@ -93,6 +93,51 @@ def test_since_0_32_threads_that_share_more_than_the_system_text_are_forks(llm):
     assert alone.threads[0].origin is None
 
 
+@pytest.fixture
+def store_of_messages(llm):
+    llm.table("messages", "hash", "parent_hash", "role")
+    llm.table("parts", "id", "message_hash", "position", "type", "text", "payload")
+    llm.table("threads", "id", "name", "tip_message_hash", "datetime_utc")
+    llm.table("turns", "id", "tip_message_hash", "datetime_utc", "model", "input_tokens", "output_tokens")
+    llm.table("fragments", "id", "content")
+    llm.table("attachments", "id", "type", "path", "url", "content")
+    llm.add("messages", "u", None, "user")
+    llm.add("messages", "a", "u", "assistant")
+    llm.add("parts", 9, "a", 0, "text", "Seen.", None)
+    llm.add("threads", "t", "Thread", "a", "2026-02-02 09:00:00+00:00")
+    llm.add("turns", "turn", "a", "2026-02-02T09:00:00+00:00", "m", 5, 2)
+    return llm
+
+
+def test_a_prompt_that_borrows_from_fragments_has_their_text(store_of_messages):
+    pieces = [{"fragment": 7}, {"literal": "\nWhat is this?"}]
+    store_of_messages.add("fragments", 7, "A long text.")
+    store_of_messages.add("parts", 1, "u", 0, "text", None, json.dumps({"text_ref": pieces}))
+    events = log(one(store_of_messages.read()[0]))
+    assert context(events) == [("user", "A long text.\nWhat is this?"), ("assistant", "Seen.")]
+    assert events[-1].data["usage"] == {"input": 5, "output": 2}
+
+
+def test_a_prompt_that_is_nothing_but_an_image_is_one(store_of_messages):
+    store_of_messages.add("attachments", "i", "image/png", None, None, b"png")
+    store_of_messages.add("parts", 1, "u", 0, "attachment", None, json.dumps({"attachment": {"id": "i"}}))
+    [prompt, _] = log(one(store_of_messages.read()[0]))
+    assert prompt.kind == "user"
+    assert "cG5n" in json.dumps(prompt.data)
+
+
+def test_a_response_to_an_image_has_its_prompt(llm):
+    llm.table("attachments", "id", "type", "path", "url", "content")
+    llm.table("prompt_attachments", "response_id", "attachment_id", '"order"')
+    llm.add("conversations", "c", "Chat", "m")
+    llm.add("responses", "r", "m", "", None, "A cat.", "c", "2026-02-02T09:00:00", 1, 1)
+    llm.add("attachments", "i", "image/png", None, "https://example.com/cat.png", None)
+    llm.add("prompt_attachments", "r", "i", 0)
+    [prompt, _] = log(one(llm.read()[0]))
+    assert prompt.kind == "user"
+    assert "https://example.com/cat.png" in json.dumps(prompt.data)
+
+
 # ------------------------------------------------------------------ goose
 
 
@@ -100,10 +145,11 @@ def text(words):
     return {"type": "text", "text": words}
 
 
-SEEN, GONE, TOLD = (
+SEEN, GONE, TOLD, HIDDEN = (
     {"userVisible": True, "agentVisible": True},
     {"userVisible": True, "agentVisible": False},
     {"userVisible": False, "agentVisible": True},
+    {"userVisible": False, "agentVisible": False},
 )
 
 
@@ -140,6 +186,39 @@ def test_what_the_agent_no_longer_sees_was_compacted_and_what_it_sees_was_kept(g
         ("assistant", "Understood."),
         ("user", "two"),
     ]
+
+
+def test_a_prompt_that_a_compaction_says_again_is_not_its_summary(goose):
+    goose.say("user", text("one"), seen=GONE)
+    goose.say("assistant", text("first"), seen=GONE)
+    goose.say("user", text("two"), seen=HIDDEN)
+    goose.say("user", text("In short."), seen=TOLD)
+    goose.say("assistant", text("Understood."), seen=TOLD)
+    goose.say("user", text("two"))
+    events = log(one(goose.read()[0]))
+    assert context(events) == [("user", "In short."), ("assistant", "Understood."), ("user", "two")]
+    assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
+
+
+def test_a_summary_that_was_compacted_itself_is_still_one(goose):
+    goose.say("user", text("one"), seen=GONE)
+    goose.say("user", text("two"), seen=HIDDEN)
+    goose.say("user", text("First."), seen=HIDDEN)
+    goose.say("assistant", text("Understood."), seen=HIDDEN)
+    goose.say("user", text("two"), seen=GONE)
+    goose.say("user", text("Second."), seen=TOLD)
+    events = log(one(goose.read()[0]))
+    assert [e.content for e in events if (e.data or {}).get("compaction")] == ["First.", "Second."]
+    assert context(events) == [("user", "Second.")]
+
+
+def test_a_message_from_before_ids_has_the_one_that_goose_gives_it_later(other):
+    other.table("sessions", "id", "description", "working_dir")
+    other.table("messages", "id", "session_id", "role", "content_json", "created_timestamp")
+    other.add("sessions", "s", "Old", "/w")
+    other.add("messages", 4, "s", "user", json.dumps([text("go")]), 1772532000)
+    [event] = log(one(other.read()[0]))
+    assert event.id == "msg_s_4"
 
 
 def test_one_message_holds_the_results_of_several_calls(goose):
@@ -213,6 +292,12 @@ def test_the_context_begins_at_the_summary_and_a_child_names_its_call(crush):
     assert events[1].data["native"]["wire"][0]["signature"] == "c2ln"
     origin = child.threads[0].origin
     assert (origin.session, origin.call, origin.spawned) == ("s1", "c1", True)
+
+
+def test_a_command_that_a_person_ran_in_crush_is_told_with_its_output(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.say("s1", "m1", "user", ("shell_command", {"command": "ls", "output": "a b", "exit_code": 0}))
+    assert context(log(one(crush.read()[0]))) == [("user", "$ ls\na b\n(exit code 0)")]
 
 
 def test_an_answer_of_crush_without_its_end_is_still_being_written(crush):

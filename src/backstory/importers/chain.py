@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from backstory.importers.transcript import Entry, Report, Step, Unit
+from backstory.importers.transcript import Entry, Move, Report, Step, Unit
 
 
 def reported(report: Report, read: Callable[[Report], Iterator[Step]]) -> Callable[[], Iterator[Step]]:
@@ -20,12 +20,14 @@ def reported(report: Report, read: Callable[[Report], Iterator[Step]]) -> Callab
     return steps
 
 
-def chained(units: Iterable[tuple[str, Iterable[Entry]]]) -> Iterator[Unit]:
-    """Units that each continue the one before."""
+def chained(units: Iterable[tuple[str, Iterable[Entry]]]) -> Iterator[Step]:
+    """Units that each continue the one before. The last is live, also where an earlier one came in late."""
     after: str | None = None
     for number, (id, entries) in enumerate(units, 1):
         yield Unit(id, after, tuple(entries), number)
         after = id
+    if after is not None:
+        yield Move(after)
 
 
 class Calls:

@@ -210,11 +210,13 @@ class _Family:
             payload = record.get("payload") if isinstance(record, dict) else None
             if not isinstance(payload, dict):
                 continue
-            spawned = (
-                payload.get("type") == "collab_agent_spawn_end" and payload.get("new_thread_id") == file.id
-            )
-            if spawned or payload.get("type") == "function_call_output":
-                return _text(payload.get("call_id"))
+            match payload:
+                case {"type": "collab_agent_spawn_end", "new_thread_id": file.id, "call_id": str(call)}:
+                    return call
+                case {"type": "sub_agent_activity", "agent_thread_id": file.id, "event_id": str(call)}:
+                    return call
+                case {"type": "function_call_output", "call_id": str(call)}:
+                    return call
         return None
 
 

@@ -8,7 +8,7 @@ from backstory.importers.chain import chained, reported
 from backstory.importers.decode import decoded
 from backstory.importers.entries import Data, anthropic_message, as_text, microseconds, result_data
 from backstory.importers.format import Format, Head, Source
-from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread
+from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "crush"
 
@@ -45,8 +45,8 @@ def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
     last = "select id, role, parts from messages where session_id = ? order by created_at desc, rowid desc"
     id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (None, None, None))
     ended = role != "assistant" or any(type_ == "finish" for type_, _ in _parts(text, source, Report()))
-    for unit in chained(_units(source, session, report)):
-        yield unit if ended or unit.id != id else unit._replace(settled=False)
+    for step in chained(_units(source, session, report)):
+        yield step._replace(settled=ended) if isinstance(step, Unit) and step.id == id else step
 
 
 def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, list[Entry]]]:
@@ -100,6 +100,10 @@ def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None)
         elif type_ == "binary" and as_text(data.get("MIMEType")).startswith("image/"):
             source = {"type": "base64", "media_type": data["MIMEType"], "data": as_text(data.get("Data"))}
             blocks.append({"type": "image", "source": source})
+        elif type_ == "shell_command":  # as crush tells it to the model
+            ran, said = as_text(data.get("command")), as_text(data.get("output"))
+            shown = f"$ {ran}\n{said}\n(exit code {data.get('exit_code')})"
+            blocks.append({"type": "text", "text": f"\n\n{shown}" if blocks else shown})
     text, native = anthropic_message(blocks)
     return Entry(id, "system" if role == "system" else "user", text, native, time)
 

@@ -5,6 +5,7 @@ may hold the results of several calls.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from backstory.importers.answers import Block, family_of, parts_of
@@ -45,16 +46,29 @@ class Message(NamedTuple):
 
 
 def _units(messages: list[Message], provider: Any, model: str | None) -> Iterator[tuple[str, list[Entry]]]:
-    """The messages in a row. Where a run of what only the agent sees begins behind what it no longer sees,
-    the context was compacted, and what it still sees of before was kept."""
+    """The messages in a row. Behind what the agent no longer sees, the summary of a compaction begins a run
+    of what people do not see; what the agent still sees of before was kept."""
+    summaries = set(_summaries(messages))
     hidden = False
     for number, message in enumerate(messages):
-        begins = not message.user and (number == 0 or messages[number - 1].user)
-        if begins and hidden:
+        if number in summaries and hidden:
             yield message.id, _compaction(message, messages[:number], provider, model)
         else:
             yield message.id, list(_entries(message, provider, model))
         hidden = hidden or not message.agent
+
+
+def _summaries(messages: list[Message]) -> Iterator[int]:
+    """Where summaries stand: first in a run of what people do not see. A prompt that was being answered when
+    the context was compacted is hidden from everybody and stands before it; it is said again behind it."""
+    start = 0
+    for shown, run in groupby(messages, key=lambda message: message.user):
+        told = list(run)
+        if not shown:
+            seen = next((n for n, message in enumerate(told) if message.agent), None)
+            asked = [message.role for message in told[:2]] == ["user", "user"]
+            yield start + (seen if seen is not None else int(asked))
+        start += len(told)
 
 
 def _compaction(summary: Message, before: list[Message], provider: Any, model: str | None) -> list[Entry]:
@@ -82,7 +96,7 @@ def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Ent
             rest.append(part)
     if rest or not any(part.get("type") == "toolResponse" for part in message.content):
         text, native = anthropic_message([_block(part) for part in rest])
-        data = dict(native or {}) | ({} if message.user else {"meta": "tool"})
+        data = dict(native or {}) | ({"meta": "tool"} if message.agent and not message.user else {})
         yield Entry(
             message.id, "system" if message.role == "system" else "user", text, data or None, message.time
         )
@@ -159,10 +173,11 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
     query = f"select id, {own}, role, content_json, created_timestamp, {metadata} from messages"
     found = []
     for row, id, role, content, created, seen in source.rows(
-        f"{query} where session_id = ? order by id", (session,)
+        f"{query} where session_id = ? order by created_timestamp, id", (session,)
     ):
         parts = decoded(content, source.path, report)
-        name = named(id, f"{session}:{row}")
+        # The id that goose itself gives to a message from before there were any.
+        name = named(id, f"msg_{session}_{row}")
         found.append(
             _message(name, role, parts, created, decoded(seen, source.path, report) if seen else None)
         )

@@ -3,13 +3,21 @@
 Threads that share their beginning are a fork, if they share more than the system text.
 """
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.importers.answers import Block, parts_of
 from backstory.importers.chain import chained
 from backstory.importers.decode import decode
-from backstory.importers.entries import Data, as_text, call_data, microseconds, result_data
+from backstory.importers.entries import (
+    Data,
+    anthropic_message,
+    as_text,
+    call_data,
+    microseconds,
+    result_data,
+)
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
@@ -50,11 +58,10 @@ def _session(
     source: Source, id: str, way: list[str], origin: Origin | None, shared: int, about: Data
 ) -> Session:
     def steps() -> Iterator[Step]:
-        times = _times(source, way)
+        turns = _turns(source, way)
         after: str | None = None
         for number, hash in enumerate(way):
-            time, model = times.get(hash, (None, None))
-            entries = tuple(_message(source, hash, time, model))
+            entries = tuple(_message(source, hash, turns.get(hash, Turn())))
             yield Unit(hash, after, entries, number + 1, inherited=number < shared)
             after = hash
 
@@ -93,14 +100,24 @@ def _role(source: Source, hash: str) -> str:
     return as_text(next(iter(source.rows("select role from messages where hash = ?", (hash,))), ("",))[0])
 
 
-def _times(source: Source, way: list[str]) -> dict[str, tuple[int | None, str | None]]:
-    """When each message was said, by its turn: a turn's answer, and what is above it since the last one."""
-    turns: dict[str, tuple[int | None, str | None]] = {}
-    for tip, when, model in source.rows(
-        "select tip_message_hash, datetime_utc, model from turns order by id"
-    ):
-        turns.setdefault(tip, (microseconds(when), model if isinstance(model, str) else None))
-    found: dict[str, tuple[int | None, str | None]] = {}
+class Turn(NamedTuple):
+    """One call of a model: what is known of the messages in it."""
+
+    time: int | None = None
+    model: str | None = None
+    usage: Data | None = None
+
+
+def _turns(source: Source, way: list[str]) -> dict[str, Turn]:
+    """The turn of each message: that of an answer, and of what is above it since the last one."""
+    counts = ("input_tokens", "output_tokens")
+    columns = ", ".join(name if name in source.columns()["turns"] else "null" for name in counts)
+    query = f"select tip_message_hash, datetime_utc, model, {columns} from turns order by id"
+    turns: dict[str, Turn] = {}
+    for tip, when, model, given, taken in source.rows(query):
+        name = model if isinstance(model, str) else None
+        turns.setdefault(tip, Turn(microseconds(when), name, _usage(given, taken)))
+    found: dict[str, Turn] = {}
     waiting: list[str] = []
     for hash in way:
         waiting.append(hash)
@@ -110,27 +127,69 @@ def _times(source: Source, way: list[str]) -> dict[str, tuple[int | None, str | 
     return found
 
 
-def _message(source: Source, hash: str, time: int | None, model: str | None) -> Iterator[Entry]:
+def _usage(given: Any, taken: Any) -> Data:
+    counts = {"input": given, "output": taken}
+    usage = {name: count for name, count in counts.items() if isinstance(count, int)}
+    return {"usage": usage} if usage else {}
+
+
+def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
     role = _role(source, hash)
-    query = "select position, type, text, payload from parts where message_hash = ? order by position, id"
-    parts = [(type_, text, _object(payload)) for _, type_, text, payload in source.rows(query, (hash,))]
+    query = "select type, text, payload from parts where message_hash = ? order by position, id"
+    parts = [_part(source, *row) for row in source.rows(query, (hash,))]
     if role == "assistant":
         blocks = [_block(*part) for part in parts]
-        extra = {"model": model} if model else {}
-        for part in parts_of("openai", blocks, model, hash):
-            yield Entry(
-                f"{hash}:{part.block}", part.kind, part.content, (part.data or {}) | extra or None, time
-            )
+        extra: Data = ({"model": turn.model} if turn.model else {}) | (turn.usage or {})
+        for one in parts_of("openai", blocks, turn.model, hash):
+            data = (one.data or {}) | extra or None
+            yield Entry(f"{hash}:{one.block}", one.kind, one.content, data, turn.time)
             extra = {}
         return
     for number, (type_, _, payload) in enumerate(parts):
         if type_ == "tool_result":
             failed = bool(payload.get("exception"))
             data = result_data(payload.get("tool_call_id"), f"{hash}:{number}", error=failed)
-            yield Entry(f"{hash}:{number}", "tool_result", as_text(payload.get("output") or ""), data, time)
-    said = "\n".join(as_text(text) for type_, text, _ in parts if type_ != "tool_result" and text)
-    if said or not parts:
-        yield Entry(hash, "system" if role == "system" else "user", said, None, time)
+            output = as_text(payload.get("output") or "")
+            yield Entry(f"{hash}:{number}", "tool_result", output, data, turn.time)
+    rest = [part for part in parts if part[0] != "tool_result"]
+    if rest or not parts:
+        said = "\n".join(text for _, text, _ in rest if text)
+        shown = [payload["attachment"] for type_, _, payload in rest if type_ == "attachment"]
+        kind = "system" if role == "system" else "user"
+        yield Entry(hash, kind, *_with_attachments(source, said, shown), turn.time)
+
+
+def _part(source: Source, type_: Any, text: Any, payload: Any) -> tuple[str, str, Data]:
+    """A part: what it is, what it says, and the rest. Text that borrows from fragments is pieced together."""
+    data = _object(payload)
+    pieces = data.get("text_ref")
+    if text is None and isinstance(pieces, list):
+        text = "".join(_piece(source, piece) for piece in pieces if isinstance(piece, dict))
+    if type_ == "attachment":
+        given = data.get("attachment")
+        data = {"attachment": given.get("id") if isinstance(given, dict) else None}
+    return as_text(type_), as_text(text or data.get("text") or ""), data
+
+
+def _piece(source: Source, piece: Data) -> str:
+    if "literal" in piece:
+        return as_text(piece["literal"])
+    found = source.rows("select content from fragments where id = ?", (piece.get("fragment"),))
+    return as_text(next(iter(found), ("",))[0])
+
+
+def _with_attachments(source: Source, said: str, ids: Iterable[Any]) -> tuple[str, Data | None]:
+    """What a prompt says, with the images that were shown with it."""
+    blocks: list[Data] = [{"type": "text", "text": said}] if said else []
+    for id in ids:
+        query = "select type, url, content from attachments where id = ?"
+        for type_, url, content in source.rows(query, (id,)) if "attachments" in source.columns() else ():
+            image: Data = {"type": "url", "url": url}
+            if isinstance(content, bytes):
+                image = {"type": "base64", "media_type": type_, "data": b64encode(content).decode()}
+            if as_text(type_).startswith("image/") and (url or isinstance(content, bytes)):
+                blocks.append({"type": "image", "source": image})
+    return anthropic_message(blocks) if len(blocks) > bool(said) else (said, None)
 
 
 def _object(payload: Any) -> Data:
@@ -138,7 +197,7 @@ def _object(payload: Any) -> Data:
     return value[0] if value and isinstance(value[0], dict) else {}
 
 
-def _block(type_: Any, text: Any, payload: Data) -> Block:
+def _block(type_: str, text: str, payload: Data) -> Block:
     if type_ == "tool_call":
         return Block(
             "call",
@@ -147,8 +206,8 @@ def _block(type_: Any, text: Any, payload: Data) -> Block:
             arguments=payload.get("arguments"),
         )
     if type_ == "reasoning":
-        return Block("thinking", as_text(text or payload.get("text") or ""))
-    return Block("text", as_text(text or ""))
+        return Block("thinking", text)
+    return Block("text", text)
 
 
 # ------------------------------------------------------------------ before
@@ -197,12 +256,10 @@ def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple
             told = text
         entries.extend(_results(source, tables, id, time))
         asked = _with_fragments(source, tables, "prompt_fragments", id, prompt)
-        if asked:
-            entries.append(Entry(f"{id}:prompt", "user", asked, None, time))
-        usage = {key: value for key, value in (("input", given), ("output", taken)) if isinstance(value, int)}
-        extra: Data = ({"model": model} if isinstance(model, str) else {}) | (
-            {"usage": usage} if usage else {}
-        )
+        shown = _attached(source, tables, id)
+        if asked or shown:
+            entries.append(Entry(f"{id}:prompt", "user", *_with_attachments(source, asked, shown), time))
+        extra: Data = ({"model": model} if isinstance(model, str) else {}) | _usage(given, taken)
         blocks = [Block("thinking", as_text(thought))] if thought else []
         blocks += [Block("text", as_text(said))] if said else []
         blocks += _calls(source, tables, id)
@@ -223,6 +280,13 @@ def _with_fragments(source: Source, tables: Any, table: str, response: str, text
         )
         pieces = [as_text(content) for (content,) in source.rows(query, (response,))]
     return "\n".join(piece for piece in [*pieces, as_text(text or "")] if piece)
+
+
+def _attached(source: Source, tables: Any, response: str) -> list[Any]:
+    if "prompt_attachments" not in tables:
+        return []
+    query = 'select attachment_id from prompt_attachments where response_id = ? order by "order"'
+    return [id for (id,) in source.rows(query, (response,))]
 
 
 def _results(source: Source, tables: Any, response: str, time: int | None) -> Iterator[Entry]:

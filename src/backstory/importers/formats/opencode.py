@@ -129,7 +129,7 @@ def _message(info: Data, inside: Any) -> Message:
 
 
 def _steps(info: Info, report: Report) -> Iterator[Step]:
-    messages = sorted(info.messages(report), key=lambda message: message.id)
+    messages = sorted(info.messages(report), key=parts.order)
     revert = info.data.get("revert")
     revert = revert if isinstance(revert, dict) else {}
     at: str | None = None

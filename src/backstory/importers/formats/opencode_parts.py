@@ -52,6 +52,11 @@ def created(message: Message) -> int | None:
     return microseconds(_time(message.info).get("created"))
 
 
+def order(message: Message) -> tuple[int, str]:
+    """Where a message stands among the others: an import need not have ids that ascend."""
+    return created(message) or 0, message.id
+
+
 def words(message: Message) -> str:
     """All that a message says in words."""
     return "".join(as_text(part.get("text")) for part in message.parts if part.get("type") == "text")
