@@ -48,5 +48,5 @@ def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeyp
     assert terminal.typed == ""
     assert terminal._hint == "stopped; /retry asks again"
     assert "Hello" in terminal.page.console.file.getvalue()
-    terminal.catch_up()
+    terminal.context.catch_up()
     assert "someone else" not in terminal.page.console.file.getvalue()

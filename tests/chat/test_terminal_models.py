@@ -66,12 +66,13 @@ def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
         terminal.send("/retry other-2")
         terminal.wait("The second opinion.")
         text = terminal.wait("/diff main compares the answers, /switch main goes back")
-        assert "other-2 answers in the fork 'fork-" in text
+        assert "other-2 answers in the fork 'main-other-2'" in text
+        assert "no answer was recorded" not in text
         assert server.last["model"] == "other-2"
         assert contents(reopened("main"))[1:] == ["What do you think?", "The first opinion."]
         assert contents(reopened("@"))[1:] == ["What do you think?", "The second opinion."]
         terminal.send("/diff main")
-        terminal.wait("- is only in main, + only in fork-")
+        terminal.wait("- is only in main, + only in main-other-2")
         terminal.wait(lambda text: "The [-first-]{+second+} opinion." in page_of(text))
 
 

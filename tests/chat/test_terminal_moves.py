@@ -35,6 +35,8 @@ def drawn(event):
             return [event.content]
         case "note":
             return []
+    if {"undo", "redo"} & event.data.keys():
+        return []
     return [f"↩ {event.kind} to {event.data['target_message_id']}"]
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 import backstory
-from tests.chat.screen import contents, edited, kinds, prompts_on, wait_for
+from tests.chat.screen import contents, edited, kinds, page_of, prompts_on, wait_for
 from tests.processes import wait_until
 from tests.runtime.scripted import Refuse, Say, scripted
 
@@ -55,11 +55,41 @@ def test_a_prompt_that_got_no_answer_can_be_kept(start, reopened):
         again.send("More")
         again.wait(lambda text: edited(text) == "More")
         again.erase()
-        again.send("/undo")
+        again.send("/redo")
         again.wait("no answer was recorded to this: /retry asks again")
         again.send("/retry")
         again.answered("Best.")
         assert [text for role, text in server.said() if role == "user"] == ["Hello", "More"]
+
+
+def test_undo_after_a_prompt_that_failed_takes_back_the_turn_before_it(start, reopened):
+    with scripted(Say("Hi."), Say("Well."), Refuse(400, "no"), Say("Fine.")) as server:
+        terminal = start(server, columns=120)
+        for text, answer in (("One", "Hi."), ("Two", "Well.")):
+            terminal.send(text)
+            terminal.answered(answer)
+        terminal.send("Three")
+        terminal.wait(lambda text: edited(text) == "Three")
+        terminal.erase()
+        terminal.send("/undo")
+        terminal.wait("undone; 2 messages out of the context")
+        assert prompts_on(page_of(terminal.ready())) == ["One"]
+        terminal.send("Four")
+        terminal.answered("Fine.")
+        assert [text for role, text in server.said() if role == "user"] == ["One", "Four"]
+
+
+def test_retry_after_a_prompt_that_failed_asks_it_again(start):
+    with scripted(Say("Hi."), Refuse(400, "no"), Say("Fine.")) as server:
+        terminal = start(server, columns=120)
+        terminal.send("One")
+        terminal.answered("Hi.")
+        terminal.send("Two")
+        terminal.wait(lambda text: edited(text) == "Two")
+        terminal.erase()
+        terminal.send("/retry")
+        terminal.answered("Fine.")
+        assert [text for role, text in server.said() if role == "user"] == ["One", "Two"]
 
 
 def test_what_was_typed_meanwhile_is_not_mixed_with_a_prompt_that_comes_back(start):

@@ -30,19 +30,19 @@ class Command(NamedTuple):
 
 
 def _expand(at: "Terminal", _: str) -> None:
-    at.expand()
+    at.context.toggle()
 
 
 def _mark(at: "Terminal", rest: str) -> None:
     mark = at.write(lambda: at.chat.agent.mark(rest or None))
-    at.draw_new()
+    at.context.draw_new()
     at.page.say(f"/rewind {mark.label or ''}".rstrip() + " comes back here")
 
 
 def _rewind(at: "Terminal", rest: str) -> None:
     label, note = carried(rest)
     at.write(lambda: at.chat.rewind(label, note))
-    at.redraw(f"rewound to {label or 'the last mark'}", "/undo takes it back")
+    at.context.redraw(f"rewound to {label or 'the last mark'}", "/undo takes it back")
 
 
 def carried(rest: str) -> tuple[str | None, str | None]:
@@ -62,7 +62,7 @@ def carried(rest: str) -> tuple[str | None, str | None]:
 
 def _clear(at: "Terminal", _: str) -> None:
     at.write(at.chat.clear)
-    at.redraw("the context is empty", "/undo takes it back")
+    at.context.redraw("the context is empty", "/undo takes it back")
 
 
 def _compact(at: "Terminal", rest: str) -> None:
@@ -72,19 +72,19 @@ def _compact(at: "Terminal", rest: str) -> None:
 def _undo(at: "Terminal", _: str) -> None:
     gone, back = at.write(at.chat.undo)
     numbers = f"{count(gone, 'message')} out of the context, {back:,} back in"
-    at.redraw("undone", f"{numbers}; /redo brings it back")
+    at.context.redraw("undone", f"{numbers}; /redo brings it back")
 
 
 def _redo(at: "Terminal", _: str) -> None:
     at.write(at.chat.agent.redo)
-    at.redraw("done again", "/undo takes it back")
+    at.context.redraw("done again", "/undo takes it back")
 
 
 def _jump(at: "Terminal", rest: str) -> None:
     if not rest.isdecimal():
         raise Invalid("where to? /jump POSITION, as /log shows them")
     at.write(lambda: at.chat.agent.jump(int(rest)))
-    at.redraw(f"at the context of {rest}", "/undo takes it back")
+    at.context.redraw(f"at the context of {rest}", "/undo takes it back")
 
 
 def _back(at: "Terminal", _: str) -> None:
@@ -96,7 +96,7 @@ def _back(at: "Terminal", _: str) -> None:
     chosen = pick("back to before which prompt?", [typed_text(prompt) for prompt in prompts])
     if chosen is not None:
         at.typed = at.write(lambda: at.chat.back_to(prompts[chosen]))
-        at.redraw("before that prompt, which is in the editor again", "/undo takes it back")
+        at.context.redraw("before that prompt, which is in the editor again", "/undo takes it back")
 
 
 def _retry(at: "Terminal", rest: str) -> None:
@@ -104,14 +104,14 @@ def _retry(at: "Terminal", rest: str) -> None:
         _ask_another(at, rest)
         return
     at.write(at.chat.retry)
-    at.draw_new()
+    at.context.draw_new()
     at.answer(at.chat.resume())
 
 
 def _ask_another(at: "Terminal", model: str) -> None:
     at.change_model(model)
-    first = at.write(at.chat.ask_again)
-    at.redraw(f"{model} answers in the fork {at.chat.agent.name!r}")
+    first = at.write(lambda: at.chat.ask_again(model))
+    at.context.redraw(f"{model} answers in the fork {at.chat.agent.name!r}", asking=True)
     at.answer(at.chat.resume())
     at.page.say(f"/diff {first} compares the answers, /switch {first} goes back")
 
@@ -121,7 +121,7 @@ def _set(at: "Terminal", rest: str) -> None:
     if name:
         wanted = parameter(name, value.strip()) if value.strip() else None
         at.write(lambda: at.chat.set_parameter(name, wanted))
-        at.draw_new()
+        at.context.draw_new()
     params = at.chat.params()
     for known in params:
         at.page.line(f"  {known} = {json.dumps(params[known], ensure_ascii=False)}")
@@ -132,20 +132,20 @@ def _set(at: "Terminal", rest: str) -> None:
 def _fork(at: "Terminal", rest: str) -> None:
     parent = at.chat.agent.name
     at.write(lambda: at.chat.fork(rest or None))
-    at.redraw(f"in {at.chat.agent.name!r}, a fork", f"/switch {parent} goes back")
+    at.context.redraw(f"in {at.chat.agent.name!r}, a fork", f"/switch {parent} goes back")
 
 
 def _spawn(at: "Terminal", rest: str) -> None:
     parent = at.chat.agent.name
     at.write(lambda: at.chat.spawn(rest or None))
-    at.redraw(f"in {at.chat.agent.name!r}, a new agent", f"/switch {parent} goes back")
+    at.context.redraw(f"in {at.chat.agent.name!r}, a new agent", f"/switch {parent} goes back")
 
 
 def _switch(at: "Terminal", rest: str) -> None:
     if not rest:
         raise Invalid("to which agent? /agents lists them")
     at.write(lambda: at.chat.switch(rest))
-    at.redraw(f"in {at.chat.agent.name!r}", at.restored_line())
+    at.context.redraw(f"in {at.chat.agent.name!r}", at.restored_line())
 
 
 def _title(at: "Terminal", rest: str) -> None:
@@ -169,7 +169,7 @@ def _sessions(at: "Terminal", _: str) -> None:
 
 def _instructions(at: "Terminal", _: str) -> None:
     at.write(at.chat.read_instructions)
-    at.redraw("the project's instructions are in the context from here on")
+    at.context.redraw("the project's instructions are in the context from here on")
 
 
 def _model(at: "Terminal", rest: str) -> None:
@@ -182,13 +182,13 @@ def _model(at: "Terminal", rest: str) -> None:
 def _system(at: "Terminal", rest: str) -> None:
     if rest:
         at.write(lambda: at.chat.agent.system(rest))
-        at.redraw("the system message is in the log, from here on")
+        at.context.redraw("the system message is in the log, from here on")
         return
     found = [event for event in at.chat.agent.context().messages if event.kind == "system"]
     if not found:
         raise NotFound("there is no system message in this context: /system TEXT adds one")
     for event in found:
-        at.draw_event(event)
+        at.context.draw_event(event)
 
 
 def _help(at: "Terminal", _: str) -> None:

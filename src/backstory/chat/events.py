@@ -19,6 +19,7 @@ from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
 from backstory.core.messages import tool_call, tool_result
+from backstory.core.undo import undo_or_redo
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
 from backstory.present.thoughts import thoughts_of
@@ -30,11 +31,12 @@ MOST_ARGUMENTS = 200  # characters
 
 
 def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
-    """The events of a context from an index on, one drawing each; calls that nobody answered say so. A jump
-    before another move, as after /undo and /redo, led nowhere that one still is: it is not drawn."""
+    """The events of a context from an index on, one drawing each; calls that nobody answered say so. Notes
+    are not drawn, nor what /undo and /redo wrote, nor a jump before another move: it led nowhere that one
+    still is."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
-    shown = [event for event in events[first:] if event.kind != "note"]  # notes are not drawn
+    shown = [event for event in events[first:] if event.kind != "note" and not undo_or_redo(event)]
     passed = {one.seq for one, other in pairwise(shown) if one.kind == "jump" and other.kind in MOVES}
     for event in shown:
         if event.seq in passed:

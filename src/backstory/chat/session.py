@@ -24,6 +24,7 @@ from backstory.runtime.models import Model
 from backstory.runtime.requests import write_settings
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
+from backstory.storage.ids import name_of
 from backstory.store import Store
 from backstory.wire.tokens import Tokens
 
@@ -72,6 +73,7 @@ class Chat:
         self.folder = folder
         self.instructions = None if folder is None else project.instructions(folder)
         self.loop = Loop(agent, model, tools, allow=allow)
+        self._taken_back: int | None = None  # the head behind which a prompt without an answer can come back
         self.is_new = begin(agent, system, self.instructions)
         self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
         if folder is not None:
@@ -164,15 +166,20 @@ class Chat:
         return self.loop.resume()
 
     def take_back(self, prompt: Event) -> bool:
-        """Go back to before a prompt that got no answer, so that the next request does not have it. Returns
-        whether it did: not if something happened since, a tool that ran or something that others wrote."""
-        if self.keep or any(_counts(event) for event in self.agent.events(after=prompt.seq)):
+        """Undo a prompt that got no answer, so that the next request does not have it. Returns whether it
+        did: not if something happened since, a tool that ran or something that others wrote."""
+        after = self.agent.events(after=prompt.seq)
+        if self.keep or any(_counts(event) for event in after):
             return False
-        self.agent.jump(prompt.seq - 1)
+        head = after[-1].seq if after else prompt.seq
+        self._taken_back = self.agent.undo(turn=True, expected=head).seq
         return True
 
     def retry(self) -> None:
-        """Be where the model can answer again: before an answer that was broken off, if there is one."""
+        """Be where the model can answer again: at a prompt that was taken back just now, or before an answer
+        that was broken off."""
+        if self.agent.head == self._taken_back:
+            self.agent.redo(expected=self._taken_back)
         last = self._last()
         if last is None:
             raise NotFound("there is nothing to answer yet: say something")
@@ -181,14 +188,16 @@ class Chat:
                 raise Invalid("the last answer is whole: say something, or /back to change what you asked")
             self.agent.jump(last.seq - 1)
 
-    def ask_again(self) -> str:
+    def ask_again(self, model: str) -> str:
         """Go into a fork from before the last answer, where another model can give another; returns the name
         of the agent that has the first answer."""
         prompts = self.prompts()
         if not prompts:
             raise NotFound("there is nothing to answer yet: say something")
         before = self.agent
-        self.loop.agent = before.fork(at=prompts[-1].seq)
+        self.loop.agent = before.fork(
+            _free_name(self.store, name_of(f"{before.name}-{model}")), at=prompts[-1].seq
+        )
         return before.name
 
     def is_unanswered(self) -> bool:

@@ -9,10 +9,10 @@ from typing import TypeVar
 from rich.console import Console
 
 from backstory.chat import commands
-from backstory.chat import events as drawing
 from backstory.chat.answer_view import AnswerView
 from backstory.chat.company import Company
 from backstory.chat.consent import Consent
+from backstory.chat.context_view import MOVED, UNANSWERED, ContextView, has_moved
 from backstory.chat.cost import Cost, preload
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.mentions import completions, typed_text
@@ -22,17 +22,14 @@ from backstory.chat.shutdown import Shutdown
 from backstory.chat.status import status_line
 from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
-from backstory.core.kinds import MOVES
 from backstory.errors import Conflict, Error, StorageError
 from backstory.present.measures import count
 from backstory.runtime.loop import Updates
 from backstory.runtime.models import ContextTooLong, Model, ModelError, names_of
 from backstory.store import Store
 
-MOST_DRAWN = 200  # events of a long context
 EXCERPT = 1000  # characters of a result that could not be written
 TAKEN_BACK = "there was no answer: the prompt is out of the context"
-UNANSWERED = "no answer was recorded to this: /retry asks again"
 
 T = TypeVar("T")
 
@@ -61,14 +58,11 @@ class Terminal:
         self._choose = choose
         self._run_command = run_command
         self._leaving = leaving
-        self._expanded = False
         self._status = ""
         self._spent = Cost()  # since the chat was started
         self._hint = ""  # said before the editor opens
         self._company = Company(lambda: self._editor.run_above(self._hear))
-        self._others_wrote = False  # and the screen says so already
-        self._shown = chat.agent  # whose events are on the screen
-        self._seen = chat.agent.head  # the newest position that is there
+        self.context = ContextView(chat, self.page, self._company)
         self._models: list[str] | None = None  # to choose from, once somebody wanted to know
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
@@ -108,7 +102,7 @@ class Terminal:
         for line in greeting:
             self.page.say(line)
         if not self.chat.is_new:
-            self.draw_context()
+            self.context.draw()
             self.page.say(self.restored_line())
             if self.chat.has_new_instructions():
                 self.page.say("the project's instructions have changed: /instructions reads them")
@@ -146,13 +140,13 @@ class Terminal:
     def _send(self, text: str) -> None:
         """Write what the person says; where that fails, the text is in the editor again."""
         try:
-            self.catch_up()
+            self.context.catch_up()
             if self.chat.is_nearly_full():
                 self.page.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
                 self.compact()
             said = self.write(lambda: self._say(text))
         except KeyboardInterrupt:
-            if any(event.kind == "user" for event in self.draw_new()):  # it struck after the commit
+            if any(event.kind == "user" for event in self.context.draw_new()):  # it struck after the commit
                 self._hint = "stopped; /retry asks again"
             else:
                 self._keep(text)
@@ -167,9 +161,9 @@ class Terminal:
         """Write a prompt behind what is on the screen."""
         while True:
             try:
-                return self.chat.say(text, seen=self._seen)
+                return self.chat.say(text, seen=self.context.seen)
             except Conflict:  # someone else was faster
-                self.catch_up()
+                self.context.catch_up()
 
     def write(self, act: Callable[[], T]) -> T:
         """Do what writes into the store: it may have to wait for others."""
@@ -188,14 +182,13 @@ class Terminal:
         except KeyboardInterrupt:
             self._hint = "stopped; the context is as it was"
             raise
-        sizes = f"{before:,} tokens are {int(self.chat.tokens()):,} now"
-        self.redraw("compacted", f"{sizes}; /undo takes it back")
+        sizes = f"from {before:,} to {int(self.chat.tokens()):,} tokens"
+        self.context.redraw("compacted", f"{sizes}; /undo takes it back", asking=at_least > 0)
 
     def answer(self, updates: Updates, said: Event | None = None, *, compacts: bool = True) -> None:
         """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""
         view = self._view()
         self._consent.screen = view
-        self._others_wrote = False
         try:
             if said is not None:
                 view.show(said)
@@ -225,8 +218,8 @@ class Terminal:
         return AnswerView(
             self.page.console,
             self.chat.agent,
-            after=self._seen,
-            expanded=self._expanded,
+            after=self.context.seen,
+            expanded=self.context.expanded,
             waiting_for=lambda: getattr(self.chat.model, "waiting_for", ""),
         )
 
@@ -252,26 +245,25 @@ class Terminal:
         """A prompt that got no answer comes back into the editor, if nothing was typed there meanwhile."""
         with suppress(Error, OSError):  # then it stays where it is, and the screen says so
             if prompt is not None and self.chat.take_back(prompt):
-                self._seen = self.chat.agent.head
+                self.context.reached(self.chat.agent.head)
                 self._refused.append(typed_text(prompt))
                 if self._editor.has_typeahead():
                     self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
                 else:
                     self.typed = typed_text(prompt)
-                    self._hint = f"{TAKEN_BACK}, and in the editor again (/undo puts it back)"
+                    self._hint = f"{TAKEN_BACK}, and in the editor again"
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
         """What was recorded when nobody drew any more."""
         if view.agent != self.chat.agent:  # nobody was told of the fork
-            self.redraw(
+            self.context.redraw(
                 f"someone else wrote to {view.agent.name!r}: this is the fork {self.chat.agent.name!r}"
             )
             return []
         missed = view.show_missed()
-        self._shown, self._seen = view.agent, view.drawn_to
-        self._company.enter(view.agent)
-        if _moved(view.others):
-            self.redraw("someone else has moved this agent")
+        self.context.reached(view.drawn_to)
+        if has_moved(view.others):
+            self.context.redraw(MOVED)
         return missed
 
     def _tell_unsaved(self, error: Exception, view: AnswerView) -> None:
@@ -286,71 +278,6 @@ class Terminal:
         self._draw_missed(view)
         if self.chat.is_unanswered():
             self._hint = UNANSWERED
-
-    # --- what is on the screen ---
-
-    def catch_up(self) -> None:
-        """Draw what someone else wrote to this agent; the model will read it too."""
-        if self.chat.agent != self._shown:  # the screen was not drawn to its end
-            self.redraw(f"in {self.chat.agent.name!r}")
-        elif self.chat.agent.head != self._seen:
-            self._draw_others()
-
-    def _draw_others(self) -> None:
-        if any(event.kind != "note" for event in self.chat.agent.events(after=self._seen)):
-            if not self._others_wrote:
-                self.page.say("someone else wrote to this agent:")
-            self._others_wrote = True
-        if _moved(self.draw_new()):
-            self.redraw("someone else has moved this agent")
-
-    def _hear(self) -> None:
-        """Draw what someone else wrote, above the editor."""
-        try:
-            self.catch_up()
-            self._status = status_line(self.chat, self.page.console.width, self._spent)
-        except (Error, OSError) as error:
-            self.page.complain(error)
-
-    def draw_new(self) -> list[Event]:
-        """Draw the events that are not on the screen yet."""
-        new = self.chat.agent.events(after=self._seen)
-        pen = drawing.Pen(expanded=self._expanded)
-        for event in new:
-            self.page.draw(pen.draw(event))
-        self._seen += len(new)
-        return new
-
-    def redraw(self, done: str, hint: str = "") -> None:
-        """A new page that shows the live context: a rule says what was done, a line below it, too."""
-        self.page.turn(done)
-        self.draw_context()
-        self.page.say(f"{done}; {hint}" if hint else done)
-
-    def draw_context(self) -> None:
-        """The live context, or the end of a long one."""
-        context = self.chat.agent.context()
-        events = context.messages
-        self._shown, self._seen = self.chat.agent, context.at
-        self._company.enter(self._shown)
-        earlier = max(0, len(events) - MOST_DRAWN)
-        if earlier:
-            self.page.say(
-                f"… {count(earlier, 'earlier event')} of the context not drawn: "
-                "/context lists them, /show POSITION shows one, /log all shows everything"
-            )
-        self.page.draw(*drawing.drawn(events, first=earlier, expanded=self._expanded))
-        if self.chat.is_unanswered():
-            self.page.warn(UNANSWERED)
-
-    def draw_event(self, event: Event) -> None:
-        """One event in full."""
-        self.page.draw(drawing.one(event, expanded=True))
-
-    def expand(self) -> None:
-        """Results in full, or short again."""
-        self._expanded = not self._expanded
-        self.redraw("results in full" if self._expanded else "results short")
 
     # --- what commands need ---
 
@@ -372,6 +299,14 @@ class Terminal:
             self._models = list(dict.fromkeys([*self.chat.models(), *names_of(self.chat.model), "embedded"]))
         return self._models
 
+    def _hear(self) -> None:
+        """Draw what someone else wrote, above the editor."""
+        try:
+            self.context.catch_up()
+            self._status = status_line(self.chat, self.page.console.width, self._spent)
+        except (Error, OSError) as error:
+            self.page.complain(error)
+
     def restored_line(self) -> str:
         """What came back."""
         back = self.chat.restored()
@@ -381,7 +316,7 @@ class Terminal:
     def _refresh(self) -> None:
         """What others wrote, a hint, the status line, and the history behind the arrow keys."""
         try:
-            self.catch_up()
+            self.context.catch_up()
             self._status = status_line(self.chat, self.page.console.width, self._spent)
             said = [typed_text(prompt) for prompt in self.chat.prompts()]
             self._editor.remember([*said, *self._refused])
@@ -391,8 +326,3 @@ class Terminal:
         if self._hint:
             self.page.say(self._hint)
         self._hint = ""
-
-
-def _moved(events: Sequence[Event]) -> bool:
-    """Whether the screen is no longer the context."""
-    return any(event.kind in MOVES or event.kind == "clear" for event in events)

@@ -62,7 +62,7 @@ def show(at: "Terminal", rest: str) -> None:
         raise Invalid("which event? /show POSITION, as /log shows them")
     if not rest and not results:
         raise NotFound("no tool has been called in this context")
-    at.draw_event(at.chat.agent.event(int(rest) if rest else results[-1]))
+    at.context.draw_event(at.chat.agent.event(int(rest) if rest else results[-1]))
 
 
 def diff(at: "Terminal", rest: str) -> None:

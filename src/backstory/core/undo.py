@@ -18,7 +18,7 @@ def undo_target(moves: Sequence[Event]) -> int | None:
     """Where an undo goes: before the newest move that can be taken back. `moves` are the clears, rewinds and
     jumps that led to the context, newest first. A clear that opens a log has nothing before it."""
     for move in moves:
-        if _wrote(move) is None and move.seq > 1:
+        if undo_or_redo(move) is None and move.seq > 1:
             return move.seq - 1
     return None
 
@@ -46,9 +46,9 @@ def redo_target(head: Event | None, event_at: Callable[[int], Event | None]) -> 
     """Where a redo goes: to before the undo that led here, if nothing was written since. A redo leads back to
     the undo it took back, and from there the one before it is next."""
     event = head
-    while event is not None and _wrote(event) == REDO:
+    while event is not None and undo_or_redo(event) == REDO:
         event = event_at(target(event))
-    return event.seq - 1 if event is not None and _wrote(event) == UNDO else None
+    return event.seq - 1 if event is not None and undo_or_redo(event) == UNDO else None
 
 
 def target(move: Event) -> int:
@@ -57,6 +57,7 @@ def target(move: Event) -> int:
     return found if type(found) is int else 0
 
 
-def _wrote(move: Event) -> str | None:
+def undo_or_redo(move: Event) -> str | None:
+    """Which of the two wrote a jump, if one of them did."""
     data = move.data or {} if move.kind == "jump" else {}
     return next((word for word in (UNDO, REDO) if data.get(word) is True), None)
