@@ -5,6 +5,7 @@
 It has no threads when it forks. It ends when the process that started it closes the socket.
 """
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -18,7 +19,9 @@ import sys
 import termios
 import threading
 import time
-from typing import Any
+import traceback
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 MODULES = (
     "backstory.chat.plain",
@@ -113,9 +116,30 @@ def prepare(largest_file: int) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
 
 
+def end(main: Callable[[], None]) -> NoReturn:
+    """Run a program to its end, without the last step: to take all modules apart would copy every page that
+    the server shares with it, which is more work than most commands do."""
+    try:
+        main()
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        code = 120  # as Python has it
+    os._exit(code)
+
+
 if __name__ == "__main__":
     from backstory.cli import main  # before the module of the same name hides it
 
     warm_up()
     become(serve(socket.socket(fileno=int(sys.argv[1]))))
-    main()
+    end(main)
