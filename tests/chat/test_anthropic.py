@@ -1,10 +1,13 @@
 """The real program with Anthropic's own SDK, against a server with a script: tools, thinking, a restart."""
 
+import pytest
+
 from tests.runtime.anthropic_stream import THINKS, anthropic_events, calls, says
 from tests.runtime.event_server import event_server
 from tests.wire.rules import violations
 
 
+@pytest.mark.slow
 def test_tools_and_thinking_go_there_and_back_and_survive_a_restart(start, reopened):
     first = anthropic_events(THINKS, says("Looking."), calls("t1", '{"pattern": "*.py"}'), ended="tool_use")
     with event_server(

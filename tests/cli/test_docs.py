@@ -3,10 +3,13 @@
 import json
 import re
 
+import pytest
+
 from backstory.cli.commands import COMMANDS
 from tests.cli.manual import PAGE, rewritten
 
 
+@pytest.mark.slow
 def test_the_page_is_what_the_commands_print():
     page = PAGE.read_text()
     assert rewritten(page) == page, "run python -m tests.cli.manual"

@@ -103,7 +103,8 @@ def test_a_link_out_of_the_folder_is_not_followed_and_that_is_said(store, tmp_pa
     assert "not followed" in outcome.report.notes[0].what
 
 
-def test_a_database_in_use_is_read_as_it_is(store, tmp_path):
+def test_a_database_in_use_is_read_as_it_is(store, tmp_path, monkeypatch):
+    monkeypatch.setattr("backstory.importers.databases.PATIENCE", 100)
     path = tmp_path / "crush.db"
     writer = apsw.Connection(str(path))
     writer.execute("create table other (id text)")

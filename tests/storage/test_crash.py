@@ -256,6 +256,7 @@ with backstory.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_on_one_store_make_no_error_and_leave_no_gap(durable_url):
     appends = 500
     with backstory.open(durable_url) as store:
@@ -337,6 +338,7 @@ with backstory.open(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_a_child_never_waits_for_what_a_reading_thread_of_its_parent_held(durable_url):
     forks = more(60, slow=400)
     subprocess.run([sys.executable, "-c", READING, durable_url, str(forks)], check=True, timeout=300)

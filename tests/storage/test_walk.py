@@ -15,6 +15,7 @@ from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
 from backstory.storage.sqlite import rows as sqlite
+from tests import databases
 
 
 @pytest.fixture
@@ -110,10 +111,15 @@ def test_the_walk_uses_the_index_over_the_events_that_have_a_base(tmp_path):
 # --- PostgreSQL: one session, one partition ---
 
 
-@pytest.fixture
-def partitioned(new_database):
-    """The tables of the store, hash-partitioned by session, with some rows in them."""
-    url = new_database()
+@pytest.fixture(scope="module")
+def partitioned():
+    """The tables of the store, hash-partitioned by session, with some rows in them: only read from."""
+    name = databases.create()
+    yield from _partitioned(databases.url(name))
+    databases.drop(name)
+
+
+def _partitioned(url):
     with psycopg.connect(postgres_server.conninfo(url), autocommit=True) as db:
         db.execute("CREATE SCHEMA backstory")
         db.execute(postgres_server.META)

@@ -106,6 +106,7 @@ JUMPS = """async (places) => {
 }"""
 
 
+@pytest.mark.slow
 def test_a_long_log_takes_few_elements_and_little_memory_also_after_many_jumps(show, large):
     screen = show(large).ready()
     assert screen.page.evaluate(ELEMENTS) <= 1_500
