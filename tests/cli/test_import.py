@@ -42,8 +42,22 @@ def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(sqlite_she
     assert "claude-code" in shown
     assert "Import them?" in shown
     assert sqlite_shell("import", "--dry-run", **env).err.endswith("nothing was written (--dry-run)\n")
-    assert sqlite_shell("sessions").out == ""
-    assert "7" in sqlite_shell("import", "--yes", "--settle", "0", **env).rows[1]
+    assert "no store at" in sqlite_shell("sessions", code=1).err
+    assert "7" in sqlite_shell("import", "--yes", "--settle", "0", **env).rows[0]
+
+
+def test_a_dry_run_counts_all_that_an_import_would_and_makes_no_store(sqlite_shell, transcript, tmp_path):
+    other = tmp_path / "other.db"
+    rehearsed = sqlite_shell("import", "--dry-run", "--store", other, transcript)
+    assert not other.exists()
+    assert rehearsed.rows == sqlite_shell("import", "--store", other, transcript).rows
+    assert "nothing new" in sqlite_shell("import", "--dry-run", "--store", other, transcript).err
+
+
+def test_on_a_narrow_terminal_every_column_is_shown(sqlite_shell, transcript):
+    shown = sqlite_shell.on_terminal("import", transcript, COLUMNS="80").out
+    assert "damaged" in shown
+    assert "sessions" in shown
 
 
 def test_nothing_found_and_what_cannot_be_read_is_exit_code_1(sqlite_shell, tmp_path):

@@ -289,6 +289,16 @@ def test_progress_is_told_in_bytes(store, tmp_path):
     assert told[-1] == (path.stat().st_size, path.stat().st_size)
 
 
+def test_progress_is_told_within_a_large_file(store, tmp_path):
+    words = "word " * 300
+    lines = [user(f"u{n}", words, f"u{n - 1}" if n else None, 1) for n in range(1_500)]
+    path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", lines))
+    told = []
+    store.import_transcripts(path, progress=lambda done, total: told.append(done))
+    assert told == sorted(told)
+    assert len(set(told)) > 4
+
+
 # --- what holds for every format ---
 
 

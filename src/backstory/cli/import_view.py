@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from backstory.cli import output as screen
+from backstory.importers.finder import files
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.transcript import Fault, Report
-from backstory.present.measures import count
+from backstory.present.measures import count, size
 from backstory.present.safe_text import one_line
 
 SUMS = {
@@ -18,12 +19,17 @@ SUMS = {
     "open": "open_calls",
 }
 COLUMNS = ("tool", "files", "sessions", "new", "grown", *SUMS, "damaged")
+WIDE = 100  # columns of a terminal
 MOST = 5  # faults of one sort that are named
 
 
 def answer_places(found: Iterable[tuple[str, Path]]) -> None:
-    """Where transcripts were found."""
-    _table(("tool", "where"), [(tool, str(path)) for tool, path in found])
+    """Where transcripts were found, and how much there is."""
+    rows = []
+    for tool, path in found:
+        sizes = [one.stat().st_size for one, _ in files(path, Report())]
+        rows.append((tool, str(path), f"{len(sizes):,}", size(sum(sizes))))
+    _table(("tool", "where", "files", "size"), rows)
 
 
 def answer_session(session: Imported, *, as_json: bool) -> None:
@@ -74,7 +80,7 @@ def answer_outcome(outcome: Outcome, *, as_json: bool, dry: bool) -> None:
         more = {"unread": unread, "notes": notes, "masked": dict(outcome.masked), "dry_run": dry}
         screen.answer_json({"tools": sums, **_report_json(whole), **more})
         return
-    if rows:
+    if rows and (outcome.has_news or not screen.on_terminal()):
         _table(COLUMNS, [[_number(value) for value in row] for row in rows])
     say = screen.answer if screen.on_terminal() else screen.say
     for line in _remarks(outcome, whole):
@@ -131,9 +137,11 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
+    # Every column is shown: where the terminal is narrow, what is between them is narrower.
+    table = Table(box=None, pad_edge=False, collapse_padding=screen.console().width < WIDE)
     for column in columns:
-        table.add_column(column, justify="left" if column in ("tool", "where") else "right")
+        is_text = column in ("tool", "where")
+        table.add_column(column, justify="left" if is_text else "right", no_wrap=column != "where")
     for row in rows:
         table.add_row(*(Text(one_line(value)) for value in row))
     screen.draw(table)

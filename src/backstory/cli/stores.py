@@ -70,6 +70,13 @@ def filled(url: str | None) -> Iterator[Store]:
                 Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
+def rehearsed(url: str | None) -> AbstractContextManager[Store]:
+    """A store that nothing will be written to; where there is none yet, one in memory stands for it."""
+    path = file_of(_address(url, make=True))
+    missing = path is not None and not os.path.exists(path) and _lent.get() is None
+    return backstory.open(":memory:") if missing else opened(url, make=True)
+
+
 def file_of(address: str) -> str | None:
     """The path of a store that is a file."""
     database, place = parse_address(address)

@@ -16,6 +16,7 @@ from backstory.errors import Error
 from backstory.importers.arrays import elements
 from backstory.importers.decode import decode, keys_of, shortened
 from backstory.importers.format import Head, SourceLine
+from backstory.importers.meter import Heard
 from backstory.importers.tail import Reach
 from backstory.importers.transcript import Fault, Report
 
@@ -26,6 +27,7 @@ LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON valu
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
 AROUND = 4096  # bytes before a bookmark, and at the beginning, that must still be as they were
+OFTEN = 512  # records between two words on how far it is read
 FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # what a redirection of PowerShell 5 begins with
@@ -57,6 +59,8 @@ class FileSource:
         self._reader: IO[bytes] | None = None
         self._held: dict[int, Any] = {}  # records that the next pass need not read again, by their places
         self._room = HELD
+        self.heard: Heard | None = None  # hears how far it is read
+        self._fetched = 0
         self._start = Reach(0, 0)
         self.reach = Reach(0, 0)  # how far its whole lines were read
 
@@ -124,6 +128,8 @@ class FileSource:
             while line := file.readline(LONGEST):
                 number += 1
                 length = len(line)
+                if self.heard is not None and number % OFTEN == 0:
+                    self.heard(offset, False)
                 try:
                     value = orjson.loads(line)
                 except orjson.JSONDecodeError:
@@ -202,6 +208,9 @@ class FileSource:
         """A record again: read at its place, if it was not kept."""
         if type(place) is not int:
             return place
+        self._fetched += 1
+        if self.heard is not None and self._fetched % OFTEN == 0:
+            self.heard(place >> _PART_BITS + _LENGTH_BITS, True)
         held = self._held.pop(place, None)
         if held is not None:
             self._room += place >> _PART_BITS & _LENGTH

@@ -113,6 +113,7 @@ class Format(NamedTuple):
     sessions: Callable[[Iterable[Source]], Iterator[Session]]
     places: tuple[Place, ...] = ()
     beside: tuple[str, ...] = ()  # how the names of files end that only say more about others
+    fetches: bool = False  # the records of a file are fetched once more, when all of them are known
     # What ties a source to others that have to be read with it: ids of sessions, of first records.
     ties: Callable[[Source], Iterable[str]] = lambda source: (source.path,)
     # The session of a file of lines from a bookmark on; raises ReadWhole. None: it is always read whole.

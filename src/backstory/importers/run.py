@@ -13,9 +13,11 @@ from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
 from backstory.importers.masks import Mask
+from backstory.importers.meter import Meter, Progress
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.pen import Changes
 from backstory.importers.raw import keep_raw
+from backstory.importers.rehearsal import Rehearsal
 from backstory.importers.tail import Bookmark, Reach, ReadWhole
 from backstory.importers.transcript import Fault, Session
 from backstory.importers.writer import Target, Writer
@@ -23,7 +25,6 @@ from backstory.importers.writer import Target, Writer
 JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 SETTLE = 30.0  # seconds without a change after which an answer counts as whole
 
-Progress = Callable[[int, int], object]  # bytes done, bytes in all
 Finished = Callable[[Imported], object]
 
 
@@ -44,7 +45,7 @@ class Run:
         settle: float = SETTLE,
         dry: bool = False,
     ) -> None:
-        self._store = store
+        self._store: Target = Rehearsal(store) if dry else store
         self._mask = Mask() if mask else None
         self._changes = Changes(self._mask, images)
         self._project = None if project is None else os.path.abspath(os.path.expanduser(project))
@@ -75,19 +76,15 @@ class Run:
             yield session
         read = to_read(self.candidates)
         self.total = sum(one.size for chosen in read.values() for one in chosen)
-        done = 0
+        meter = Meter(progress, self.total)
         for format in FORMATS:
             chosen = read.get(format.name, [])
-            sizes = {one.shown: one.size for one in chosen}
-            for session in self._format(format, chosen):
-                done += sizes.pop(session.source, 0)
-                if progress is not None:
-                    progress(done, self.total)
+            for session in self._format(format, chosen, meter):
+                meter.finish(session.source)
                 self.outcome.sessions.append(session)
                 yield session
-            done += sum(sizes.values())
-            if progress is not None and chosen:
-                progress(done, self.total)
+            for one in chosen:
+                meter.finish(one.shown)
         if not self._dry:
             self._remember([one for one in self.candidates if one.format is None and one.changed], set(), {})
         if self._mask is not None:
@@ -108,7 +105,8 @@ class Run:
         try:
             session = holdable(format.resume(one.source, one.tail()))
             if self._is_wanted(session):
-                done = self._imported(Writer(self._store, self._changes), session, not one.quiet, one.moment)
+                writer = Writer(self._store, self._changes)
+                done = writer.write(session, settled=not one.quiet, moment=one.moment)
                 self._finish(
                     format, [(one, one.source)], {one.shown} if done.unfinished else set(), [session]
                 )
@@ -117,9 +115,11 @@ class Run:
             one.source.start_at(Reach(0, 0))
             one.mark = None
 
-    def _format(self, format: Format, chosen: list[Candidate]) -> Iterator[Imported]:
+    def _format(self, format: Format, chosen: list[Candidate], meter: Meter) -> Iterator[Imported]:
         report = self.outcome.report
         opened = [(one, source) for one in chosen if (source := one.opened(report)) is not None]
+        for one, source in opened:
+            source.heard = meter.begin(one.shown, one.size, passes=2 if format.fetches else 1)
         writer = Writer(self._store, self._changes)
         busy = {tie for one in chosen if not one.quiet for tie in one.ties}
         unsettled: set[str] = set()  # the paths of sources of which more has to come
@@ -135,7 +135,7 @@ class Run:
             if any(thread.read is not None for thread in session.threads):
                 self._rename(writer, session)
                 return
-            done = self._imported(writer, session, settled, one.moment if one is not None else 0)
+            done = writer.write(session, settled=settled, moment=one.moment if one is not None else 0)
             if done.unfinished:
                 unsettled.add(session.source)
             told.append(session)
@@ -218,19 +218,6 @@ class Run:
         else:
             why = "--raw keeps the records of files of JSON lines only"
             self.outcome.report.notes.append(Fault(one.shown, None, why))
-
-    def _imported(self, writer: Writer, session: Session, settled: bool, moment: int) -> Imported:
-        if not self._dry:
-            return writer.write(session, settled=settled, moment=moment)
-        done = Imported(session.tool, session.source, session.id, report=session.report)
-        for thread in session.threads:
-            if thread.id is None:
-                done.title = thread.about.get("title")
-            for unit in thread.units():
-                keys = [entry.id for entry in unit.entries]
-                done.new_events += len(keys) - len(self._intake.seen(keys))
-        done.is_new = self._store.source(session.tool, session.id) is None
-        return done
 
     def _is_wanted(self, session: Session) -> bool:
         if self._project is not None:

@@ -196,7 +196,7 @@ class Writer:
         id = origin.session if origin.thread is None else f"{origin.session}/{origin.thread}"
         intake.remember(tool, key_of(id), agent=agent)
         intake.commit()
-        return self._store.keyed(key)
+        return agent
 
     # --- what is kept beside ---
 

@@ -17,7 +17,7 @@ from backstory.cli import output as screen
 from backstory.cli.import_view import answer_outcome, answer_places, answer_session
 from backstory.cli.options import command
 from backstory.cli.progress import Progress, progress_bar
-from backstory.cli.stores import filled
+from backstory.cli.stores import filled, rehearsed
 from backstory.errors import Invalid
 from backstory.importers import FORMATS, format_named
 from backstory.importers.finder import known_places
@@ -74,8 +74,8 @@ def import_command(
         for path in exports:
             _import_export(url, path, as_json)
         return
-    given = paths or _places(chosen["format"], as_json=as_json, ask=not (yes or options["dry_run"]))
-    with filled(url) as store:
+    given = paths or _places(chosen["format"], ask=not (yes or as_json or options["dry_run"]))
+    with rehearsed(url) if options["dry_run"] else filled(url) as store:
         outcome = _import(store, given, chosen, as_json, each=watch)
         while watch:
             time.sleep(LOOK)
@@ -112,7 +112,7 @@ def _moment(text: str) -> datetime:
         ) from None
 
 
-def _places(format: Any, *, as_json: bool, ask: bool) -> list[str]:
+def _places(format: Any, *, ask: bool) -> list[str]:
     """Where the tools of this machine keep their transcripts, if the person wants them."""
     found = [
         (tool.name, path)
@@ -123,9 +123,8 @@ def _places(format: Any, *, as_json: bool, ask: bool) -> list[str]:
         names = ", ".join(tool.name for tool in FORMATS if tool.places)
         screen.say(f"no transcripts were found where these tools keep them: {names}; give a PATH")
         click.get_current_context().exit(1)
-    if not as_json:
-        answer_places(found)
     if ask:
+        answer_places(found)
         click.confirm("Import them?", abort=True, err=True)
     return [str(path) for _, path in found]
 

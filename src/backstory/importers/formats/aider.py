@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from backstory.importers.chain import chained
 from backstory.importers.entries import microseconds
-from backstory.importers.format import Format, Head, Source
+from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Fault, Report, Session, Step, Thread
 
 NAME = "aider"
@@ -101,4 +101,10 @@ def _chats(source: Source) -> Iterator[tuple[str | None, list[str]]]:
     yield headline, lines
 
 
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    # Each project has its own: that of the folder where the command is run.
+    places=(Place("PWD", ".aider.chat.history.md", "~/.aider.chat.history.md"),),
+)

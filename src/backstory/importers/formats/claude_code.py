@@ -213,6 +213,7 @@ FORMAT = Format(
     name=NAME,
     fits=fits,
     sessions=sessions,
+    fetches=True,
     places=(Place("CLAUDE_CONFIG_DIR", "projects", "~/.claude/projects"),),
     beside=(".meta.json",),
     ties=ties,

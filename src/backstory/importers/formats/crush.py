@@ -7,7 +7,7 @@ from backstory.importers.answers import Block, family_of, parts_of
 from backstory.importers.chain import chained, reported
 from backstory.importers.decode import decoded
 from backstory.importers.entries import Data, anthropic_message, as_text, microseconds, result_data
-from backstory.importers.format import Format, Head, Source
+from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "crush"
@@ -144,4 +144,10 @@ def _result(data: Data, id: str, time: int | None) -> Entry:
     )
 
 
-FORMAT = Format(name=NAME, fits=fits, sessions=sessions)
+FORMAT = Format(
+    name=NAME,
+    fits=fits,
+    sessions=sessions,
+    # Each project has its own: that of the folder where the command is run.
+    places=(Place("PWD", ".crush/crush.db", "~/.crush/crush.db"),),
+)

@@ -391,6 +391,7 @@ FORMAT = Format(
     name=NAME,
     fits=fits,
     sessions=sessions,
+    fetches=True,
     places=(Place(None, "tmp", "~/.gemini/tmp"),),
     ties=lambda source: (_family(source),),
 )

@@ -334,6 +334,7 @@ FORMAT = Format(
     name=NAME,
     fits=fits,
     sessions=sessions,
+    fetches=True,
     ties=ties,
     resume=resume,
     places=(
