@@ -339,10 +339,10 @@ class Agent(Identity):
         """The whole lineage, dead events included, or the part behind `after` up to `until`."""
         return self._log.events(self._record, after, until)
 
-    def outline(self, after: At = 0) -> list[OutlineRow]:
-        """The whole lineage without its texts, or the part behind `after`: the kind, size, time and base of
-        each event."""
-        return self._log.outline(self._record, after)
+    def outline(self, after: At = 0, until: At = None) -> list[OutlineRow]:
+        """The whole lineage without its texts, or the part behind `after` up to `until`: the kind, size, time
+        and base of each event."""
+        return self._log.outline(self._record, after, until)
 
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
         """The events behind `after` (default: the head), as they are committed by anyone: an iterator that

@@ -45,8 +45,25 @@ def test_an_outline_can_be_read_from_a_position_on(agent):
     assert [row.seq for row in agent.outline(1)] == [2, 3]
     assert [row.seq for row in agent.outline("x")] == [3]
     assert agent.outline(3) == []
-    with pytest.raises(backstory.PositionNotFound):
-        agent.outline(4)
+    assert [row.seq for row in agent.outline(until=2)] == [1, 2]
+    assert [row.seq for row in agent.outline(1, "x")] == [2]
+    for beyond in ((4,), (0, 4)):
+        with pytest.raises(backstory.PositionNotFound):
+            agent.outline(*beyond)
+
+
+def test_the_data_of_some_kinds_is_read_in_order_without_the_texts(agent):
+    agent.user("a", data={"x": 1})
+    agent.mark("here")
+    agent.tool_result(agent.tool_call("glob", {}, id="c"), "much text")
+    fork = agent.fork(at=3)
+    fork.mark()
+    fork.note("n", {"y": 2})
+    backend = fork._log.backend
+    lineage = backend.lineage(fork.snapshot)
+    found = backend.data_of(fork.snapshot, lineage, ("mark", "tool_call"))
+    assert found == [(seq, event.kind, event.data_json) for seq in (2, 3, 4) for event in [fork.event(seq)]]
+    assert backend.data_of(fork.snapshot, lineage, ()) == backend.data_of(fork.snapshot, [], ("mark",)) == []
 
 
 def test_the_marks_of_a_session_are_those_of_all_its_agents_dead_or_alive(store, agent):

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from backstory.core.events import to_datetime
 
+DataRow = tuple[int, str, str | None]  # the position, kind and data of an event
+
 
 class OutlineRow(NamedTuple):
     """One event of a lineage without its text."""

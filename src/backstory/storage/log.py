@@ -272,19 +272,20 @@ class Log:
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
         """The lineage, dead events included, behind `after` and up to `until`."""
+        return self.read(agent, self._part(agent, after, until))
+
+    def _part(self, agent: AgentRecord, after: At, until: At) -> list[Piece]:
+        """The pieces of the lineage behind a position and up to another."""
         pieces = self.backend.lineage(agent)
         head = pieces[-1].high
         low, high = self.position(agent, after), self.position(agent, until)
         for position in (low, high):
             check_position(agent, position or 0, head)
-        return self.read(agent, clipped(pieces, (low or 0) + 1, head if high is None else high))
+        return clipped(pieces, (low or 0) + 1, head if high is None else high)
 
-    def outline(self, agent: AgentRecord, after: At) -> list[OutlineRow]:
+    def outline(self, agent: AgentRecord, after: At, until: At = None) -> list[OutlineRow]:
         """The lineage behind a position, without the texts: the lineage, and one read."""
-        pieces = self.backend.lineage(agent)
-        low, head = self.position(agent, after) or 0, pieces[-1].high
-        check_position(agent, low, head)
-        wanted = clipped(pieces, low + 1, head)
+        wanted = self._part(agent, after, until)
         return self._complete(agent, wanted, self.backend.outline(agent, wanted))
 
     def event(self, agent: AgentRecord, seq: int) -> Event:

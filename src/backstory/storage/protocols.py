@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.events import Draft, Event, Stored
-from backstory.core.outline import OutlineRow
+from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
 from backstory.storage.backlog import Backlog, Texts, Unindexed
@@ -179,8 +179,7 @@ class Appender(Reader, Protocol):
     """Reads, and appends behind what was read."""
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        """Write events behind the head, durably, all or none, and return them.
-        Raises Conflict where `expected` is given and is not the head."""
+        """Write events behind the head, durably, all or none. Raises Conflict if that is not `expected`."""
 
 
 class Watch(Protocol):
@@ -206,8 +205,7 @@ class Rows(Appender, Agents, Protocol):
     """Agents and their events."""
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        """Write a new agent and its first events, or nothing. Raises NameTaken, or KeyTaken where its id is
-        there already."""
+        """Write a new agent and its first events, or nothing. Raises NameTaken, or KeyTaken for its id."""
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         """Give an agent another name. Raises NameTaken."""
@@ -225,6 +223,9 @@ class Rows(Appender, Agents, Protocol):
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""
 
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        """The data of the events of some kinds in these pieces, in order; what they say is not read."""
+
     def watch(self) -> Watch:
         """Watch the store from now on."""
 
@@ -238,8 +239,7 @@ class Sources(Protocol):
     def sources(
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None
     ) -> list[SourceRecord]:
-        """The sources of a tool, with an id, or with an id that begins like this; what is None does not
-        matter."""
+        """The sources of a tool, with an id, or with an id that begins like this; None matches everything."""
 
     def known(self, keys: Sequence[str]) -> set[str]:
         """Which of these keys some event of the store has."""

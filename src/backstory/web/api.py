@@ -70,7 +70,7 @@ def curve(asked: Asked) -> Any:
 
 def outline(asked: Asked) -> Any:
     """What a page needs to know of every event."""
-    return outline_json(asked.store, asked.agent, asked.number("after", 0) or 0)
+    return outline_json(asked.store, asked.agent, asked.number("after", 0) or 0, asked.number("limit"))
 
 
 def lines(asked: Asked) -> Any:

@@ -1,109 +1,184 @@
 """An agent's outline: what a page needs of every event to know by itself what is live where. No texts.
 
 Columns behind a position, as small as they can be: a letter for each kind, sizes, seconds between events, and
-of the rest only the places where there is something.
+of the rest only the places where there is something. It is read in pages, so that a million events are never
+in memory as objects, and what the events say is not read at all.
 """
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from backstory.agent import Agent
 from backstory.core.compaction import COMPACTED
-from backstory.core.events import Event, parse_object
-from backstory.core.kinds import TOOL_KINDS
+from backstory.core.events import parse_object
 from backstory.core.messages import tool_call, tool_result
-from backstory.core.outline import OutlineRow
+from backstory.core.outline import DataRow, OutlineRow
+from backstory.storage.positions import clipped
+from backstory.storage.protocols import Piece
 from backstory.store import Store
 
-PAGE = 5_000  # events read at a time for what their data says
-LETTERS = {
-    "system": "s",
-    "user": "u",
-    "assistant": "a",
-    "tool_call": "c",
-    "tool_result": "r",
-    "mark": "m",
-    "note": "n",
-    "clear": "x",
-    "rewind": "w",
-    "jump": "j",
-}
-UNKNOWN = "?"
+PAGE = 5_000  # events that are read at a time
+BACK = 1_000  # events before an outline in which the calls of its first results are looked for
+SECOND = 1_000_000
+
+
+class Letters(dict[str, str]):
+    """The letter of each kind; kinds that are not known share one."""
+
+    def __missing__(self, kind: str) -> str:
+        return "?"
+
+
+LETTERS = Letters(
+    system="s",
+    user="u",
+    assistant="a",
+    tool_call="c",
+    tool_result="r",
+    mark="m",
+    note="n",
+    clear="x",
+    rewind="w",
+    jump="j",
+)
+TELLING = ("tool_call", "tool_result", "mark")  # kinds whose data the outline looks into
 SUMMARIES = (COMPACTED, "compaction")  # what the data of a summary has: ours, and one that an importer found
 
 
-def outline_json(store: Store, agent: Agent, after: int) -> dict[str, Any]:
-    """The columns of the events behind a position, and whose they are."""
-    rows = agent.outline(after)
-    marks = {row.seq for row in rows if row.kind == "mark"}
+def outline_json(store: Store, agent: Agent, after: int, limit: int | None = None) -> dict[str, Any]:
+    """The columns of the events behind a position, of `limit` at most, and whose they are. `last` is the
+    agent's head, which is beyond `head` if the outline goes on."""
+    lineage = agent._log.backend.lineage(agent.snapshot)
+    last = lineage[-1].high
+    until = last if limit is None else min(last, after + limit)
+    outline = _Outline(agent, lineage, after)
+    for page in _pages(agent, after, until):
+        outline.add(page)
     return {
-        "head": rows[-1].seq if rows else after,
+        "head": max(until, after),
+        "last": last,
         "after": after,
-        "pieces": _pieces(store, agent),
-        "kinds": "".join(LETTERS.get(row.kind, UNKNOWN) for row in rows),
-        "bytes": [row.size for row in rows],
-        "times": _differences(row.created_us // 1_000_000 for row in rows),
-        "bases": [[row.seq, row.base] for row in rows if row.base is not None],
-        "compactions": _compactions(agent, rows),
-        "marks": [[event.seq, event.label] for event in agent.read(marks)] if marks else [],
-        **_tools(_tool_events(agent, rows)),
+        "pieces": _pieces(store, agent, lineage),
+        "kinds": "".join(outline.kinds),
+        "bytes": outline.sizes,
+        "times": outline.times,
+        "bases": outline.bases,
+        "compactions": outline.compactions(),
+        "marks": outline.marks,
+        "errors": outline.errors,
+        "calls": outline.calls,
     }
 
 
-def _tool_events(agent: Agent, rows: list[OutlineRow]) -> Iterator[Event]:
-    """The calls and results among some rows, read page by page."""
-    for start in range(0, len(rows), PAGE):
-        page = rows[start : start + PAGE]
-        if any(row.kind in TOOL_KINDS for row in page):
-            events = agent.events(after=page[0].seq - 1, until=page[-1].seq)
-            yield from (event for event in events if event.kind in TOOL_KINDS)
-
-
-def _compactions(agent: Agent, rows: list[OutlineRow]) -> list[list[int]]:
-    """The clears that belong to a compaction, each with its summary: the next message of a user."""
-    summaries: dict[int, int] = {}
-    clear = 0
-    for row in rows:
-        if row.kind == "clear":
-            clear = row.seq
-        elif clear and row.kind == "user":
-            summaries[row.seq], clear = clear, 0
-    events = agent.read(summaries) if summaries else []
-    marked = (event for event in events if any(name in (event.data or {}) for name in SUMMARIES))
-    return [[summaries[event.seq], event.seq] for event in marked]
-
-
-def _pieces(store: Store, agent: Agent) -> list[list[Any]]:
+def _pieces(store: Store, agent: Agent, lineage: list[Piece]) -> list[list[Any]]:
     ids = {one.snapshot.pk: one.id for one in store.agents(session=agent.session)}
-    lineage = agent._log.backend.lineage(agent.snapshot)
     return [[ids[piece.owner], piece.low, piece.high] for piece in lineage]
 
 
-def _differences(values: Iterable[int]) -> list[int]:
-    """The first value, then how much each is above the one before."""
-    found, before = [], 0
-    for value in values:
-        found.append(value - before)
-        before = value
-    return found
+class _Outline:
+    """The columns, which grow page by page."""
+
+    def __init__(self, agent: Agent, lineage: list[Piece], after: int) -> None:
+        self._agent, self._lineage = agent, lineage
+        self.kinds: list[str] = []
+        self.sizes: list[int] = []
+        self.times: list[int] = []
+        self.errors: list[int] = []
+        # Tuples: Python's garbage collector soon stops looking at those that hold numbers.
+        self.bases: list[tuple[int, int]] = []
+        self.marks: list[tuple[int, str | None]] = []
+        self.calls: list[tuple[int, int]] = []
+        self._second = self._clear = 0
+        self._summaries: dict[int, int] = {}  # the next message of a user behind a clear: perhaps a summary
+        self._open: dict[str, int] = {}  # calls that have no result yet
+        if after:
+            self._look_back(max(0, after - BACK), after)
+
+    def _look_back(self, low: int, after: int) -> None:
+        """What the first events depend on: the calls of results, and a clear that a summary follows."""
+        for seq, kind, data in self._data(low, after):
+            if kind == "tool_call":
+                self._call(seq, parse_object(data))
+        self._look_for_summaries(self._agent.outline(low, after))
+        self._summaries.clear()
+
+    def add(self, rows: list[OutlineRow]) -> None:
+        """Take in the next page."""
+        seqs, kinds, sizes, times, bases = zip(*rows, strict=True)
+        self.kinds.append("".join(map(LETTERS.__getitem__, kinds)))
+        self.sizes += sizes
+        seconds = [self._second, *(time // SECOND for time in times)]
+        self.times += [later - earlier for earlier, later in pairwise(seconds)]
+        self._second = seconds[-1]
+        if any(base is not None for base in bases):
+            self.bases += ((row.seq, row.base) for row in rows if row.base is not None)
+        if self._clear or "clear" in kinds:
+            self._look_for_summaries(rows)
+        if not set(TELLING).isdisjoint(kinds):
+            self._look_into(self._data(seqs[0] - 1, seqs[-1]))
+
+    def compactions(self) -> list[list[int]]:
+        """The clears that belong to a compaction, each with its summary."""
+        events = self._agent.read(self._summaries) if self._summaries else []
+        marked = (event for event in events if any(name in (event.data or {}) for name in SUMMARIES))
+        return [[self._summaries[event.seq], event.seq] for event in marked]
+
+    def _data(self, after: int, until: int) -> list[DataRow]:
+        part = clipped(self._lineage, after + 1, until)
+        return self._agent._log.backend.data_of(self._agent.snapshot, part, TELLING) if part else []
+
+    def _look_for_summaries(self, rows: list[OutlineRow]) -> None:
+        for row in rows:
+            if row.kind == "clear":
+                self._clear = row.seq
+            elif self._clear and row.kind == "user":
+                self._summaries[row.seq], self._clear = self._clear, 0
+
+    def _look_into(self, rows: list[DataRow]) -> None:
+        """Which results failed, which result answers which call, and what the marks are called."""
+        for (seq, kind, _), data in zip(rows, _parsed([text for _, _, text in rows]), strict=True):
+            if kind == "tool_call":
+                self._call(seq, data)
+            elif kind == "tool_result":
+                self._result(seq, data)
+            else:
+                label = data.get("label") if isinstance(data, dict) else None
+                self.marks.append((seq, label if isinstance(label, str) else None))
+
+    def _call(self, seq: int, data: Any) -> None:
+        id = tool_call(data).id
+        if isinstance(id, str):
+            self._open[id] = seq
+
+    def _result(self, seq: int, data: Any) -> None:
+        result = tool_result(None, data)
+        if result.error:
+            self.errors.append(seq)
+        call = self._open.pop(result.id, None) if isinstance(result.id, str) else None
+        if call is not None:
+            self.calls.append((call, seq))
 
 
-def _tools(events: Iterable[Event]) -> dict[str, Any]:
-    """Which results failed, and which result answers which call."""
-    errors, calls = [], []
-    open_calls: dict[Any, int] = {}
-    for event in events:
-        if event.kind == "tool_call":
-            open_calls[_hashable(tool_call(parse_object(event.data_json)).id)] = event.seq
-        elif event.kind == "tool_result":
-            result = tool_result(event.content, parse_object(event.data_json))
-            if result.error:
-                errors.append(event.seq)
-            call = open_calls.pop(_hashable(result.id), None)
-            if call is not None:
-                calls.append([call, event.seq])
-    return {"errors": errors, "calls": calls}
+def _parsed(texts: Sequence[str | None]) -> list[Any]:
+    """The objects in some texts, parsed as one: a third of the time of one by one. In a damaged store there
+    may be texts that are no JSON."""
+    try:
+        found: list[Any] = json.loads(f"[{','.join(text or 'null' for text in texts)}]")
+        if len(found) == len(texts):
+            return found
+    except (ValueError, RecursionError):
+        pass
+    return [parse_object(text) for text in texts]
 
 
-def _hashable(id: Any) -> str | None:
-    return id if isinstance(id, str) else None
+def outline_rows(agent: Agent, head: int) -> Iterator[OutlineRow]:
+    """The rows of an agent's outline up to a position, read page by page."""
+    for page in _pages(agent, 0, head):
+        yield from page
+
+
+def _pages(agent: Agent, after: int, until: int) -> Iterator[list[OutlineRow]]:
+    for low in range(after, until, PAGE):
+        yield agent.outline(low, min(low + PAGE, until))

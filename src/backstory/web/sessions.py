@@ -9,6 +9,7 @@ from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
 from backstory.sessions import Session
 from backstory.store import Store
+from backstory.web.outline import outline_rows
 
 MOST = 50  # of a page
 LONGEST_LINE = 240
@@ -61,9 +62,7 @@ def _context_size(agent: Agent) -> tuple[int, int]:
 def curve_of(agent: Agent, head: int) -> list[int]:
     """The size of the context from the first event to the head, in a few steps: the largest of each."""
     sizes = [0]
-    for row in agent.outline(0):
-        if row.seq > head:
-            break
+    for row in outline_rows(agent, head):
         base = row.seq - 1 if row.base is None else row.base
         shows = row.kind not in NEVER and (row.kind not in MOVES or row.base is not None)
         sizes.append(sizes[base] + (row.size if shows else 0))

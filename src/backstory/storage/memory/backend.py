@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 from backstory.core.chain import START, digest_of
 from backstory.core.events import Event, Stored
-from backstory.core.outline import OutlineRow
+from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
@@ -225,6 +225,10 @@ class MemoryBackend:
                 base = bases.get(event.seq)
                 found.append(OutlineRow(event.seq, event.kind, size_of(event), event.created_us, base))
         return found
+
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        events = self.read(agent, pieces)
+        return [(event.seq, event.kind, event.data_json) for event in events if event.kind in kinds]
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         with self._lock:

@@ -15,7 +15,7 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from backstory.core.events import Event, Stored
-from backstory.core.outline import OutlineRow
+from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import (
     CannotOpen,
@@ -207,6 +207,9 @@ class PostgresBackend:
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return self._read(lambda rows: rows.outline(agent, pieces))
+
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        return self._read(lambda rows: rows.data_of(agent, pieces, kinds))
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         return self._survey(lambda survey: survey.session_marks(session))

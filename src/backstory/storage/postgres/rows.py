@@ -7,13 +7,13 @@ whether it is a mark or a note.
 """
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import psycopg
 
 from backstory.core.events import Event, Stored, from_rows, stored_rows
-from backstory.core.outline import OutlineRow, outline_rows
+from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
@@ -142,6 +142,9 @@ OUTLINE = READ.replace(
     "seq, kind, coalesce(pg_catalog.octet_length(content), 0) + "
     "coalesce(pg_catalog.octet_length(data), 0), created_at, base",
 )
+DATA_OF = READ.replace(COLUMNS, "seq, kind, data").replace(
+    "p.high\n", "p.high AND kind = ANY (%(kinds)s::text[])\n"
+)
 LAST_NOTE = (
     READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n").replace(
         "OFFSET 0", "ORDER BY seq DESC LIMIT 1"
@@ -213,6 +216,12 @@ class PostgresRows:
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         rows = self.all(OUTLINE, within(agent.session, pieces)) if pieces else []
         return sorted(outline_rows(rows), key=attrgetter("seq"))
+
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        if not pieces:
+            return []
+        bindings = within(agent.session, pieces) | {"kinds": list(kinds)}
+        return sorted(self.all(DATA_OF, bindings), key=itemgetter(0))
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, agent, pieces)

@@ -12,7 +12,7 @@ from weakref import WeakSet
 import apsw
 
 from backstory.core.events import Event, Stored
-from backstory.core.outline import OutlineRow
+from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
@@ -44,19 +44,11 @@ from backstory.storage.sqlite.file import (
 )
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.removal import SqliteRemoval
-from backstory.storage.sqlite.rows import COLUMNS, READ, SqliteRows, ranges_of
+from backstory.storage.sqlite.rows import CENSUS, SqliteRows, ranges_of
 from backstory.storage.sqlite.survey import SqliteSurvey
 from backstory.storage.sqlite.watch import SqliteWatch
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
-CENSUS = (
-    READ.replace(
-        COLUMNS,
-        "e.kind, count(*), count(e.base), sum(octet_length(coalesce(e.content, '')) + "
-        "octet_length(coalesce(e.data, '')))",
-    )
-    + " GROUP BY e.kind"
-)
 SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
 NEEDED_INDEXES = {
@@ -157,6 +149,10 @@ class SqliteBackend:
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         with self._rows() as rows:
             return rows.outline(agent, pieces)
+
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        with self._rows() as rows:
+            return rows.data_of(agent, pieces, kinds)
 
     def session_marks(self, session: str) -> list[tuple[str, Event]]:
         with self._connection() as db:

@@ -13,7 +13,7 @@ import apsw
 
 from backstory.core.chain import START, digest_of
 from backstory.core.events import Event, Stored, from_rows, stored_rows
-from backstory.core.outline import OutlineRow, outline_rows
+from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.storage.protocols import (
     AgentRecord,
@@ -171,6 +171,17 @@ OUTLINE = READ.replace(
     "e.id & 4294967295, e.kind, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0), "
     "e.created_at, e.base",
 )
+DATA_OF = READ.replace(COLUMNS, "e.id & 4294967295, e.kind, e.data") + (
+    " AND e.kind IN (SELECT value FROM json_each(?))"
+)
+CENSUS = (
+    READ.replace(
+        COLUMNS,
+        "e.kind, count(*), count(e.base), sum(octet_length(coalesce(e.content, '')) + "
+        "octet_length(coalesce(e.data, '')))",
+    )
+    + " GROUP BY e.kind"
+)
 LAST_NOTE = f"""
     SELECT {COLUMNS} FROM events e WHERE e.id = (
         SELECT found.id FROM (
@@ -230,6 +241,10 @@ class SqliteRows:
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))
+
+    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
+        found: list[Any] = self._db.execute(DATA_OF, (ranges_of(pieces), json.dumps(kinds))).fetchall()
+        return found
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, ranges_of(pieces))

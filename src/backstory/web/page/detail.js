@@ -28,7 +28,7 @@ const reasons = new Map();
 export default function Detail() {
   const seq = cursor.value;
   const [raw, setRaw] = useState(false);
-  const partner = log.value.partner.get(seq);
+  const partner = log.value.partner[seq - 1];
   const id = state.shown.value;
   const at = log.value.head;
   void state.texts.value;
@@ -52,7 +52,7 @@ export default function Detail() {
     ${log.value.compactions.has(seq) && html`<p class="reason">This is a compaction: the <a href=${state.addressOf(id, log.value.compactions.get(seq))} onClick=${goTo(log.value.compactions.get(seq))}>summary at ${log.value.compactions.get(seq)}</a> stands
       for what was before. <a href=${state.addressOf(id, seq - 1)} onClick=${goTo(seq - 1)}>What the model saw until then</a></p>`}
     <${Message} seq=${seq} open=${true} key=${`m${seq}`} />
-    ${partner && html`<h2>${partner > seq ? "Its result" : "Its call"}</h2><${Message} seq=${partner} key=${`m${partner}`} />`}
+    ${partner > 0 && html`<h2>${partner > seq ? "Its result" : "Its call"}</h2><${Message} seq=${partner} key=${`m${partner}`} />`}
     ${children.length > 0 && html`<h2>Born here</h2><ul>${children.map((one) => html`<li key=${one.id}><a href=${state.addressOf(one.id, null)} onClick=${(click) => {
       click.preventDefault(); state.open(one.id);
     }}>${one.name}</a> ${one.spawned ? "spawned" : "forked"}, ${state.number(one.head)} events</li>`)}</ul>`}

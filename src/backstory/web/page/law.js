@@ -2,23 +2,22 @@
  *  Pure; tests/web/test_law.py compares it with the engine's replay at every position. */
 
 /** @typedef {{head: number, kinds: Uint8Array, bytes: Uint32Array, times: Float64Array, size: Float64Array,
- *   count: Uint32Array, valid: Uint8Array, moves: number[], bases: number[], errors: Set<number>,
- *   marks: [number, string|null][], partner: Map<number, number>, compactions: Map<number, number>, pieces: [string, number, number][],
- *   sums: Float64Array[]}} Log */
+ *   count: Uint32Array, valid: Uint8Array, partner: Uint32Array, moves: number[], bases: number[], errors: Set<number>,
+ *   marks: [number, string|null][], compactions: Map<number, number>, pieces: [string, number, number][],
+ *   sums: Float64Array[], peaks: number[]}} Log */
 
-const NEVER = new Set([..."x?"].map((c) => c.charCodeAt(0)));
-const MOVING = new Set([..."wj"].map((c) => c.charCodeAt(0)));
+const [NEVER, MOVING] = ["x?", "wj"].map((letters) => new Set([...letters].map((c) => c.charCodeAt(0))));
 
 /** @returns {Log} */
 export function emptyLog() {
   return { head: 0, kinds: new Uint8Array(0), bytes: new Uint32Array(0), times: new Float64Array(0),
-    size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), moves: [], bases: [],
-    errors: new Set(), marks: [], partner: new Map(), compactions: new Map(), pieces: [], sums: [] };
+    size: new Float64Array(1), count: new Uint32Array(1), valid: new Uint8Array(0), partner: new Uint32Array(0), moves: [],
+    bases: [], errors: new Set(), marks: [], compactions: new Map(), pieces: [], sums: [], peaks: [] };
 }
 
 const grown = (array, length) => {
   if (array.length >= length) return array;
-  const more = new array.constructor(Math.max(length, array.length * 2));
+  const more = new array.constructor(Math.max(length, array.length * 1.25 | 0));
   more.set(array);
   return more;
 };
@@ -27,14 +26,15 @@ const grown = (array, length) => {
 export function extended(log, outline) {
   if (outline.after !== log.head) throw new Error(`an outline after ${outline.after} does not follow ${log.head}`);
   const next = { ...log, head: outline.head, pieces: outline.pieces };
-  for (const name of ["kinds", "bytes", "times", "valid"]) next[name] = grown(log[name], next.head);
-  for (const name of ["size", "count"]) next[name] = grown(log[name], next.head + 1);
+  const room = Math.max(next.head, outline.last || 0); // of an outline that comes in pages
+  for (const name of ["kinds", "bytes", "times", "valid", "partner"]) next[name] = grown(log[name], room);
+  for (const name of ["size", "count"]) next[name] = grown(log[name], room + 1);
   next.moves = log.moves.concat(outline.bases.map((pair) => pair[0]));
   next.bases = log.bases.concat(outline.bases.map((pair) => pair[1]));
   next.marks = log.marks.concat(outline.marks);
   for (const seq of outline.errors) next.errors.add(seq);
   for (const [clear, summary] of outline.compactions) next.compactions.set(clear, summary);
-  for (const [call, result] of outline.calls) next.partner.set(call, result).set(result, call);
+  for (const [call, result] of outline.calls) [next.partner[call - 1], next.partner[result - 1]] = [result, call];
   let [time, move] = [0, log.moves.length];
   for (let n = log.head + 1, i = 0; n <= next.head; n++, i++) {
     next.kinds[n - 1] = outline.kinds.charCodeAt(i);

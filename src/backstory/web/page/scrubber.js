@@ -5,6 +5,7 @@ import * as state from "./state.js";
 import { log, cursor, liveRanges, domain, number } from "./state.js";
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "./axis.js";
 import { palette, pen } from "./lanes.js";
+import { largest } from "./sums.js";
 
 const FLAGS = 14; // the height that marks take at the top
 const CLOSE = 8; // marks closer than this are one flag
@@ -14,18 +15,14 @@ const CODE = Object.fromEntries([..."suacrmnxwj"].map((c) => [c, c.charCodeAt(0)
 
 function curve(context, width, tall) {
   const [fill, edge] = palette("curve", "curve-edge");
-  const { size, head } = log.value;
   const [low, high] = extent.value;
-  let most = 1;
-  for (let n = seqAt(low); n <= seqAt(high); n++) if (size[n] > most) most = size[n];
+  const most = largest(log.value, seqAt(low), seqAt(high)) || 1;
   context.beginPath();
   context.moveTo(PAD, tall);
   let last = PAD;
   for (let x = PAD; x <= width - PAD; x++) {
-    if (placeAtX(x, width) > placeOf(head)) break;
-    const end = seqAt(placeAtX(x + 1, width));
-    let top = 0;
-    for (let n = seqAt(placeAtX(x, width)); n <= end; n++) if (size[n] > top) top = size[n];
+    if (placeAtX(x, width) > placeOf(log.value.head)) break;
+    const top = largest(log.value, seqAt(placeAtX(x, width)), seqAt(placeAtX(x + 1, width)));
     context.lineTo(x, tall - (top / most) * (tall - FLAGS - 4));
     last = x;
   }
@@ -43,14 +40,19 @@ function ticks(context, width, tall) {
   let before = -9;
   context.fillStyle = prompt;
   const [low, high] = extent.value;
-  for (let n = Math.max(1, seqAt(low)); n <= seqAt(high); n++) {
+  const end = seqAt(high);
+  for (let n = Math.max(1, seqAt(low)); n <= end; n++) {
     if (kinds[n - 1] !== CODE.u) continue;
     const x = xOf(placeOf(n), width);
-    if (x - before >= 1.5) context.fillRect(before = x, tall - 6, 1, 6);
+    context.fillRect(x, tall - 6, 1, 6);
+    n = Math.max(n, seqAt(placeAtX(x + 1.5, width)) - 1); // what stands closer would not be seen
   }
   context.fillStyle = move;
   context.globalAlpha = moves.length * 12 > width ? 0.55 : 1; // many lines would hide the curve
-  for (const n of moves) context.fillRect(xOf(placeOf(n), width), FLAGS, 1, tall - FLAGS);
+  for (const n of moves) {
+    const x = xOf(placeOf(n), width);
+    if (x - before >= 0.5) context.fillRect(before = x, FLAGS, 1, tall - FLAGS);
+  }
   context.globalAlpha = 1;
   context.fillStyle = bad;
   before = -9;

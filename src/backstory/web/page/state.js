@@ -12,6 +12,7 @@ export const user = given.user;
 
 export const CHUNK = 200;
 const MOST_CHUNKS = 160;
+const MOST_OUTLINED = 100000; // events of an outline that are asked for at once
 const MOST_EVENTS = 600;
 
 export const route = signal({ view: "none" });
@@ -30,6 +31,7 @@ export const dialog = signal(null); // what lies over the page: {name, …}
 export const toast = signal(null);
 export const live = signal("off"); // off, on, lost
 export const failure = signal("");
+export const loading = signal(""); // how far a long outline is
 export const texts = signal(0); // counts arrivals, so that what shows texts is drawn again
 export const looks = signal(0); // counts changes of size and colours: what is drawn is drawn again
 export const fresh = signal(new Set()); // sessions written to while the page was open
@@ -272,13 +274,18 @@ export async function loadAgents(session) {
   agents.value = new Map(found.agents.map((one) => [one.id, one]));
 }
 
-/** Brings the outline of an agent up to date. */
+/** Brings the outline of an agent up to date, page by page. */
 export async function loadLog(id) {
-  const known = logs.get(id) || emptyLog();
-  const outline = await ask(`/agents/${id}/outline?after=${known.head}`);
-  const next = outline.head > known.head || !known.pieces.length ? extended(known, outline) : known;
-  kept(logs, id, 4, next);
-  return next;
+  let known = logs.get(id) || emptyLog();
+  for (;;) {
+    const outline = await ask(`/agents/${id}/outline?after=${known.head}&limit=${MOST_OUTLINED}`);
+    if (outline.head > known.head || !known.pieces.length) known = extended(known, outline);
+    kept(logs, id, 4, known);
+    if (!(known.head < outline.last)) break;
+    loading.value = `${number(known.head)} of ${number(outline.last)} events`;
+  }
+  loading.value = "";
+  return known;
 }
 
 /** What is new of the open agent: it moves the cursor only while following. */

@@ -100,6 +100,7 @@ export function Workbench() {
     <${Tape} />
     <section class="panes" aria-label="What the model saw"><${Tabs} />
       <div id="pane" role="tabpanel" aria-labelledby=${`tab-${name}`} tabindex="0" class=${`pane ${name}`}>
+        ${state.loading.value && html`<p class="hint" role="status">Loading ${state.loading}</p>`}
         ${state.shown.value && !log.value.head && html`<p class="hint">Nothing has been written yet.</p>`}
         ${log.value.head > 0 && html`<${SHOWN[name]} />`}
       </div></section>
