@@ -1,16 +1,19 @@
 """What the laws of the wire are stated with: how often they are tried, and what a body says.
 
-A few hundred logs in the normal run; with BACKSTORY_SLOW=1 twenty thousand in each format.
+A few hundred logs in the normal run; with BACKSTORY_SLOW=1 twenty thousand in each format. Each log is drawn
+once for all the laws that are about such logs: to draw it takes as long as to judge it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
-from backstory.wire import Repair
+from backstory import Event
+from backstory.wire import FORMATS, Dump, Repair, dump
 from tests.slow import SLOW, more
 
 laws = settings(
@@ -20,6 +23,41 @@ laws = settings(
     suppress_health_check=list(HealthCheck),
     database=None,
 )
+
+
+Subject = TypeVar("Subject")
+Law = Callable[[Subject], None]
+
+
+def hold(laws: list[Law[Subject]], subject: Subject) -> None:
+    """Fail, with the law's name, unless they all hold."""
+    for law in laws:
+        try:
+            law(subject)
+        except BaseException as error:
+            error.add_note(f"law: {law.__name__}")
+            raise
+
+
+class Log:
+    """A log that was drawn, who is to read it, and what was made of it so far."""
+
+    def __init__(self, events: list[Event], model: str | None) -> None:
+        self.events = events
+        self.model = model
+        self._dumps: dict[Any, Dump] = {}
+
+    def dump(self, format: str, **options: Any) -> Dump:
+        """Its dump, made once: nobody changes it."""
+        key = (format, *options.items())
+        if key not in self._dumps:
+            self._dumps[key] = dump(self.events, format, model=self.model, **options)
+        return self._dumps[key]
+
+    @cached_property
+    def said(self) -> dict[str, str]:
+        """By format, all the texts in its dump."""
+        return {format: "\n".join(strings(self.dump(format).body)) for format in FORMATS}
 
 
 def pieces(body: dict[str, Any], format: str) -> list[Any]:

@@ -14,62 +14,99 @@ from backstory.core.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.plain import plain_json
-from tests.wire.laws import laws, pieces, strings, without_last_words
+from tests.wire.laws import Log, hold, laws, pieces, strings, without_last_words
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 
 FLAGGED = ("anthropic", "gemini", "bedrock")  # the formats where a result can say that it is an error
-histories = given(OPERATION_LISTS, DAMAGE, st.sampled_from(MODELS))
+History = list[tuple[str, str | None, dict[str, Any] | None]]
 
 
 @laws
-@histories
-def test_every_dump_is_accepted_and_fits_the_sdk(operations, damage, model):
-    events = context_of(operations, damage)
-    for format in FORMATS:
-        body, _ = dump(events, format, model=model)
-        assert violations(body, format) == []
-        check(body, format)
-
-
-@laws
-@histories
-def test_a_dump_before_the_open_calls_run_is_accepted_but_for_them(operations, damage, model):
-    events = context_of(operations, damage)
-    for format in FORMATS:
-        body, _ = dump(events, format, model=model, pending=True)
-        assert violations(body, format, pending=True) == []
-
-
-@laws
-@histories
-def test_no_text_is_lost_and_none_comes_twice(operations, damage, model):
-    events = context_of(operations, damage)
-    for format in FORMATS:
-        told = "\n".join(strings(dump(events, format, model=model).body))
-        for event in events:
-            if event.kind in TEXT_KINDS and event.content and event.content.strip():
-                assert told.count(event.content) == 1
-
-
-@laws
-@histories
-def test_system_text_is_never_taken_for_the_users(operations, damage, model):
-    events = context_of(operations, damage)
-    for format in ("anthropic", "gemini", "bedrock"):
-        body, _ = dump(events, format, model=model)
-        on_top = "\n".join(strings([body.get("system"), body.get("systemInstruction")]))
-        told = "\n".join(strings(body))
-        for event in events:
-            if event.kind == "system" and event.content and event.content.strip():
-                marked = f"<system>\n{event.content}\n</system>"
-                assert event.content in on_top or marked in told
+@given(OPERATION_LISTS, DAMAGE, st.sampled_from(MODELS))
+def test_the_laws_hold_for_any_log(operations, damage, model):
+    hold(OF_ANY_LOG, Log(context_of(operations, damage), model))
 
 
 @laws
 @given(legal_histories())
-def test_the_dump_of_a_legal_history_repairs_nothing(history):
+def test_the_laws_hold_for_legal_histories(history):
+    hold(OF_LEGAL_HISTORIES, history)
+
+
+# --- of any log ---
+
+
+def every_dump_is_accepted_and_fits_the_sdk(log: Log) -> None:
+    for format in FORMATS:
+        body = log.dump(format).body
+        assert violations(body, format) == []
+        check(body, format)
+
+
+def a_dump_before_the_open_calls_run_is_accepted_but_for_them(log: Log) -> None:
+    for format in FORMATS:
+        body = log.dump(format, pending=True).body
+        assert violations(body, format, pending=True) == []
+
+
+def no_text_is_lost_and_none_comes_twice(log: Log) -> None:
+    for format in FORMATS:
+        for event in log.events:
+            if event.kind in TEXT_KINDS and event.content and event.content.strip():
+                assert log.said[format].count(event.content) == 1
+
+
+def system_text_is_never_taken_for_the_users(log: Log) -> None:
+    for format in ("anthropic", "gemini", "bedrock"):
+        body = log.dump(format).body
+        on_top = "\n".join(strings([body.get("system"), body.get("systemInstruction")]))
+        for event in log.events:
+            if event.kind == "system" and event.content and event.content.strip():
+                marked = f"<system>\n{event.content}\n</system>"
+                assert event.content in on_top or marked in log.said[format]
+
+
+def loading_a_dump_and_dumping_it_again_changes_nothing(log: Log) -> None:
+    for format in FORMATS:
+        body = log.dump(format).body
+        again, repairs = dump(load(body, format, model=log.model), format, model=log.model)
+        assert again == body
+        assert repairs == []
+
+
+def dumping_twice_gives_the_same_bytes(log: Log) -> None:
+    first, second = conversation_of(log.events), Conversation(list(conversation_of(log.events)))
+    for format in FORMATS:
+        assert first.to_bytes(format, model=log.model) == second.to_bytes(format, model=log.model)
+        assert first.repairs(format, model=log.model) == second.repairs(format, model=log.model)
+
+
+def the_short_way_gives_up_or_says_what_the_long_way_says(log: Log) -> None:
+    events = [event for event in log.events if event.kind in SPOKEN]
+    for format in FORMATS:
+        if plain_json(events, _FORMATS[format]) is not None:
+            long = list(conversation_of(events))
+            assert dump(events, format, model=log.model) == dump(long, format, model=log.model)
+            assert to_bytes(events, format, model=log.model) == to_bytes(long, format, model=log.model)
+
+
+OF_ANY_LOG = [
+    every_dump_is_accepted_and_fits_the_sdk,
+    a_dump_before_the_open_calls_run_is_accepted_but_for_them,
+    no_text_is_lost_and_none_comes_twice,
+    system_text_is_never_taken_for_the_users,
+    loading_a_dump_and_dumping_it_again_changes_nothing,
+    dumping_twice_gives_the_same_bytes,
+    the_short_way_gives_up_or_says_what_the_long_way_says,
+]
+
+
+# --- of legal histories ---
+
+
+def the_dump_of_a_legal_history_repairs_nothing(history: History) -> None:
     failed = [("error", index) for index, (_, _, data) in enumerate(history) if data and data.get("error")]
     for format in FORMATS:
         body, repairs = dump(history, format)
@@ -78,38 +115,13 @@ def test_the_dump_of_a_legal_history_repairs_nothing(history):
         assert violations(body, format, gemini_signatures=True) == []
 
 
-@laws
-@given(legal_histories())
-def test_loading_the_dump_of_a_legal_history_says_the_same(history):
+def loading_the_dump_of_a_legal_history_says_the_same(history: History) -> None:
     for format in FORMATS:
         loaded = load(dump(history, format).body, format)
         assert said(loaded, errors=format in FLAGGED) == said(history, errors=format in FLAGGED)
 
 
-@laws
-@histories
-def test_loading_a_dump_and_dumping_it_again_changes_nothing(operations, damage, model):
-    events = context_of(operations, damage)
-    for format in FORMATS:
-        body, _ = dump(events, format, model=model)
-        again, repairs = dump(load(body, format, model=model), format, model=model)
-        assert again == body
-        assert repairs == []
-
-
-@laws
-@histories
-def test_dumping_twice_gives_the_same_bytes(operations, damage, model):
-    events = context_of(operations, damage)
-    first, second = conversation_of(events), Conversation(list(conversation_of(events)))
-    for format in FORMATS:
-        assert first.to_bytes(format, model=model) == second.to_bytes(format, model=model)
-        assert first.repairs(format, model=model) == second.repairs(format, model=model)
-
-
-@laws
-@given(legal_histories())
-def test_the_short_way_for_legal_histories_says_what_the_long_way_says(history):
+def the_short_way_for_legal_histories_says_what_the_long_way_says(history: History) -> None:
     events = [Event.of(seq, *event) for seq, event in enumerate(history, 1)]
     messages = [Message(event.kind, event.content, event.data, seq=event.seq) for event in events]
     for format in FORMATS:
@@ -118,15 +130,14 @@ def test_the_short_way_for_legal_histories_says_what_the_long_way_says(history):
         assert to_bytes(events, format) == to_bytes(messages, format)
 
 
-@laws
-@histories
-def test_the_short_way_gives_up_or_says_what_the_long_way_says(operations, damage, model):
-    events = [event for event in context_of(operations, damage) if event.kind in SPOKEN]
-    for format in FORMATS:
-        if plain_json(events, _FORMATS[format]) is not None:
-            long = list(conversation_of(events))
-            assert dump(events, format, model=model) == dump(long, format, model=model)
-            assert to_bytes(events, format, model=model) == to_bytes(long, format, model=model)
+OF_LEGAL_HISTORIES = [
+    the_dump_of_a_legal_history_repairs_nothing,
+    loading_the_dump_of_a_legal_history_says_the_same,
+    the_short_way_for_legal_histories_says_what_the_long_way_says,
+]
+
+
+# --- of logs that grow ---
 
 
 @laws

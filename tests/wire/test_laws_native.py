@@ -18,33 +18,53 @@ from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.tokens import count_tokens
 from tests.wire.histories import histories
-from tests.wire.laws import laws, pieces, strings, without_last_words
+from tests.wire.laws import Log, hold, laws, pieces, strings, without_last_words
 from tests.wire.logs import GARBAGE_VALUES, MODELS, NATIVE_LISTS, context_of
+from tests.wire.maker import History
 from tests.wire.rules import violations
 
 MARK = re.compile(r"«[^»]*»|#\d+#")
 KEYS = ("messages", "input", "instructions", "system", "contents", "systemInstruction")
-mixed = given(NATIVE_LISTS, st.sampled_from(MODELS))
 
 
 @laws
 @given(histories())
-def test_the_histories_that_are_drawn_are_legal(history):
+def test_the_laws_hold_for_what_a_provider_made(history):
+    hold(OF_A_PROVIDERS_HISTORY, history)
+
+
+@laws
+@given(NATIVE_LISTS, st.sampled_from(MODELS))
+def test_the_laws_hold_for_any_log_with_native_content(operations, model):
+    hold(OF_MIXED_LOGS, Log(context_of(operations), model))
+
+
+@laws
+@given(NATIVE_LISTS, st.sampled_from(MODELS), st.randoms(use_true_random=False), GARBAGE_VALUES)
+def test_the_laws_hold_for_broken_native_forms(operations, model, choice, garbage):
+    events = context_of(operations)
+    a_broken_native_form_does_not_reach_a_provider(
+        [broken(event, choice, garbage) for event in events], model
+    )
+    foreign = {"type": garbage, "": garbage}
+    a_form_of_a_foreign_type_never_raises([broken(event, choice, foreign) for event in events], model)
+
+
+# --- of a provider's history ---
+
+
+def the_history_that_is_drawn_is_legal(history: History) -> None:
     assert violations(history.body, history.format, strict=False, stored=history.stored) == []
 
 
-@laws
-@given(histories())
-def test_what_a_provider_made_comes_back_to_it_as_it_was(history):
+def what_a_provider_made_comes_back_to_it_as_it_was(history: History) -> None:
     events = load(history.body, history.format, model=history.model)
     body, repairs = dump(events, history.format, model=history.model, stored=history.stored)
     assert repairs == []
     assert said(body) == said(history.body)
 
 
-@laws
-@given(histories())
-def test_what_a_provider_made_goes_to_all_others(history):
+def what_a_provider_made_goes_to_all_others(history: History) -> None:
     events = load(history.body, history.format, model=history.model)
     marks = [mark for event in events for mark in MARK.findall(event[1] or "")]
     for format in FORMATS:
@@ -54,56 +74,59 @@ def test_what_a_provider_made_goes_to_all_others(history):
         assert [mark for mark in marks if mark not in told] == []
 
 
-@laws
-@mixed
-def test_every_dump_is_accepted(operations, model):
-    events = context_of(operations)
-    for format in FORMATS:
-        for stored in (False, True):
-            body, _ = dump(events, format, model=model, stored=stored)
-            assert violations(body, format, strict=False, stored=stored) == []
+OF_A_PROVIDERS_HISTORY = [
+    the_history_that_is_drawn_is_legal,
+    what_a_provider_made_comes_back_to_it_as_it_was,
+    what_a_provider_made_goes_to_all_others,
+]
 
 
-@laws
-@mixed
-def test_a_dump_before_the_open_calls_run_is_accepted_but_for_them(operations, model):
-    events = context_of(operations)
+# --- of any log with native content ---
+
+
+def every_dump_is_accepted(log: Log) -> None:
     for format in FORMATS:
-        body, _ = dump(events, format, model=model, pending=True)
+        assert violations(log.dump(format).body, format, strict=False) == []
+        stored = log.dump(format, stored=True).body
+        assert violations(stored, format, strict=False, stored=True) == []
+
+
+def a_dump_before_the_open_calls_run_is_accepted_but_for_them(log: Log) -> None:
+    for format in FORMATS:
+        body = log.dump(format, pending=True).body
         assert violations(body, format, strict=False, pending=True) == []
 
 
-@laws
-@mixed
-def test_no_text_is_lost_and_none_comes_twice(operations, model):
-    events = context_of(operations)
+def no_text_is_lost_and_none_comes_twice(log: Log) -> None:
     for format in FORMATS:
-        told = "\n".join(strings(dump(events, format, model=model).body))
-        for event in events:
+        for event in log.events:
             if event.kind in TEXT_KINDS:
                 for mark in MARK.findall(event.content or ""):
-                    assert told.count(mark) == 1
+                    assert log.said[format].count(mark) == 1
 
 
-@laws
-@mixed
-def test_loading_a_dump_and_dumping_it_again_changes_nothing(operations, model):
-    events = context_of(operations)
+def loading_a_dump_and_dumping_it_again_changes_nothing(log: Log) -> None:
     for format in FORMATS:
-        body, _ = dump(events, format, model=model)
-        again, repairs = dump(load(body, format, model=model), format, model=model)
+        body = log.dump(format).body
+        again, repairs = dump(load(body, format, model=log.model), format, model=log.model)
         assert again == body
         assert repairs == []
 
 
-@laws
-@mixed
-def test_dumping_twice_gives_the_same_bytes(operations, model):
-    events = context_of(operations)
-    first, second = conversation_of(events), Conversation(list(conversation_of(events)))
+def dumping_twice_gives_the_same_bytes(log: Log) -> None:
+    first, second = conversation_of(log.events), Conversation(list(conversation_of(log.events)))
     for format in FORMATS:
-        assert first.to_bytes(format, model=model) == second.to_bytes(format, model=model)
-        assert first.repairs(format, model=model) == second.repairs(format, model=model)
+        assert first.to_bytes(format, model=log.model) == second.to_bytes(format, model=log.model)
+        assert first.repairs(format, model=log.model) == second.repairs(format, model=log.model)
+
+
+OF_MIXED_LOGS = [
+    every_dump_is_accepted,
+    a_dump_before_the_open_calls_run_is_accepted_but_for_them,
+    no_text_is_lost_and_none_comes_twice,
+    loading_a_dump_and_dumping_it_again_changes_nothing,
+    dumping_twice_gives_the_same_bytes,
+]
 
 
 @laws
@@ -122,22 +145,16 @@ def test_appending_extends_the_earlier_dump(operations, more, model):
 GROWING = {"user", "assistant", "system", "call", "native", "history"}
 
 
-damaged = given(NATIVE_LISTS, st.sampled_from(MODELS), st.randoms(use_true_random=False), GARBAGE_VALUES)
+# --- of broken forms ---
 
 
-@laws
-@damaged
-def test_a_broken_native_form_does_not_reach_a_provider(operations, model, choice, garbage):
-    events = [broken(event, choice, garbage) for event in context_of(operations)]
+def a_broken_native_form_does_not_reach_a_provider(events: list[Event], model: str | None) -> None:
     for format in FORMATS:
         body, _ = dump(events, format, model=model)
         assert violations(body, format, strict=False) == []
 
 
-@laws
-@damaged
-def test_a_form_of_a_foreign_type_never_raises(operations, model, choice, garbage):
-    events = [broken(event, choice, {"type": garbage, "": garbage}) for event in context_of(operations)]
+def a_form_of_a_foreign_type_never_raises(events: list[Event], model: str | None) -> None:
     count_tokens(events, model)
     for format in FORMATS:
         dump(events, format, model=model)

@@ -8,6 +8,7 @@ import pytest
 
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.encoder import encoded
+from tests.wire.maker import PIXEL
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 
@@ -263,6 +264,23 @@ def test_a_document_without_words_goes_back_and_is_told_elsewhere(target):
     assert [repair.why for repair in repairs] == (
         [] if target == "anthropic" else ["document left out: it is broken"]
     )
+
+
+@pytest.mark.parametrize("target", ["openai", "anthropic", "gemini", "bedrock"])
+def test_an_image_under_an_unregistered_name_of_its_type_goes_under_the_registered_one(target):
+    url = openai({"type": "image_url", "image_url": {"url": f"data:image/jpg;base64,{PIXEL}"}})
+    sent = encoded(dump(load(url, "openai", model="m1"), target, model="m1").body).decode()
+    assert PIXEL in sent
+    assert ("image/jpg" in sent) == (target == "openai")  # whoever took it takes it again
+
+
+def test_anthropic_refuses_other_types_of_images_so_they_go_under_the_registered_name_or_not_at_all():
+    for type, sent in [("image/jpg", "image/jpeg"), ("image/tiff", None)]:
+        image = {"type": "base64", "media_type": type, "data": PIXEL}
+        body, repairs = dump(load(anthropic({"type": "image", "source": image}), "anthropic"), "anthropic")
+        assert [repair.rule for repair in repairs][:1] == ["native"]
+        assert (PIXEL in str(body), type in str(body)) == (sent is not None, False)
+        assert violations(body, "anthropic") == []
 
 
 def test_a_document_of_another_kind_goes_where_its_kind_is_known():

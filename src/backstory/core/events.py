@@ -5,9 +5,9 @@ knows about databases, agents or replay.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
 from backstory.core.json_text import exact_json
@@ -147,6 +147,21 @@ class Event(_Columns):
 def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     """The events of rows in the order of `Row`'s columns."""
     return list(map(Event, rows))
+
+
+class Columns(NamedTuple):
+    """What events say, by columns: for work on thousands of them, where each look at an event counts."""
+
+    kinds: Sequence[str]
+    contents: Sequence[str | None]
+    data: Sequence[str | None]
+
+
+def columns_of(events: Sequence[Event]) -> Columns:
+    """The columns of events, all in one go because that is several times quicker."""
+    rows = cast("Sequence[Row]", events)  # they are rows: see `Event`
+    _, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Row._fields)
+    return Columns(kinds, contents, data)
 
 
 class Stored(NamedTuple):

@@ -6,12 +6,12 @@ and nobody can change what another one sees.
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from backstory.core.chain import has_erased, is_erased
 from backstory.core.erasure import SAYS, stand_in
-from backstory.core.events import Event
+from backstory.core.events import Event, columns_of
+from backstory.core.garbage import pause_gc
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import KINDS, SPOKEN
 from backstory.core.messages import Message, canonical
@@ -19,6 +19,7 @@ from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
 from backstory.wire import Dump, Repair, dump, origins, to_bytes
 from backstory.wire.cache import marked_tools
+from backstory.wire.rows import Gathered
 
 if TYPE_CHECKING:
     from backstory.wire.tokens import Tokens
@@ -42,7 +43,7 @@ class Conversation(Sequence[Message]):
     ) -> None:
         """Of events or messages that a model is given; `conversation_of` leaves out the others.
         `settings`: the model, tools and parameters of the requests. `erased`: what it does not say."""
-        self._sources = tuple(messages)
+        self._sources = messages if isinstance(messages, Gathered) else tuple(messages)
         self._erased = tuple(erased)
         self.settings = settings
 
@@ -129,10 +130,12 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     """The conversation of a context's events: what steers the log is skipped, and so is, with a line
     in the log, what nobody knows."""
     events = events if isinstance(events, list) else list(events)
-    if has_erased(filter(None, map(attrgetter("data_json"), events))):
+    with pause_gc():
+        columns = columns_of(events)
+    if has_erased(filter(None, columns.data)):
         return _without_erased(events)
-    if SPOKEN.issuperset(map(attrgetter("kind"), events)):
-        return Conversation(events)
+    if SPOKEN.issuperset(columns.kinds):
+        return Conversation(Gathered(events, columns))
     for event in events:
         if event.kind not in KINDS:
             logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)

@@ -48,6 +48,7 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
     "audio/mp3": "mp3",
     "text/x-markdown": "md",
 }
+_USUAL = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
 _STANDARD = bytes.maketrans(b"-_", b"+/")
@@ -57,8 +58,15 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 def media(type_: str | None, **fields: str | None) -> Media:
     """Something of a media type; what is no image, sound or film is a document."""
+    type_ = type_ and usual_type(type_)
     family = (type_ or "").partition("/")[0]
     return Media(family if family in ("image", "audio", "video") else "document", type_, **fields)
+
+
+def usual_type(type_: str) -> str:
+    """A media type under its registered name: browsers and tools say "image/jpg", which services refuse
+    (hermes-agent#55432)."""
+    return _USUAL.get(type_.lower(), type_)
 
 
 def type_of_suffix(suffix: str) -> str | None:
@@ -71,7 +79,7 @@ def from_url(url: str, kind: str, **fields: str | None) -> Media:
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         type_ = head[len("data:") : -len(";base64")].partition(";")[0]
-        return Media(kind, type_, data, **fields)
+        return Media(kind, usual_type(type_), data, **fields)
     return Media(kind, None, None, url, **fields)
 
 

@@ -11,7 +11,6 @@ would have written: a property test holds the two together.
 import re
 from collections.abc import Sequence
 from itertools import chain, compress, pairwise
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from backstory.core.events import Event
@@ -19,7 +18,7 @@ from backstory.wire.encoder import orjson
 from backstory.wire.format import Format
 from backstory.wire.groups import INTERRUPTED
 from backstory.wire.repair import CONTINUE, NO_LAST_WORD, no_flag
-from backstory.wire.rows import DEEPEST
+from backstory.wire.rows import DEEPEST, Gathered
 from backstory.wire.template import (
     END,
     FAILED,
@@ -34,7 +33,6 @@ from backstory.wire.template import (
 )
 from backstory.wire.turns import Repair
 
-_KIND, _CONTENT, _DATA = attrgetter("kind"), attrgetter("content"), attrgetter("data_json")
 _LETTERS = {"system": "S", "user": "U", "assistant": "A", "tool_call": "C", "tool_result": "R"}
 _ONLY = {letter: bytes(byte == ord(letter) for byte in range(256)) for letter in "CR"}
 _CALL = re.compile(r'\{"id":"([^"\\\n]+)","name":"([^"\\\n]+)","arguments":(\{.*\})\}\n')  # a line each
@@ -55,17 +53,22 @@ class Plain(NamedTuple):
 
 def plain_json(events: Sequence[Any], format: Format, *, pause: bool = False) -> Plain | None:
     """The request of a history that needs no repair; None if this one might."""
-    if orjson is None or set(map(type, events)) != {Event}:
+    if orjson is None:
         return None
+    if not isinstance(events, Gathered):
+        if set(map(type, events)) != {Event}:
+            return None
+        events = Gathered(events)
     try:
         return _filled(events, format, pause=pause)
     except (Unusual, LookupError, TypeError, ValueError):  # the last three: text or data of no such shape
         return None
 
 
-def _filled(events: Sequence[Any], format: Format, *, pause: bool) -> Plain:
-    letters = "".join(map(_LETTERS.__getitem__, map(_KIND, events)))
-    texts, data = list(map(_CONTENT, events)), list(map(_DATA, events))
+def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
+    letters = "".join(map(_LETTERS.__getitem__, events.columns.kinds))
+    texts: list[Any] = list(events.columns.contents)
+    data = events.columns.data
     _check_texts(texts, letters)
     _check_data(letters, data)
     _check_answers(letters, data)
@@ -91,7 +94,7 @@ def _filled(events: Sequence[Any], format: Format, *, pause: bool) -> Plain:
     for place, key in zip(answered, keys, strict=True):
         contents[place] = key + gaps.results[letters[place]] + contents[place]
     head, tail = gaps.around(top, dict.fromkeys(calls.names), format)
-    return Plain(head + _joined(letters, contents, gaps) + tail, repairs)
+    return Plain(_joined(letters, contents, gaps, (head, tail)), repairs)
 
 
 def _selected(letters: str, letter: str) -> bytes:
@@ -120,16 +123,17 @@ def _with_failed(letters: str, answered: list[int], failed: list[bool]) -> str:
     return "".join(found)
 
 
-def _joined(letters: str, contents: list[bytes], gaps: Template) -> bytes:
+def _joined(letters: str, contents: list[bytes], gaps: Template, around: tuple[bytes, bytes]) -> bytes:
     """The JSON of all messages: what is constant, and between it what the events say. Most turns are like
-    others, so what is constant is looked up turn by turn."""
+    others, so what is constant is looked up turn by turn. `around`: what is before and behind them all."""
     turns = [f"{USER}{turn}{USER}" for turn in f"{START}{letters}{END}".split(USER)]
     turns[0] = turns[0].removeprefix(USER)
     turns[-1] = turns[-1].removesuffix(USER)
     constant = {turn: list(map(gaps.joints.__getitem__, pairwise(turn))) for turn in set(turns)}
-    pieces = [b""] * (2 * len(contents) + 1)
-    pieces[0::2] = chain.from_iterable(map(constant.__getitem__, turns))
-    pieces[1::2] = contents
+    pieces = [b""] * (2 * len(contents) + 3)
+    pieces[0], pieces[-1] = around
+    pieces[1:-1:2] = chain.from_iterable(map(constant.__getitem__, turns))
+    pieces[2:-1:2] = contents
     return b"".join(pieces)
 
 
@@ -153,7 +157,7 @@ def _check_texts(texts: list[Any], letters: str) -> None:
         raise Unusual
 
 
-def _check_data(letters: str, data: list[Any]) -> None:
+def _check_data(letters: str, data: Sequence[Any]) -> None:
     """The data of texts (usage, the model's name) is not sent, if there is nothing native in it."""
     if data.count(None) == len(letters) - letters.count("C") - letters.count("R"):
         return
@@ -162,7 +166,7 @@ def _check_data(letters: str, data: list[Any]) -> None:
             raise Unusual
 
 
-def _check_answers(letters: str, data: list[Any]) -> None:
+def _check_answers(letters: str, data: Sequence[Any]) -> None:
     """Events that name their answer are apart and together as their order already has it."""
     if '"answer"' not in "\n".join(filter(None, data)):
         return
@@ -182,7 +186,12 @@ def _check_answers(letters: str, data: list[Any]) -> None:
 def _encoded(texts: list[str]) -> list[bytes]:
     """Texts as JSON without their quotes, all in one go because that is several times quicker. A quote
     within a text has a backslash before it, so `","` is nowhere but between two texts."""
-    return orjson.dumps(texts)[2:-2].split(b'","') if texts else []
+    if not texts:
+        return []
+    found = orjson.dumps(texts).split(b'","')
+    found[0] = found[0][len('["') :]
+    found[-1] = found[-1][: -len('"]')]
+    return found
 
 
 class _Calls(NamedTuple):

@@ -6,10 +6,10 @@ it is, it comes out of here as something that can be written to a wire, and noth
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
-from backstory.core.events import Event
+from backstory.core.events import Columns, Event, columns_of
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
@@ -17,6 +17,19 @@ from backstory.core.messages import Message
 Tell = Callable[[str, int | None, str], None]
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
 Readable = Event | Message | tuple[Any, ...]
+
+
+class Gathered(tuple[Event, ...]):
+    """Events that do not change, with their columns, which are gathered once for every use of them."""
+
+    columns: Columns
+
+    def __new__(cls, events: Sequence[Event], columns: Columns | None = None) -> "Gathered":
+        """Of events whose columns are known already, or not."""
+        gathered = super().__new__(cls, events)
+        gathered.columns = columns_of(events) if columns is None else columns
+        return gathered
+
 
 DEEPEST = 100  # levels of nesting; encoders give up at about 250
 
@@ -70,7 +83,7 @@ def _parsed(text: str) -> tuple[Any, bool]:
     """What a JSON text says, and whether that can be taken as it is. Looking at the text is cheaper
     than walking the value, and nearly all data is sound."""
     try:
-        data = _strictly(text)
+        data = _strictly(text) if len(text) < _LONG else _with_long_strings(text)
     except (ValueError, TypeError, RecursionError):  # TypeError: SQLite keeps whatever it was given
         return _leniently(text), False
     if not isinstance(data, dict) or _may_be_deep(text):
@@ -80,6 +93,8 @@ def _parsed(text: str) -> tuple[Any, bool]:
 
 _SIGNS = ("\\ud", "\\uD")
 _LONG = 10_000
+_FEW = 100  # strings
+_MARK = "\\u0000"  # as JSON has it
 
 
 def _holds(text: str, sign: str) -> bool:
@@ -102,6 +117,52 @@ def _has_more(text: str, sign: str, most: int) -> bool:
         if place < 0:
             return False
     return True
+
+
+def _with_long_strings(text: str) -> Any:
+    """What a long JSON text says. Its long strings are images, most of the time, which no parser has to read
+    character by character: they are cut out of the text first, and put into what is left of it."""
+    short, cut = _without_long_strings(text)
+    return _put_back(_strictly(short), cut) if cut else _strictly(text)
+
+
+def _without_long_strings(text: str) -> tuple[str, list[str]]:
+    """A JSON text with marks for its long strings, and these. Without a backslash they say what they say."""
+    if _holds(text, _MARK) or _has_more(text, '"', len(text) // _LONG + _FEW):
+        return text, []
+    pieces: list[str] = []
+    cut: list[str] = []
+    done, opening = 0, text.find('"')
+    while opening >= 0:
+        closing = _end_of_string(text, opening)
+        if closing - opening > _LONG and "\\" not in (string := text[opening + 1 : closing]):
+            pieces += (text[done : opening + 1], f"{_MARK}{len(cut)}")
+            cut.append(string)
+            done = closing
+        opening = text.find('"', closing + 1)
+    return "".join((*pieces, text[done:])), cut
+
+
+def _end_of_string(text: str, opening: int) -> int:
+    """Where the quote is that ends a string: one with an odd number of backslashes before it does not."""
+    closing = text.index('"', opening + 1)
+    while text[closing - 1] == "\\":
+        before = text[opening + 1 : closing]
+        if (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+            break
+        closing = text.index('"', closing + 1)
+    return closing
+
+
+def _put_back(value: Any, cut: list[str]) -> Any:
+    match value:
+        case str() if value.startswith("\0"):
+            return cut[int(value[1:])]
+        case dict():
+            return {_put_back(key, cut): _put_back(item, cut) for key, item in value.items()}
+        case list():
+            return [_put_back(item, cut) for item in value]
+    return value
 
 
 def _leniently(text: Any) -> Any:

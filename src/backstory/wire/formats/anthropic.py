@@ -20,7 +20,7 @@ from backstory.wire.formats.blocks import (
     unread_keys,
     without_empty_text,
 )
-from backstory.wire.media import IMAGES, PDF, media, standard, type_of, web_url, words_of
+from backstory.wire.media import IMAGES, PDF, media, standard, type_of, usual_type, web_url, words_of
 from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -148,7 +148,7 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
         case "text":
             return cited(field(block, "text", str, path), block)
         case "image" | "document" as kind:
-            return [_read_source(kind, block), *unread(block, MEDIA)]
+            return [_read_source(kind, block), *_refused_type(block), *unread(block, MEDIA)]
         case "search_result":
             return [_read_search(block), *unread(block, SEARCH)]
         case "tool_use":
@@ -192,7 +192,7 @@ def _read_source(kind: str, block: dict[str, Any]) -> Part:
     name = title if isinstance(title, str) else None
     match block.get("source"):
         case {"type": "base64", "data": str(data), "media_type": str(type_)}:
-            return Media(kind, type_, data, name=name)
+            return Media(kind, usual_type(type_), data, name=name)
         case {"type": "url", "url": str(url)}:
             return Media(kind, PDF if kind == "document" else None, url=url, name=name)
         case {"type": "text", "data": str(text)}:
@@ -205,6 +205,15 @@ def _read_source(kind: str, block: dict[str, Any]) -> Part:
             return Other(f"{kind} by {type_}")
         case _:
             return Other(kind, complete=False)
+
+
+def _refused_type(block: dict[str, Any]) -> list[Part]:
+    """An image's type that the service refuses: "media_type: Input should be 'image/jpeg', 'image/png',
+    'image/gif' or 'image/webp'" (claude-code#8184)."""
+    match block:
+        case {"type": "image", "source": {"type": "base64", "media_type": str(type_)}} if type_ not in IMAGES:
+            return [Other(f"the media type {type_!r}", complete=False)]
+    return []
 
 
 def _read_search(block: dict[str, Any]) -> Part:
