@@ -31,6 +31,7 @@ from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, new_id, own_digits
 from backstory.storage.keys import create_keyed
 from backstory.storage.log import At, now
+from backstory.storage.positions import check_expected
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ class Agent(Identity):
         """Let a summary stand for the older part of the context, in one batch: a clear, the system messages
         and settings again, the summary as a user message, and copies of the last `keep` messages (a few more
         where a call would lose its result). `undo()` takes all of it back."""
+        check_expected(expected)
         context = self.context()
         if expected not in (None, context.at):
             raise Conflict.at(self.name, expected or 0, context.at)

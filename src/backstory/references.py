@@ -135,8 +135,8 @@ def matches(backend: Findable, ref: str) -> list[AgentRecord]:
 
 
 def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
-    """The agents that a tool knows by this id or, if it is unique, by its beginning; else those with this
-    title."""
+    """The agents that a tool knows by this id or, if it is unique, by its beginning; else the one with this
+    key, or those with this title."""
     exact = backend.sources(id=ref)
     known = exact or (backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
     first = known[0].id if known else ""  # a sub-agent's id begins with that of its session
@@ -144,7 +144,7 @@ def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
         known = known[:1]
     agents = dict.fromkeys(source.agent for source in known if source.agent)
     found = [record for id in agents for record in backend.agents(Wanted(prefix=id))]
-    return found or backend.agents(Wanted(title=ref))
+    return found or backend.agents(Wanted(key=ref)) or backend.agents(Wanted(title=ref))
 
 
 def session_ids(backend: Findable, ref: str) -> list[str]:

@@ -110,7 +110,7 @@ class Store:
 
     def agent(self, ref: str) -> Agent:
         """The agent with this id, unique id prefix, name, or session/name; else the one that another tool
-        knows by this id or its beginning, or that has this title."""
+        knows by this id or its beginning, or that has this key or title."""
         if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(
                 f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"

@@ -27,6 +27,8 @@ WRITTEN = [
     ("new", "other"),
     ("append", "main", "more"),
     ("mark", "main", "x"),
+    ("label", "main@2", "x"),
+    ("settings", "main", "--model", "x"),
     ("rewind", "main"),
     ("jump", "main@2"),
     ("undo", "main"),

@@ -188,3 +188,38 @@ def test_an_event_with_a_key_is_written_once(story):
 def test_a_note_with_a_name_of_ours_is_refused(story):
     refused = story("append", "main", "backstory.settings", "--kind", "note", code=2)
     assert "are the library's own" in refused.err
+
+
+def test_new_with_a_key_finds_the_agent_again(shell):
+    first = shell("new", "work", "--key", "tickets/1", "--system", "Be careful.")
+    assert shell("new", "--key", "tickets/1").out == first.out
+    assert shell("new", "--key", "tickets/2").out != first.out
+    assert shell("log", "tickets/1").rows[0][1] == "system"
+    assert "1 to 1000 characters" in shell("new", "--key", "x" * 1001, code=2).err
+    assert len(shell("sessions").lines) == 2
+
+
+def test_a_key_of_a_fork_or_sub_agent_is_its_own(story):
+    story("fork", "main", "--key", "k")
+    for command in (["fork", "main"], ["spawn", "main"]):
+        assert "'k'" in story(*command, "--key", "k", code=1).err
+    assert story("spawn", "main", "--key", "other").out == story("agents", "--json").json[-1]["id"] + "\n"
+
+
+def test_a_label_names_an_earlier_position(story):
+    assert story("label", "main@2", "asked").out == "8\n"
+    story("clear", "main")
+    assert story("show", "main@asked", "--json").json[0]["seq"] == 2
+    assert "no position 99" in story("label", "main@99", "x", code=1).err
+    assert "is not a label" in story("label", "main", " ", code=2).err
+
+
+def test_settings_are_set_and_shown(story):
+    story("settings", "main", "--model", "large", "--params", '{"temperature": 0}')
+    tools = '[{"name": "glob", "description": "Find files.", "parameters": {"type": "object"}}]'
+    rows = story("settings", "main", "--tools", tools).rows
+    assert rows == [["model", "large"], ["tool", "glob", "Find files."], ["param", "temperature", "0"]]
+    for name, value in (("params", "{"), ("params", "[1]"), ("tools", "{}"), ("model", " ")):
+        assert story("settings", "main", f"--{name}", value, code=2).err.count("\n") == 1
+    assert "writes at the head" in story("settings", "main@2", "--model", "x", code=2).err
+    assert story("settings", "main").rows == rows

@@ -94,9 +94,10 @@ def test_an_empty_context_cannot_be_compacted(text):
         written(text, 0)
 
 
-def test_a_context_that_would_be_kept_whole_is_left_alone():
-    with pytest.raises(NotFound, match="only the 2 messages to keep"):
-        written("u1 a1", 5)
+def test_where_all_messages_are_kept_the_summary_stands_before_them():
+    found = compaction(log("s u1 a1"), "In short.", keep=5, head=3, tokens=0)
+    assert [kind for kind, _, _ in found] == ["clear", "system", "user", "user", "assistant"]
+    assert found[2][2] == {"compacted": {"from": 2, "to": 3, "events": 0, "tokens": 0}}
 
 
 @pytest.mark.parametrize("bad", [-1, True, "3", None])

@@ -1,5 +1,6 @@
 """What people hand to a command: text on standard input, and system prompts."""
 
+import json
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -44,6 +45,16 @@ def _read() -> str:
         return sys.stdin.buffer.read().decode()
     except UnicodeDecodeError as error:
         raise InvalidEvent(f"standard input is not UTF-8: {error}; nothing was written") from error
+
+
+def json_option(name: str, text: str | None) -> Any:
+    """The value of an option that takes JSON."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{name} is not JSON: {error}; nothing was written") from error
 
 
 def system_options(function: Callable[..., Any]) -> Callable[..., Any]:

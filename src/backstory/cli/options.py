@@ -45,6 +45,11 @@ def command(
     return declare
 
 
+key_option = click.option(
+    "--key", metavar="TEXT", help="What it can be found by; no other agent may have it."
+)
+
+
 def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
     """Hand the command's own --store, or the one before the command, to `opened`."""
 

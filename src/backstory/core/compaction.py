@@ -37,13 +37,8 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
             remedy="compact when something was said",
         )
     kept = spoken[first_kept(spoken, keep) :]
-    gone = spoken[: len(spoken) - len(kept)]
-    if not gone:
-        raise NotFound(
-            f"there is nothing to compact: the context has only the {len(kept)} messages to keep",
-            remedy="pass a smaller keep",
-        )
-    compacted = {"from": gone[0].seq, "to": head, "events": len(gone), "tokens": tokens}
+    # Where all are kept, the summary stands before them: a caller need not count messages first.
+    compacted = {"from": spoken[0].seq, "to": head, "events": len(spoken) - len(kept), "tokens": tokens}
     again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
     return [
         ("clear", None, {SUMMARY: head + 1 + len(again) + 1}),

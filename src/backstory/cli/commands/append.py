@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from backstory.cli import output as screen
-from backstory.cli.input import standard_input
+from backstory.cli.input import json_option, standard_input
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 from backstory.core.kinds import KINDS, SAID_BY_PEOPLE
@@ -62,7 +62,7 @@ def append_command(
         if jsonl:
             written = agent.extend(list(_json_lines()), expected=expected)
         else:
-            event = _event(kind, _content(ref, text, kind), _object(data))
+            event = _event(kind, _content(ref, text, kind), json_option("--data", data))
             check_says_something(*event)
             if kind == "note":
                 own_note_name(event[1])
@@ -83,15 +83,6 @@ def _event(kind: str, content: str | None, data: Any) -> tuple[str, str | None, 
     if kind == "mark" and content is not None and data is None:
         return kind, None, {"label": content}
     return kind, content, data
-
-
-def _object(text: str | None) -> Any:
-    if text is None:
-        return None
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise InvalidEvent(f"--data is not JSON: {error}") from error
 
 
 def _json_lines() -> Iterator[tuple[Any, ...]]:

@@ -5,7 +5,8 @@ from typing import Any
 import click
 
 from backstory.cli import output as screen
-from backstory.cli.options import command, reference
+from backstory.cli.input import json_option
+from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
 from backstory.core.events import to_json
 from backstory.present.measures import stamp
@@ -33,12 +34,26 @@ def notes_command(url: str | None, ref: str, name: str | None, everything: bool,
         screen.plain_row((note.seq, note.content, stamp(note.created_at), data))
 
 
-@command("settings", example="backstory settings main\nbackstory settings main@12 --json")
+@command(
+    "settings",
+    example="backstory settings main@12 --json\n"
+    "backstory settings main --model large --params '{\"temperature\": 0}'",
+)
 @reference(metavar="REF[@POS]")
-def settings_command(url: str | None, ref: str, as_json: bool) -> None:
-    """The model, the tools and the parameters that requests are made with at a position. In a pipe: name,
-    value."""
+@click.option("--model", metavar="NAME", help="Set the model from here on.")
+@click.option("--params", metavar="JSON", help="Set the parameters from here on, a JSON object.")
+@click.option("--tools", metavar="JSON", help="Set the tools from here on, a JSON array.")
+def settings_command(url: str | None, ref: str, as_json: bool, **given: str | None) -> None:
+    """The model, the tools and the parameters that requests are made with at a position. Each option replaces
+    what was set before, and a rewind brings that back. In a pipe: name, value."""
+    change = {
+        name: text if name == "model" else json_option(f"--{name}", text)
+        for name, text in given.items()
+        if text is not None
+    }
     with opened(url) as store:
+        if change:
+            agent_to_write_to(store, ref, "settings", alone=False).settings(**change)
         agent, at, _ = store.resolve(ref)
         settings = agent.conversation(at).settings
     found: dict[str, Any] = {
