@@ -358,11 +358,11 @@ def test_without_its_terminal_it_ends_wherever_it_is(start, reopened):
 
 def interrupt(terminal):
     """Press Ctrl-C until it is heard: what is typed while the terminal changes its mode is lost."""
-    before = terminal.text.count("Ctrl-D or /quit leaves")
+    before = terminal.text.count("Ctrl-C again leaves")
     for _ in range(30):
         terminal.type("\x03")
         with suppress(AssertionError):
-            terminal.wait(lambda text: text.count("Ctrl-D or /quit leaves") > before, seconds=4)
+            terminal.wait(lambda text: text.count("Ctrl-C again leaves") > before, seconds=4)
             return
     raise AssertionError("nobody hears Ctrl-C")
 

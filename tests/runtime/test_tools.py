@@ -341,3 +341,12 @@ def test_hints_of_several_kinds_are_told_and_held():
         checked(tool, {"parts": [], "by": 1.5})
     with pytest.raises(ToolError, match="how of sort must be one of 'up', 'down', not 'left'"):
         checked(tool, {"parts": [], "how": "left"})
+
+
+def test_glob_passes_over_what_nobody_means_unless_it_is_named(tools, folder):
+    for place in (".git", "node_modules"):
+        (folder / place).mkdir(exist_ok=True)
+        (folder / place / "x.zz").write_text("")
+    (folder / "y.zz").write_text("")
+    assert tools["glob"].run(pattern="**/*.zz") == "y.zz"
+    assert tools["glob"].run(pattern="node_modules/*.zz") == "node_modules/x.zz"

@@ -1,10 +1,8 @@
 """An answer while it comes: what is settled is printed and stays, its end and a spinner are redrawn below."""
 
-import sys
-import termios
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from rich.console import Console
@@ -14,6 +12,7 @@ from rich.text import Text
 from backstory.agent import Agent
 from backstory.chat import events as drawing
 from backstory.chat.cost import Cost, duration
+from backstory.chat.keyboard import Keyboard
 from backstory.chat.region import Drawn, Frame, Lines, Region
 from backstory.chat.stream import Stream
 from backstory.core.events import Event
@@ -46,6 +45,7 @@ class AnswerView:
         self._pen = drawing.Pen(expanded=expanded)
         self._stream = Stream(console)
         self._region = Region(console, self._frame)
+        self._keyboard = Keyboard()
         self._spinner = Spinner("dots")
         self._since = time.monotonic()
         self._last_kind = ""  # of the last event on the screen
@@ -66,7 +66,7 @@ class AnswerView:
     def follow(self, updates: Updates) -> None:
         """Draw everything that happens; Ctrl-C goes through, after the loop has recorded it."""
         try:
-            with closing(updates), echo_off():
+            with closing(updates):
                 self.resume()
                 for update in updates:
                     self._take(update)
@@ -74,11 +74,13 @@ class AnswerView:
             self.pause()
 
     def pause(self) -> None:
-        """Take away what is redrawn: something else needs the screen."""
+        """Take away what is redrawn: something else needs the screen and the keyboard."""
+        self._keyboard.stop()
         self._region.stop()
 
     def resume(self) -> None:
         """Go on with what is redrawn."""
+        self._keyboard.start()
         self._region.start()
 
     def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
@@ -180,7 +182,7 @@ class AnswerView:
         above: Lines = [[]] if (settled or tail) and not was_begun else []
         seconds = int(time.monotonic() - self._since)
         waiting = "".join(f"{what}, " for what in [self._waiting_for()] if what)
-        self._spinner.update(text=Text(f"{waiting}{seconds} s, Ctrl-C stops", style="dim"))
+        self._spinner.update(text=Text(f"{waiting}{seconds} s, Ctrl-C stops (or Esc)", style="dim"))
         spinner = [*self._thinking(), *self._console.render_lines(self._spinner, pad=False)]
         if settled:
             return Frame([*above, *settled], [*tail, *spinner])
@@ -196,19 +198,3 @@ class AnswerView:
     def summary(self) -> str:
         """How long it took, and what it cost."""
         return " · ".join([duration(time.monotonic() - self._began), *self.cost.words()])
-
-
-@contextmanager
-def echo_off() -> Iterator[None]:
-    """What is typed meanwhile waits for the editor, instead of standing in the middle of an answer."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    before = termios.tcgetattr(sys.stdin)
-    quiet = [*before[:3], before[3] & ~termios.ECHO, *before[4:]]
-    termios.tcsetattr(sys.stdin, termios.TCSADRAIN, quiet)
-    try:
-        yield
-    finally:
-        with suppress(termios.error):  # the terminal may be gone
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)

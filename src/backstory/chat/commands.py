@@ -159,6 +159,12 @@ def _tag(at: "Terminal", rest: str) -> None:
     at.page.say(f"tags: {', '.join(tags) or 'none'}; /tag NAME adds one, /tag -NAME removes it")
 
 
+def _new(at: "Terminal", _: str) -> None:
+    before = at.chat.ref(at.chat.agent)
+    at.write(at.chat.start_new)
+    at.context.redraw(f"a new session, {at.chat.agent.name!r}", f"/switch {before} goes back")
+
+
 def _sessions(at: "Terminal", _: str) -> None:
     from backstory.chat.session_picker import pick_session
 
@@ -194,8 +200,10 @@ def _system(at: "Terminal", rest: str) -> None:
 def _help(at: "Terminal", _: str) -> None:
     at.page.table([(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()])
     at.page.say(
-        "Enter sends, Alt-Enter is a new line, Esc Esc goes back to an earlier prompt, Ctrl-O shows "
-        "results in full, Ctrl-X Ctrl-E opens your editor, Ctrl-C stops an answer, Ctrl-D leaves."
+        "Enter sends; Alt-Enter, or a backslash before Enter, is a new line; Tab completes. @path sends a "
+        "file along; !command runs a command, and the model reads what it says. Esc or Ctrl-C stops an "
+        "answer. Esc Esc goes back to an earlier prompt, Ctrl-R finds one, Ctrl-O shows results and thinking "
+        "in full, Ctrl-X Ctrl-E opens your editor, Ctrl-D leaves."
     )
 
 
@@ -208,13 +216,14 @@ COMMANDS = {
     "rewind": Command('[label] [--carry "…"]', "Go back to a mark, with a note.", _rewind, "labels"),
     "clear": Command("", "Empty the context; the system messages stay.", _clear),
     "compact": Command("[focus]", "Sum up the older part; say what to keep in mind.", _compact),
-    "undo": Command("", "Take back the last turn or move; again, and the one before.", _undo),
-    "redo": Command("", "Take back the last undo, until you write something.", _redo),
+    "undo": Command("", "Take back the last turn or move; again: the one before it.", _undo),
+    "redo": Command("", "Take back the last undo, if nothing was written since.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
     "retry": Command("[model]", "Let the model answer again, or another one in a fork.", _retry, "models"),
     "fork": Command("[name]", "Go on in a fork.", _fork),
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
+    "new": Command("", "Start a new session in this folder.", _new),
     "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
     "title": Command("[text]", "The session's title; give another.", _title),
     "tag": Command("[name …]", "The session's tags; add some, -name removes one.", _tag),
@@ -237,6 +246,8 @@ COMMANDS = {
 }
 
 
+OTHER_NAMES = {"exit": "quit", "resume": "sessions", "rename": "title", "tree": "agents"}  # as elsewhere
+
 _WORD = re.compile(r"/([a-zA-Z]+)(?=\s|$)")
 
 
@@ -253,7 +264,7 @@ def unescaped(text: str) -> str:
 def run(at: "Terminal", text: str) -> None:
     """Run what the person typed behind a slash."""
     name, *rest = text[1:].split(maxsplit=1) or [""]
-    command = COMMANDS.get(name)
+    command = COMMANDS.get(OTHER_NAMES.get(name, name))
     if command is None:
         from difflib import get_close_matches
 

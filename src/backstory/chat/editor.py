@@ -7,6 +7,7 @@
 It reads; it knows commands only as words to complete.
 """
 
+import re
 import select
 import sys
 from collections.abc import Callable, Iterable
@@ -19,9 +20,11 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
 from prompt_toolkit.input.typeahead import get_typeahead, store_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.styles import Style
 
 STYLE = Style.from_dict({"bottom-toolbar": "noreverse #888888", "prompt": "bold"})
+MENTIONED = re.compile(r'(?<!\S)@("[^"\n]*|[^\s"]*)$')  # a path that is being typed
 BACK = "/back"
 EXPAND = "/expand"
 
@@ -39,9 +42,10 @@ class Words(Completer):
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
         """What could be meant by the text so far."""
         text = document.text_before_cursor
-        word = document.get_word_before_cursor(WORD=True)
-        if word.startswith("@"):
-            yield from (Completion(path, start_position=1 - len(word)) for path in self._paths(word[1:]))
+        mention = MENTIONED.search(text)
+        if mention:
+            begun = mention[1]
+            yield from (Completion(path, start_position=-len(begun)) for path in self._paths(begun))
         if not text.startswith("/") or "\n" in text:
             return
         command, space, rest = text.partition(" ")
@@ -56,12 +60,18 @@ class Editor:
     """Reads what the person types."""
 
     def __init__(
-        self, commands: Iterable[str], choices: Choices, paths: Choices, status: Callable[[], str]
+        self,
+        commands: Iterable[str],
+        choices: Choices,
+        paths: Choices,
+        status: Callable[[], str],
+        pasted: Callable[[str], str] = str,
     ) -> None:
+        """`pasted`: what comes of a text that was pasted."""
         self.draft = ""  # what stood there when a key, not Enter, ended the reading
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_bindings(self._leave_for),
+            key_bindings=_bindings(self._leave_for, pasted),
             completer=Words(commands, choices, paths),
             complete_while_typing=False,
             bottom_toolbar=status,
@@ -76,6 +86,11 @@ class Editor:
         history = InMemoryHistory(list(prompts))
         self._session.history = history
         self._session.default_buffer.history = history
+
+    @property
+    def text(self) -> str:
+        """What stands in the editor, or stood there when it was closed."""
+        return self._session.default_buffer.text
 
     def has_typeahead(self) -> bool:
         """Whether lines were typed before the editor opens."""
@@ -100,14 +115,19 @@ class Editor:
         event.app.exit(result=command)
 
 
-def _bindings(leave_for: Callable[[KeyPressEvent, str], None]) -> KeyBindings:
+def _bindings(leave_for: Callable[[KeyPressEvent, str], None], pasted: Callable[[str], str]) -> KeyBindings:
     keys = KeyBindings()
+
+    @keys.add(Keys.BracketedPaste)
+    def _paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        event.current_buffer.insert_text(pasted(text))
 
     @keys.add("enter")
     def _send(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.complete_state:
-            buffer.complete_state = None
+        if buffer.complete_state and len(buffer.complete_state.completions) > 1:
+            buffer.complete_state = None  # one of them is chosen
         elif buffer.document.text_before_cursor.endswith("\\"):
             buffer.delete_before_cursor()
             buffer.insert_text("\n")

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from backstory.chat.markdown import Prose
 from backstory.chat.mentions import ATTACHED, typed_text
+from backstory.chat.shell import OUTPUT
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
 from backstory.core.messages import tool_call, tool_result
@@ -94,6 +95,9 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
     match event.kind:
         case "user" if "compacted" in (event.data or {}):
             return summary_of(event, expanded=expanded)
+        case "user" if OUTPUT in (event.data or {}):
+            said = _folded(str((event.data or {})[OUTPUT]), event.seq, "dim", expanded=expanded)
+            return Group(prompt(typed_text(event), expanded=expanded), said)
         case "user":
             attached = (event.data or {}).get(ATTACHED) or ()
             return prompt(typed_text(event), attached=attached, expanded=expanded)
@@ -210,13 +214,17 @@ def result(event: Event, *, expanded: bool = False) -> RenderableType:
     """What a call came to: its first lines, or all of them."""
     found = tool_result(event.content, event.data)
     whole = (event.data or {}).get("whole")
-    text = visible(str(whole if expanded and isinstance(whole, str) else found.output or "")).rstrip()
-    lines = text.splitlines() or ["(no output)"]
+    text = str(whole if expanded and isinstance(whole, str) else found.output or "")
+    return _folded(text, event.seq, "red" if found.error else "dim", expanded=expanded)
+
+
+def _folded(text: str, seq: int, style: str, *, expanded: bool) -> RenderableType:
+    """What a tool or a command said, and how to see the rest of it."""
+    lines = visible(text).rstrip().splitlines() or ["(no output)"]
     more = len(lines) - MOST_LINES
     if more > 0 and not expanded:
-        lines = [*lines[:MOST_LINES], f"… {count(more, 'more line')}: /show {event.seq}"]
-    body = Text("\n".join(lines), style="red" if found.error else "dim", overflow="fold")
-    return Padding(body, (0, 0, 0, 4))
+        lines = [*lines[:MOST_LINES], f"… {count(more, 'more line')}: Ctrl-O or /show {seq}"]
+    return Padding(Text("\n".join(lines), style=style, overflow="fold"), (0, 0, 0, 4))
 
 
 def _start(text: str, expanded: bool) -> str:

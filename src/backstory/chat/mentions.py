@@ -5,6 +5,7 @@
 What stands behind an @ and is not a file stays as it was typed: it may be a name.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 DOCUMENTS = frozenset({".pdf"})
 MOST_BYTES = 256_000  # of a text
 MOST_LISTED = 200  # names that are offered to complete a path
+MOST_LOOKED_AT = 20_000  # files that are looked at for them
+PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv"})  # folders in which nobody means a file
 TYPED, ATTACHED = "typed", "attached"  # keys of the data of a prompt that files go with
 
 
@@ -100,7 +103,9 @@ def typed_text(event: Event) -> str:
 
 
 def completions(typed: str, folder: Path) -> Iterable[str]:
-    """Paths that begin with what was typed behind an @; folders end with a slash."""
+    """Paths that begin with what was typed behind an @; else files further below whose name has it. Folders
+    end with a slash; what has blanks in it is quoted, a folder without the quote at its end."""
+    typed = typed.removeprefix('"')
     before, slash, begun = typed.rpartition("/")
     try:
         place = folder / Path(before + slash).expanduser()
@@ -108,4 +113,38 @@ def completions(typed: str, folder: Path) -> Iterable[str]:
     except (OSError, ValueError, RuntimeError):  # not a folder, a NUL, a home that nobody has
         return []
     shown = (name for name in names if begun.startswith(".") or not name.startswith("."))
-    return [before + slash + name for name in shown if name.startswith(begun)][:MOST_LISTED]
+    found = [name for name in shown if name.startswith(begun)] or _below(place, begun)
+    return [_quoted(before + slash + name) for name in found[:MOST_LISTED]]
+
+
+def _below(place: Path, part: str) -> list[str]:
+    """Files below a folder with a part of a name, those that are near first."""
+    if not part:
+        return []
+    looked_at, found = 0, []
+    for folder, folders, names in os.walk(place):
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in PASSED_OVER)
+        fitting = (name for name in names if part.lower() in name.lower())
+        found += [str(Path(folder, name).relative_to(place)) for name in fitting]
+        looked_at += len(names)
+        if looked_at > MOST_LOOKED_AT:
+            break
+    return sorted(found, key=lambda path: (path.count("/"), path))
+
+
+def _quoted(path: str) -> str:
+    if " " not in path:
+        return path
+    return f'"{path}' if path.endswith("/") else f'"{path}"'
+
+
+def pasted_files(text: str, folder: Path) -> str:
+    """Pasted text, with an @ before it if it is the path of an image or a document, as a terminal writes it
+    when a file is dropped on its window: whole, in quotes, or with backslashes before its blanks."""
+    line = text.strip()
+    quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
+    path = line[1:-1] if quoted else line.removeprefix("file://").replace("\\ ", " ")
+    suffix = Path(path).suffix.lower()
+    if "\n" in line or suffix not in IMAGES | DOCUMENTS or not _is_file(folder / path):
+        return text
+    return f'@"{path}" ' if " " in path else f"@{path} "

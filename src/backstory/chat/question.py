@@ -3,9 +3,10 @@
 import sys
 import termios
 from collections.abc import Sequence
+from textwrap import fill
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -59,7 +60,10 @@ class Question:
     def text(self) -> StyleAndTextTuples:
         """What is on the screen."""
         wrong: StyleAndTextTuples = [("ansiyellow", f"\n    {self._wrong}")] if self._wrong else []
-        return [("bold", self._question), ("[SetCursorPosition]", " "), *wrong]
+        columns = get_app().output.get_size().columns
+        indent = self._question[: len(self._question) - len(self._question.lstrip())]
+        question = fill(self._question, columns - 1, subsequent_indent=indent, break_on_hyphens=False)
+        return [("bold", question), ("[SetCursorPosition]", " "), *wrong]
 
 
 def _bindings(asked: Question) -> KeyBindings:

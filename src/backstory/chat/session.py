@@ -13,6 +13,7 @@ from backstory import __version__
 from backstory.agent import Agent
 from backstory.chat import mentions, project
 from backstory.chat.company import OtherChat, other_chats
+from backstory.chat.shell import is_command_output
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.settings import SETTINGS
@@ -203,7 +204,7 @@ class Chat:
     def is_unanswered(self) -> bool:
         """Whether the person, or a tool, had the last word."""
         last = self._last()
-        return last is not None and last.kind != "assistant" and not _is_carried(last)
+        return last is not None and last.kind != "assistant" and not _is_aside(last)
 
     def _last(self) -> Event | None:
         spoken = (event for event in self.agent.context().messages[::-1] if KINDS[event.kind].speaks)
@@ -221,9 +222,15 @@ class Chat:
         return self.agent.conversation().tokens(self.model.name)
 
     def prompts(self) -> list[Event]:
-        """What the person said, of what is live, oldest first."""
-        said = (event for event in self.agent.context().messages if event.kind == "user")
-        return [event for event in said if not _is_carried(event)]
+        """What the person asked, of what is live, oldest first."""
+        return [event for event in self._said() if not _is_aside(event)]
+
+    def typed(self) -> list[str]:
+        """What the person typed, commands of the shell too, oldest first."""
+        return [mentions.typed_text(event) for event in self._said() if not _is_carried(event)]
+
+    def _said(self) -> list[Event]:
+        return [event for event in self.agent.context().messages if event.kind == "user"]
 
     # --- moving ---
 
@@ -285,6 +292,14 @@ class Chat:
         begin(child, self.system, self.instructions)
         self.loop.agent = child
 
+    def start_new(self) -> None:
+        """Go on in a new session of this folder."""
+        agent = self.store.start(_free_name(self.store, "main"))
+        begin(agent, self.system, self.instructions)
+        if self.folder is not None:
+            project.record(self.store, agent, self.folder, __version__)
+        self.loop.agent = agent
+
     def switch(self, ref: str) -> None:
         """Go on in another agent."""
         agent = self.find(ref)
@@ -334,6 +349,11 @@ def _counts(event: Event) -> bool:
 
 def _is_carried(event: Event) -> bool:
     return bool((event.data or {}).get("carried"))
+
+
+def _is_aside(event: Event) -> bool:
+    """Whether a message of the person's asks for no answer."""
+    return _is_carried(event) or is_command_output(event)
 
 
 def only_agent(store: Store, ref: str) -> Agent:

@@ -13,7 +13,7 @@ from backstory.chat.project import SessionRow
 from backstory.present.safe_text import one_line
 
 MOST_ROWS = 12
-KEYS = "type to filter, ↑ ↓ Enter, Tab for other folders, or Esc"
+KEYS = "type to filter, ↑ ↓ Enter, Tab for {}, or Esc"
 SHORTEST_TITLE = 10  # what is left of a title on a narrow screen
 
 
@@ -73,8 +73,9 @@ class SessionMenu:
         """What is on a screen of that width."""
         listed = self.listed()
         chosen = self.chosen()
-        where = "all folders" if self.everywhere else "this folder"
-        found: StyleAndTextTuples = [("bold", f"sessions of {where}: {self.typed}_\n"), ("", f"{KEYS}\n")]
+        where, other = ("all folders", "this folder") if self.everywhere else ("this folder", "all folders")
+        head = f"sessions of {where}: {self.typed}_\n"
+        found: StyleAndTextTuples = [("bold", head), ("", f"{KEYS.format(other)}\n")]
         first = max(0, min(self._index - MOST_ROWS // 2, len(listed) - MOST_ROWS))
         shown = listed[first : first + MOST_ROWS]
         widest = max((len(row.facts) for row in shown), default=0)

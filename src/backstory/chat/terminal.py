@@ -15,15 +15,17 @@ from backstory.chat.consent import Consent
 from backstory.chat.context_view import MOVED, UNANSWERED, ContextView, has_moved
 from backstory.chat.cost import Cost, preload
 from backstory.chat.editor import BACK, EXPAND, Editor
-from backstory.chat.mentions import completions, typed_text
+from backstory.chat.mentions import completions, pasted_files, typed_text
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
+from backstory.chat.shell import SIGN, command_of, ran
 from backstory.chat.shutdown import Shutdown
 from backstory.chat.status import status_line
 from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
 from backstory.errors import Conflict, Error, StorageError
 from backstory.present.measures import count
+from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Updates
 from backstory.runtime.models import ContextTooLong, Model, ModelError, names_of
 from backstory.store import Store
@@ -61,6 +63,7 @@ class Terminal:
         self._status = ""
         self._spent = Cost()  # since the chat was started
         self._hint = ""  # said before the editor opens
+        self._is_leaving = False  # Ctrl-C was the last thing that was typed
         self._company = Company(lambda: self._editor.run_above(self._hear))
         self.context = ContextView(chat, self.page, self._company)
         self._models: list[str] | None = None  # to choose from, once somebody wanted to know
@@ -70,6 +73,7 @@ class Terminal:
             lambda command: commands.choices(self, command),
             lambda typed: completions(typed, self.chat.folder or Path.cwd()),
             lambda: self._status,
+            lambda text: pasted_files(text, self.chat.folder or Path.cwd()),
         )
 
     # --- the conversation ---
@@ -87,7 +91,7 @@ class Terminal:
             try:
                 act()
             except KeyboardInterrupt:
-                self._hint = self._hint or "Ctrl-D or /quit leaves"
+                pass  # what it stopped has said so
             except EOFError:
                 self.is_done = True
             except (Error, OSError) as error:
@@ -120,13 +124,42 @@ class Terminal:
 
     def _turn(self) -> None:
         self._refresh()
-        text, self.typed = self.typed, ""
-        read = self._editor.read(text)
-        self.typed = self._editor.draft
+        read = self._read()
         if commands.is_command(read):
             self._run(read)
+        elif read.startswith(SIGN):
+            self._run_shell(read)
         elif read.strip():
             self._send(commands.unescaped(read))
+
+    def _read(self) -> str:
+        """What the person types. Ctrl-C in an empty editor leaves, the second time."""
+        text, self.typed = self.typed, ""
+        try:
+            read = self._editor.read(text)
+        except KeyboardInterrupt:
+            is_empty = not self._editor.text
+            self.is_done = is_empty and self._is_leaving
+            self._is_leaving = is_empty
+            self._hint = "Ctrl-C again leaves, and so do Ctrl-D and /quit" if is_empty else ""
+            raise
+        self._is_leaving = False
+        self.typed = self._editor.draft
+        return read
+
+    def _run_shell(self, typed: str) -> None:
+        """Run a command of the person's own, and draw what it says."""
+        self._refused.append(typed)
+        what = f"running {one_line(command_of(typed))}"
+        self.context.catch_up()
+        view = self._view(lambda: what)
+        try:
+            view.follow(ran(self.chat.loop, typed))
+        except KeyboardInterrupt:
+            self._hint = "stopped; nothing was recorded"
+            raise
+        self._refused.pop()
+        self.context.reached(view.drawn_to)
 
     def _run(self, text: str) -> None:
         self.page.say(text)
@@ -214,13 +247,13 @@ class Terminal:
         finally:
             self._spent += view.cost
 
-    def _view(self) -> AnswerView:
+    def _view(self, waiting_for: Callable[[], str] | None = None) -> AnswerView:
         return AnswerView(
             self.page.console,
             self.chat.agent,
             after=self.context.seen,
             expanded=self.context.expanded,
-            waiting_for=lambda: getattr(self.chat.model, "waiting_for", ""),
+            waiting_for=waiting_for or (lambda: getattr(self.chat.model, "waiting_for", "")),
         )
 
     def _compact_for(self, problem: ContextTooLong) -> bool:
@@ -318,8 +351,7 @@ class Terminal:
         try:
             self.context.catch_up()
             self._status = status_line(self.chat, self.page.console.width, self._spent)
-            said = [typed_text(prompt) for prompt in self.chat.prompts()]
-            self._editor.remember([*said, *self._refused])
+            self._editor.remember([*self.chat.typed(), *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"
             self.page.complain(error)

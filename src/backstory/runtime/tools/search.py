@@ -36,7 +36,9 @@ def _glob(asked: dict[str, str]) -> None:
     try:
         # Twice any folders is any folders, but takes much longer to try.
         paths = root.glob(re.sub(r"(\*\*/)+", "**/", asked["glob"]))
-        inside = (str(path.relative_to(root)) for path in paths if _is_inside(path, root))
+        passed_over = PASSED_OVER - set(Path(asked["glob"]).parts)  # but for those that the pattern names
+        wanted = (path for path in paths if passed_over.isdisjoint(path.relative_to(root).parts))
+        inside = (str(path.relative_to(root)) for path in wanted if _is_inside(path, root))
         found = list(islice(inside, MOST_FOUND + 1))
     except (ValueError, IndexError, NotImplementedError) as error:
         sys.exit(f"{asked['glob']!r} is no pattern: {error}")

@@ -1,0 +1,49 @@
+"""`!command`: what the person runs in the folder. The model reads it with the next prompt.
+
+It is a message of the person's own, so nobody has to consent to it, and `/undo` takes it back like a turn.
+"""
+
+from backstory.chat.mentions import TYPED
+from backstory.core.events import Event
+from backstory.errors import Invalid, NotFound
+from backstory.runtime.loop import EventWritten, Loop, Updates, shortened
+from backstory.runtime.models.arguments import storable
+from backstory.runtime.signals import defer_signals
+from backstory.runtime.tools import Tool, ToolError
+
+SIGN = "!"
+OUTPUT = "output"  # key of the data of such a message: all that the command said
+SECONDS = 600
+
+
+def command_of(typed: str) -> str:
+    """What to run of what was typed."""
+    command = typed.strip().removeprefix(SIGN).strip()
+    if not command:
+        raise Invalid("which command? !COMMAND runs one in this folder, and the model reads what it says")
+    return command
+
+
+def ran(loop: Loop, typed: str) -> Updates:
+    """Run a command, and write it with its output."""
+    command = command_of(typed)
+    bash = next((tool for tool in loop.tools if tool.name == "bash"), None)
+    if bash is None:
+        raise NotFound("there is no shell here")
+    output = _output(bash, command)
+    said = storable(f"I ran this command:\n\n$ {command}\n{shortened(output, loop.longest_result)}")
+    with defer_signals():
+        event = loop.agent.user(said, data={TYPED: storable(typed.strip()), OUTPUT: output})
+    yield EventWritten(event)
+
+
+def _output(bash: Tool, command: str) -> str:
+    try:
+        return storable(str(bash.run(command=command, seconds=SECONDS)))
+    except ToolError as error:  # it failed, which is worth reading too
+        return storable(str(error))
+
+
+def is_command_output(event: Event) -> bool:
+    """Whether a message of the person's is what a command said: nobody has to answer it."""
+    return event.kind == "user" and OUTPUT in (event.data or {})
