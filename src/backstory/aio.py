@@ -145,6 +145,7 @@ class AsyncAgent:
     conversation = lift(Agent.conversation)
     marks = lift(Agent.marks)
     messages = lift(Agent.messages)
+    texts = lift(Agent.texts)
     tail = lift(Agent.tail)
     notes = lift(Agent.notes)
     last_note = lift(Agent.last_note)

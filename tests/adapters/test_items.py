@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory.adapters.items import carried, note, own_items, people_text, read_items
+from backstory.adapters.items import all_items, carried, note, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
 
@@ -27,10 +27,14 @@ def nested(levels):
     return item
 
 
-def stored(batch):
+def holding(batch):
     agent = backstory.open(":memory:").start()
     agent.extend(batch)
-    return agent.context().messages
+    return agent
+
+
+def stored(batch):
+    return holding(batch).context().messages
 
 
 def read(events, translate=lambda event: None):
@@ -177,18 +181,51 @@ def test_own_forms_are_cut_out_of_their_texts_as_they_are(items):
             "mine", {"said": text * 20, "v": item}, [("user", text * 20, None)], provider=provider
         )
     ]
-    events = stored([*batch, ("user", "someone else's", None)])
-    found = own_items("mine", events, lambda event: event.content)
-    assert json.dumps(found) == json.dumps(read(events, lambda event: event.content))
-    assert found[-1] == "someone else's"
+    agent = holding(batch)
+    wanted = [{"said": text * 20, "v": item} for item, text in items]
+    assert json.dumps(all_items("mine", agent, lambda event: event.content)) == json.dumps(wanted)
+    agent.user("someone else's")
+    found = all_items("mine", agent, lambda event: event.content)
+    assert json.dumps(found) == json.dumps([*wanted, "someone else's"])
+
+
+@pytest.mark.parametrize("provider", [None, "openai-responses"])
+@pytest.mark.parametrize("count", [1, 99, 100, 101, 250])
+def test_many_items_are_read_as_they_were_written(provider, count):
+    said = "words that are long enough to be left out of the form "
+    items = [
+        [
+            {"role": "user", "content": f"{said}{number}"},
+            {"content": [{"type": "text", "text": f"{said}{number}"}, {"type": "x"}], "n": number},
+            {"twice": f"{said}{number}", "content": [{"text": f"{said}{number}"}]},
+            {f"{said}{number}": f"{said}{number}"},
+            {"content": f'{said}"quoted" {said}{number}', "end": f'"{said}{number}'},
+        ][number % 5]
+        for number in range(count)
+    ]
+    batch = [
+        event
+        for number, item in enumerate(items)
+        for event in carried("mine", item, [("user", f"{said}{number}", None)], provider=provider)
+    ]
+    agent = holding(batch)
+    assert json.dumps(all_items("mine", agent, lambda event: None)) == json.dumps(items)
+    assert json.dumps(read(agent.context().messages)) == json.dumps(items)
+    assert "$backstory" in agent.context().messages[0].data_json
+
+
+def test_a_hole_of_a_framework_is_not_filled():
+    item = {"content": {"$backstory": "content"}}
+    agent = holding(carried("mine", item, [("user", "words", None)]))
+    assert all_items("mine", agent, lambda event: None) == [item]
 
 
 def test_a_form_inside_of_the_arguments_is_not_taken_for_the_item():
     decoy = {"native": {"provider": "openai-responses", "wire": [{"decoy": True}]}}
     call = {"type": "function_call", "arguments": json.dumps(decoy), "name": "look", "call_id": "c"}
     data = {"id": "c", "name": "look", "arguments": decoy}
-    events = stored(carried("mine", call, [("tool_call", None, data)], provider="openai-responses"))
-    assert own_items("mine", events, lambda event: None) == [call]
+    agent = holding(carried("mine", call, [("tool_call", None, data)], provider="openai-responses"))
+    assert all_items("mine", agent, lambda event: None) == [call]
 
 
 def test_how_keys_begin_does_not_depend_on_what_follows():

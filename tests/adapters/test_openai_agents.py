@@ -9,7 +9,7 @@ from agents.extensions.memory import EncryptedSession
 from agents.memory import Session
 
 import backstory
-from backstory.adapters.openai_agents import BackstorySession
+from backstory.adapters.openai_agents import BackstorySession, _loaded, _read_at_once
 
 MESSAGE = {
     "id": "msg_1",
@@ -361,3 +361,21 @@ def test_what_is_not_an_item_writes_nothing(session, run, items):
     with pytest.raises(TypeError):
         run(session.add_items(items))
     assert run(session.get_items()) == []
+
+
+@pytest.mark.parametrize("text", ["words", "  ", "", "a\n", "\u00a0"])
+@pytest.mark.parametrize("id", ["c1", "", " "])
+def test_the_plainest_items_are_read_as_the_format_reads_them(text, id):
+    part = {"type": "output_text", "text": text}
+    for item in (
+        {"role": "user", "content": text},
+        {"type": "function_call_output", "call_id": id, "output": text},
+        {"type": "message", "role": "assistant", "content": [part], "id": id, "status": "completed"},
+        {"type": "message", "role": "assistant", "content": [part | {"annotations": [], "logprobs": None}]},
+    ):
+        read = [(kind, said, _without_native(data)) for kind, said, data in _loaded(item)]
+        assert _read_at_once(item) in ([], read)
+
+
+def _without_native(data):
+    return {name: value for name, value in (data or {}).items() if name != "native"} or None

@@ -182,8 +182,12 @@ def test_messages_leave_out_marks_and_notes_but_for_those_that_are_named(agent):
     assert agent.messages() == [
         event for event in agent.context().messages if event.kind in ("user", "assistant")
     ]
+    for its, at, notes in ((agent, None, ["item", "none"]), (agent, 5, []), (child, None, ["state"])):
+        messages = its.messages(at, notes=notes)
+        assert its.texts(at, notes=notes) == [(event.content, event.data_json) for event in messages]
     agent.clear()
     assert agent.messages(notes=["item"]) == []
+    assert agent.texts(notes=["item"]) == []
 
 
 def test_places_are_those_of_the_keys_that_the_lineage_has(agent):

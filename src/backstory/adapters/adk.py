@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
 from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
-from backstory.adapters.items import Carried, Draft, newest_items, read_items
+from backstory.adapters.items import Carried, Draft, all_items, newest_items, read_items
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
@@ -222,16 +222,25 @@ class BackstorySessionService(BaseSessionService):
 
     def _forms(self, agent: Agent, app: str, config: GetSessionConfig | None) -> list[Form]:
         recent = config.num_recent_events if config else None
-        found = [each.item for each in self._items(agent, app, recent)]
+        found = self._recent(agent, app, recent)
         after = config.after_timestamp if config else None
         if after is None:
             return found
         late = next((n for n, form in enumerate(reversed(found)) if form["timestamp"] < after), len(found))
         return found[len(found) - late :]
 
+    def _recent(self, agent: Agent, app: str, limit: int | None) -> list[Form]:
+        if limit is None and self._is_effective(agent):
+            return all_items(ADAPTER, agent, Translation(app))
+        return [each.item for each in self._items(agent, app, limit)]
+
+    def _is_effective(self, agent: Agent) -> bool:
+        """Whether ADK is to see the context itself: it asked for that, or has rewound nothing."""
+        return self._effective or not agent.notes(REWIND, live=False)
+
     def _items(self, agent: Agent, app: str, limit: int | None) -> list[Carried]:
         """The events for ADK, which leaves out by itself what it has rewound."""
-        if self._effective or not agent.notes(REWIND, live=False):
+        if self._is_effective(agent):
             return newest_items(ADAPTER, agent, Translation(app), limit)
         events = [_as_note(event) if _is_adks_jump(event) else event for event in agent.events()]
         found = list(read_items(ADAPTER, replay(events, agent=agent.name).messages, Translation(app)))

@@ -145,7 +145,7 @@ def _append(agent: Agent, key: Key, lines: list[Line]) -> None:
         batch = drafts_of(written, new)
         if "subpath" not in key and new:
             is_moved = any(kind in ("clear", "jump") for kind, *_ in batch)
-            batch += _summary(agent, key, [line for _, line in new], is_moved=is_moved)
+            batch += _summary(agent, key, [each.line for each in new], is_moved=is_moved)
         try:
             agent.extend(batch, expected=written.head) if batch else None
             return

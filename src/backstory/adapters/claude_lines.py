@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from backstory import Agent, Event, wire
@@ -19,6 +19,24 @@ FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines
 Line = dict[str, Any]
 
 
+class NewLine(NamedTuple):
+    """A line to be written: the key of its event, None for a line without a uuid, and its exact JSON,
+    if there is any. A line that was changed is another one."""
+
+    key: str | None
+    line: Line
+    exact: bytes | None
+
+    @classmethod
+    def of(cls, line: Line) -> "NewLine":
+        """A line with its key."""
+        exact, uuid = wire.exact_json(line), line.get("uuid")
+        if not isinstance(uuid, str):
+            return cls(None, line, exact)
+        digest = sha256(exact or json.dumps(line).encode()).hexdigest()
+        return cls(f"{ADAPTER}:{uuid[:100]}:{digest[:16]}", line, exact)
+
+
 class Written:
     """What an agent holds of a transcript, read as far as it is needed."""
 
@@ -27,13 +45,12 @@ class Written:
         self.head = agent.head
         self._is_main = is_main
 
-    def new(self, lines: Sequence[Line]) -> list[tuple[str | None, Line]]:
-        """The lines without those that are there already, each with its key."""
-        unique = {key_of(line) or number: line for number, line in enumerate(lines)}
+    def new(self, lines: Sequence[Line]) -> list[NewLine]:
+        """The lines without those that are there already."""
+        told = [NewLine.of(line) for line in lines]
+        unique = {line.key or number: line for number, line in enumerate(told)}
         known = self._agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
-        return [
-            (key if isinstance(key, str) else None, line) for key, line in unique.items() if key not in known
-        ]
+        return [line for key, line in unique.items() if key not in known]
 
     def entries(self, line: Line) -> list[Entry]:
         """What a line says in this transcript. Older versions wrote those of sub-agents into the main one."""
@@ -85,31 +102,22 @@ def _tag(event: Event) -> dict[str, Any]:
     return tag if isinstance(tag, dict) and tag.get("of") == ADAPTER else {}
 
 
-def key_of(line: Line) -> str | None:
-    """The key of a line's event: a line that was changed is another one. None for a line without a uuid."""
-    uuid = line.get("uuid")
-    if not isinstance(uuid, str):
-        return None
-    text = wire.exact_json(line) or json.dumps(line).encode()
-    return f"{ADAPTER}:{uuid[:100]}:{sha256(text).hexdigest()[:16]}"
-
-
 # --- writing ---
 
 
-def drafts_of(written: Written, lines: Sequence[tuple[str | None, Line]]) -> list[Draft]:
+def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Draft]:
     """The events that new lines become, with the moves that lead to what they continue."""
     batch: list[Draft] = []
     told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
-    for key, line in lines:
+    for key, line, exact in lines:
         entries = written.entries(line)
         events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
         if entries and entries[0].kind not in ("clear", "tool_result"):
             batch += _move(written, told, line, spoken or written.spoken)
         if line.get("isCompactSummary") is True:
             events += _copies(written, [*(earlier for _, earlier in told), line])
-        batch += _keyed(key, _line_events(line, events))
+        batch += _keyed(key, _line_events(line, events, exact))
         told.append((written.head + len(batch), line))
         spoken = line if entries else spoken
     return batch
@@ -125,10 +133,10 @@ def _words(entry: Entry) -> str | None:
     return entry.content
 
 
-def _line_events(line: Line, events: list[Draft]) -> list[Draft]:
+def _line_events(line: Line, events: list[Draft], exact: bytes | None) -> list[Draft]:
     if events and events[0][0] == "clear":
         return [("clear", None, {"by": ADAPTER}), note(ADAPTER, "claude.line", line)]
-    return carried(ADAPTER, line, events) if events else [note(ADAPTER, "claude.line", line)]
+    return carried(ADAPTER, line, events, exact=exact) if events else [note(ADAPTER, "claude.line", line)]
 
 
 def _keyed(key: str | None, events: list[Draft]) -> list[Draft]:

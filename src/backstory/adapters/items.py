@@ -14,12 +14,10 @@ from typing import Any, NamedTuple
 import orjson
 
 from backstory import Agent, Event, wire
+from backstory.adapters.forms import ANY_HOLE, Tag, all_forms, form_in, holed, with_content
 
-HOLE = "$backstory"  # the key of a hole, which stands for what the event says anyway
-CONTENT_HOLE, OTHER_HOLE = '{"$backstory":"content"}', '"$backstory":'
 DEEPEST = 100  # levels that the data of an event may have
-# What is around an item that is OpenAI's own form, in the text of its event's data.
-OWN_FORM = ('"native":{"provider":"openai-responses","wire":[', ']},"item":{"of":"%s"}}')
+AROUND = 3  # of them are around an item
 ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: notes that carry items
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
@@ -36,25 +34,36 @@ class Carried(NamedTuple):
 
 
 def plain(item: Any) -> Any:
-    """The item as JSON gives it back; TypeError or ValueError for what is not JSON."""
+    """A copy of the item as JSON gives it back; TypeError or ValueError for what is not JSON."""
     text = wire.exact_json(item)
     return json.loads(json.dumps(item)) if text is None else orjson.loads(text)
 
 
 def people_text(text: str) -> str:
     """A text as an event can have it: without NUL and lone surrogates."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()
 
 
 def carried(
-    adapter: str, item: Any, events: Sequence[Draft], *, provider: str | None = None, id: str | None = None
+    adapter: str,
+    item: Any,
+    events: Sequence[Draft],
+    *,
+    provider: str | None = None,
+    id: str | None = None,
+    exact: bytes | None = None,
 ) -> list[Draft]:
     """The events that say what an item says, with the item in the first of them. With `provider`, the item
-    is that provider's own form. `id` is kept beside the item."""
+    is that provider's own form. `id` is kept beside the item. `exact` is its exact JSON, where that is known
+    already."""
     (kind, content, data, *key), *rest = events
     data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
     content = _kept(content)
-    first = _carrier(adapter, item, content, data, provider)
+    if exact is None:
+        exact = wire.exact_json(item)
+    first = _carrier(adapter, item, content, data, provider, None if exact is None else exact.decode())
     if id is not None:
         first["item"]["id"] = id
     parts = [
@@ -75,15 +84,33 @@ def _kept(content: str | None) -> str | None:
 
 
 def _carrier(
-    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None
+    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None, text: str | None
 ) -> dict[str, Any]:
     """The data of the event that carries an item, in the first form that gives it back. What the event says
-    anyway is a hole in it."""
-    exact = wire.exact_json(item)
-    if exact is not None:
-        for each in _forms(adapter, item, content, data, provider):
-            if _gives_back(data | each, content, exact):
-                return data | each
+    anyway is a hole in it. `text` is the item's JSON."""
+    if text is None or _is_too_deep(text, item):
+        return _as_text(adapter, item, data)
+    form = None
+    if ANY_HOLE not in text and (not data or wire.exact_json(data) is not None):
+        form = holed(text, content, data)
+    if form is None:
+        return _proven(adapter, item, content, data, provider, text.encode())
+    if provider is not None:
+        return {**data, "native": {"provider": provider, "wire": [form]}, "item": {"of": adapter}}
+    return {**data, "item": {"of": adapter, "form": form}}
+
+
+def _proven(
+    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None, exact: bytes
+) -> dict[str, Any]:
+    """The same, where only reading it again shows that it works."""
+    for each in _forms(adapter, item, content, data, provider):
+        if _gives_back(data | each, content, exact):
+            return data | each
+    return _as_text(adapter, item, data)
+
+
+def _as_text(adapter: str, item: Any, data: dict[str, Any]) -> dict[str, Any]:
     safe = {name: value for name, value in data.items() if _text_of({name: value}) is not None}
     return safe | {"item": {"of": adapter, "text": json.dumps(item)}}
 
@@ -103,17 +130,20 @@ def _gives_back(data: dict[str, Any], content: str | None, exact: bytes) -> bool
     text = _text_of(data)
     if text is None:
         return False
-    text = _with_content(text, content)
-    return orjson.dumps(_form(orjson.loads(text), text)) == exact
+    text = with_content(text, content)
+    return orjson.dumps(form_in(orjson.loads(text), text)) == exact
 
 
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
     exact = wire.exact_json(data)
-    if exact is None:
-        return None
-    text = exact.decode()
-    return text if text.count("{") + text.count("[") <= DEEPEST or _depth(data) <= DEEPEST else None
+    text = None if exact is None else exact.decode()
+    return None if text is None or _is_too_deep(text, data) else text
+
+
+def _is_too_deep(text: str, value: Any) -> bool:
+    """Whether the data of an event could not have a value in it, whose JSON this is."""
+    return text.count("{") + text.count("[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
 
 
 def _depth(value: Any) -> int:
@@ -125,79 +155,32 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def _with_content(text: str, content: str | None) -> str:
-    """The text of an event's data, with what the event says where there is a hole for it. No string can
-    contain a hole: its quotes would have backslashes."""
-    if CONTENT_HOLE not in text:
-        return text
-    return text.replace(CONTENT_HOLE, orjson.dumps(content).decode())
-
-
-def _form(data: dict[str, Any], text: str) -> Any:
-    """The item that the data of a carrier holds. `text` is what the data was parsed from."""
-    item = data["item"]
-    if "text" in item:
-        return json.loads(item["text"])
-    native = data.get("native", {}).get("wire")
-    if OTHER_HOLE not in text:
-        return item["form"] if "form" in item else native[0]
-    known = {"arguments": data.get("arguments")}
-    native = _fill(native, known)
-    return _fill(item["form"], known | {"native": native}) if "form" in item else native[0]
-
-
-def _fill(form: Any, known: dict[str, Any]) -> Any:
-    """A form that was just parsed, with its holes filled in place."""
-    if type(form) is dict:
-        if len(form) == 1 and isinstance(name := form.get(HOLE), str) and name in known:
-            return known[name]
-        for key, value in form.items():
-            if type(value) is dict or type(value) is list:
-                form[key] = _fill(value, known)
-    elif type(form) is list:
-        for index, value in enumerate(form):
-            if type(value) is dict or type(value) is list:
-                form[index] = _fill(value, known)
-    return form
-
-
 def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
     """The items that events carry, in order; other messages are translated."""
-    tagged = f'"item":{{"of":"{adapter}"'  # other notes may be large: they are not parsed
+    tag = Tag(adapter)
     for event in events:
         if event.kind not in READABLE:
             continue
-        text = event.data_json
-        if text is not None and tagged in text:
-            text = _with_content(text, event.content)
-            data = orjson.loads(text)
-            tag = data.get("item")
-            if isinstance(tag, dict) and tag.get("of") == adapter:
-                if "part" not in tag:
-                    yield Carried(event, _form(data, text), tag.get("id"))
-                continue
-        if event.kind != "note" and (translated := translate(event)) is not None:
+        its = tag.data_in(event.content, event.data_json)
+        if its is not None:
+            if "part" not in (carrier := its[0]["item"]):
+                yield Carried(event, form_in(*its), carrier.get("id"))
+        elif event.kind != "note" and (translated := translate(event)) is not None:
             yield Carried(event, translated)
 
 
-def own_items(adapter: str, events: Iterable[Event], translate: Translate) -> list[Any]:
-    """The items alone, where they are OpenAI's own forms. They are cut out of the texts of their events: what
-    is around them would take longer to parse than they do."""
-    begin, end = OWN_FORM[0], OWN_FORM[1] % adapter
-    length, rest = len(begin), -len(end)
-    found: list[Any] = []
-    for event in events:
-        text = event.data_json
-        if text is not None and text.endswith(end) and (start := text.find(begin)) >= 0:
-            text = _with_content(text[start + length : rest], event.content)
-            try:
-                if OTHER_HOLE not in text:
-                    found.append(orjson.loads(text))
-                    continue
-            except ValueError:  # it was not the form of the event itself
-                pass
-        found += [each.item for each in read_items(adapter, (event,), translate)]
-    return found
+def all_items(adapter: str, agent: Agent, translate: Translate, *, at: int | None = None) -> list[Any]:
+    """All items of a context, without the events that carry them."""
+    notes = _item_notes(adapter)
+    found = all_forms(adapter, agent.texts(at, notes=notes))
+    if found is not None:
+        return found
+    events = agent.messages(at, notes=notes)  # someone else wrote, too
+    return [each.item for each in read_items(adapter, events, translate)]
+
+
+def _item_notes(adapter: str) -> list[str]:
+    return [f"{adapter}.{what}" for what in ITEM_NOTES]
 
 
 def newest_items(
@@ -205,8 +188,7 @@ def newest_items(
 ) -> list[Carried]:
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
-        notes = [f"{adapter}.{what}" for what in ITEM_NOTES]
-        return list(read_items(adapter, agent.messages(at, notes=notes), translate))
+        return list(read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate))
     asked = limit + 2 if limit > 0 else 0  # notes may lie between
     while True:
         events = agent.tail(asked, at=at, notes=True)

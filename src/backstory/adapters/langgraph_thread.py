@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from backstory import Agent, Event
-from backstory.adapters.items import Carried, Draft, newest_items
+from backstory.adapters.items import Carried, Draft, all_items, newest_items
 from backstory.adapters.keys import agent_key
 from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, message_of
 
@@ -87,7 +87,7 @@ class Thread:
     def _value(self, channel: str, held: Any, at: int | None) -> Any:
         """The value of a channel: the messages at a position, what is held, or what an earlier note holds."""
         if held == CONVERSATION:
-            return [self._codec.message(each.item) for each in self._items(at)]
+            return self._read(at)
         if "at" in held:
             [note] = self.agent.read([held["at"]])
             held = (note.data or {})["channels"][channel]
@@ -198,7 +198,11 @@ class Thread:
             note, *since = self.agent.events(after=last.seq - 1, until=self.head)
             if note == last and all(map(_is_plain_note, since)):
                 return known
-        return [self._codec.message(each.item) for each in self._items(at)]
+        return self._read(at)
+
+    def _read(self, at: int | None) -> list[BaseMessage]:
+        """The messages at a position, from the store."""
+        return list(map(self._codec.message, all_items(ADAPTER, self.agent, message_of, at=at)))
 
     def written(self, checkpoint: Any, events: Sequence[Event]) -> None:
         """Keep the messages of a checkpoint that has been written."""

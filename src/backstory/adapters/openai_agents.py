@@ -4,6 +4,7 @@ An item of the SDK is an item of OpenAI's Responses, so it is the native content
 popping are moves in the log: everything stays in it.
 """
 
+import json
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, newest_items, note, own_items, plain
+from backstory.adapters.items import Carried, Draft, all_items, carried, newest_items, note
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
@@ -87,7 +88,7 @@ class BackstorySession:
         """Write items behind the others, all or none."""
         self._history.store  # noqa: B018  a closed session refuses even an empty list
         if items:
-            batch = [event for item in items for event in drafts(_checked(item))]
+            batch = [event for item in items for event in drafts(item)]
             await self._write(lambda agent: agent.extend(batch))
 
     async def pop_item(self) -> Item | None:
@@ -114,7 +115,7 @@ class BackstorySession:
                 return False
             target = {"target_message_id": shown[start].event.seq - 1, "by": ADAPTER}
             batch: list[Draft] = [("jump", None, target, f"{ADAPTER}:{secrets.token_hex(8)}")]
-            batch += [event for item in output for event in drafts(_checked(item))]
+            batch += [event for item in output for event in drafts(item)]
             try:
                 return await self._read(lambda agent: bool(agent.extend(batch, expected=head)), False)
             except Conflict:
@@ -140,7 +141,7 @@ def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
 
 def _items(agent: Agent, limit: int | None) -> list[Item]:
     if limit is None:
-        return own_items(ADAPTER, agent.messages(notes=[f"{ADAPTER}.item"]), item_of)
+        return all_items(ADAPTER, agent, item_of)
     return [each.item for each in newest(agent, limit)]
 
 
@@ -191,20 +192,34 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def _checked(item: Any) -> Item:
-    """An item as JSON; TypeError for what is none."""
+def drafts(item: Any) -> list[Draft]:
+    """The events that an item becomes; TypeError for what is no item."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
-    form: Item = plain(item)
-    return form
-
-
-def drafts(item: Item) -> list[Draft]:
-    """The events that an item becomes."""
-    events = _loaded(item)
+    exact = wire.exact_json(item)
+    form: Item = json.loads(json.dumps(item)) if exact is None else item
+    events = _read_at_once(form) or _loaded(form)
     if not events:
-        return [note(ADAPTER, f"{ADAPTER}.item", item)]
-    return carried(ADAPTER, item, events, provider=FORMAT)
+        return [note(ADAPTER, f"{ADAPTER}.item", form)]
+    return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
+
+
+def _read_at_once(item: Item) -> list[Draft]:
+    """What the plainest items say, as the format itself would read them; nothing for all others."""
+    match item:
+        case {"role": "user", "content": str(text)} if len(item) == 2 and text and not text.isspace():
+            return [("user", text, None)]
+        case {"type": "function_call_output", "call_id": str(id), "output": str(text)}:
+            if len(item) == 3 and text and id and not text.isspace() and not id.isspace():
+                return [("tool_result", text, {"id": id})]
+        case {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": str(text)}],
+        }:
+            if text and not text.isspace():
+                return [("assistant", text, None)]
+    return []
 
 
 def _loaded(item: Item) -> list[Draft]:

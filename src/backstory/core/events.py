@@ -24,6 +24,8 @@ else:
 DEEPEST = 100  # levels of nested data
 LONGEST_KEY = 1_000  # characters
 
+TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 EARLIEST, LATEST = (

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import Draft, Event, Stored
+from backstory.core.events import Draft, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
@@ -219,6 +219,9 @@ class Rows(Appender, Agents, Protocol):
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         """The events in these pieces without the notes, except for those of some names."""
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        """Of the messages in these pieces, and of the notes of some names, only the content and the data."""
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""

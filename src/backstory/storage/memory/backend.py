@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from backstory.core.chain import START, digest_of
-from backstory.core.events import Event, Stored
+from backstory.core.events import Event, Stored, TextAndData
+from backstory.core.kinds import SPOKEN
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
@@ -216,6 +217,10 @@ class MemoryBackend:
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return [event for event in self.read(agent, pieces) if event.kind != "note" or event.content in notes]
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        said = self.read_said(agent, pieces, notes)
+        return [(e.content, e.data_json) for e in said if e.kind in SPOKEN or e.kind == "note"]
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         found = []

@@ -14,7 +14,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from backstory.core.events import Event, Stored
+from backstory.core.events import Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import (
@@ -204,6 +204,9 @@ class PostgresBackend:
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._read(lambda rows: rows.read_said(agent, pieces, notes))
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        return self._read(lambda rows: rows.texts(agent, pieces, notes))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return self._read(lambda rows: rows.outline(agent, pieces))

@@ -12,7 +12,8 @@ from typing import Any
 
 import psycopg
 
-from backstory.core.events import Event, Stored, from_rows, stored_rows
+from backstory.core import kinds
+from backstory.core.events import Event, Stored, TextAndData, from_rows, stored_rows
 from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
@@ -134,6 +135,10 @@ READ = f"""
         WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
 SAID = READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n")
+TEXTS = READ.replace(COLUMNS, "seq, content, data").replace(
+    "p.high\n",
+    "p.high AND (kind = ANY (%(kinds)s::text[]) OR kind = 'note' AND content = ANY (%(names)s::text[]))\n",
+)
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
 NAMED_NOTES = READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n")
@@ -212,6 +217,13 @@ class PostgresRows:
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._events(SAID, agent, pieces, names=list(notes))
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        if not pieces:
+            return []
+        more = {"kinds": sorted(kinds.SPOKEN), "names": list(notes)}
+        rows = self.all(TEXTS, {**within(agent.session, pieces), **more})
+        return [(content, data) for _, content, data in sorted(rows, key=itemgetter(0))]
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         rows = self.all(OUTLINE, within(agent.session, pieces)) if pieces else []

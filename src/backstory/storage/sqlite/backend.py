@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.core.events import Event, Stored
+from backstory.core.events import Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
@@ -145,6 +145,10 @@ class SqliteBackend:
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         with self._rows() as rows:
             return rows.read_said(agent, pieces, notes)
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        with self._rows() as rows:
+            return rows.texts(agent, pieces, notes)
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         with self._rows() as rows:

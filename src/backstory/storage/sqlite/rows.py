@@ -12,7 +12,8 @@ from typing import Any
 import apsw
 
 from backstory.core.chain import START, digest_of
-from backstory.core.events import Event, Stored, from_rows, stored_rows
+from backstory.core.events import Event, Stored, TextAndData, from_rows, stored_rows
+from backstory.core.kinds import SPOKEN
 from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.storage.protocols import (
@@ -163,6 +164,10 @@ READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
 SAID = READ + " AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?)))"
+SPOKEN_KINDS = ", ".join(f"'{kind}'" for kind in sorted(SPOKEN))
+TEXTS = READ.replace(COLUMNS, "e.content, e.data") + (
+    f" AND (e.kind IN ({SPOKEN_KINDS}) OR e.kind = 'note' AND e.content IN (SELECT value FROM json_each(?)))"
+)
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
 # SQLite knows the length of a column without reading it, but not that of an expression.
@@ -238,6 +243,9 @@ class SqliteRows:
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._events(SAID, ranges_of(pieces), json.dumps(notes))
+
+    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
+        return self._all(TEXTS, (ranges_of(pieces), json.dumps(notes)))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))

@@ -1,0 +1,168 @@
+"""How an item is kept in the data of an event, and read back. JSON in, JSON out.
+
+Holes stand in a form for what its event says anyway: `{"$backstory": "content"}` for its text, `"arguments"`
+for what its call is given, `"native"` for its native content. No string within JSON can be mistaken for a
+hole, nor for the names around a form: its quotes would have backslashes.
+"""
+
+import json
+from typing import Any
+
+import orjson
+
+HOLE = "$backstory"
+CONTENT_HOLE, ANY_HOLE = '{"$backstory":"content"}', '"$backstory":'
+SMALLEST = 40  # characters below which a hole saves nothing
+NATIVE = '"native":{"provider":"openai-responses","wire":['  # before an item that is OpenAI's own form
+AT_ONCE = 100  # items that are parsed together
+USUAL = ("content", "text", "output", "data", "message", "parts")  # the way to what an item says
+
+TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
+
+
+def holed(text: str, content: str | None, data: dict[str, Any]) -> Any:
+    """An item, by its JSON, with holes for what its event says; None where only a search finds their places:
+    a text may also be the name of something in the item, or the end of a longer text."""
+    native = data.get("native", {}).get("wire")
+    for name, value in (("native", native), ("arguments", data.get("arguments")), ("content", content)):
+        if value is not None and len(said := orjson.dumps(value)) >= SMALLEST:
+            text = text.replace(said.decode(), f'{{"{HOLE}":"{name}"}}')
+    try:
+        return orjson.loads(text)
+    except ValueError:
+        return None
+
+
+def with_content(text: str, content: str | None) -> str:
+    """The text of an event's data, with what the event says where there is a hole for it."""
+    if CONTENT_HOLE not in text:
+        return text
+    return text.replace(CONTENT_HOLE, orjson.dumps(content).decode())
+
+
+def form_in(data: dict[str, Any], text: str) -> Any:
+    """The item that the data of a carrier holds. `text` is what the data was parsed from."""
+    item = data["item"]
+    if "text" in item:
+        return json.loads(item["text"])
+    native = data.get("native", {}).get("wire")
+    if ANY_HOLE not in text:
+        return item["form"] if "form" in item else native[0]
+    known = {"arguments": data.get("arguments")}
+    native = _fill(native, known)
+    return _fill(item["form"], known | {"native": native}) if "form" in item else native[0]
+
+
+def _fill(form: Any, known: dict[str, Any]) -> Any:
+    """A form that was just parsed, with its holes filled in place."""
+    if type(form) is dict:
+        if len(form) == 1 and isinstance(name := form.get(HOLE), str) and name in known:
+            return known[name]
+        for key, value in form.items():
+            if type(value) is dict or type(value) is list:
+                form[key] = _fill(value, known)
+    elif type(form) is list:
+        for index, value in enumerate(form):
+            if type(value) is dict or type(value) is list:
+                form[index] = _fill(value, known)
+    return form
+
+
+class Tag:
+    """What is around the items of an adapter in the texts of their events."""
+
+    def __init__(self, adapter: str) -> None:
+        self.adapter = adapter
+        self.begin = f'"item":{{"of":"{adapter}"'
+        self.native_end = f"]}},{self.begin}}}}}"
+        self.form = f'{self.begin},"form":'
+        self.part = f'{self.begin},"part":true}}}}'
+
+    def data_in(self, content: str | None, text: str | None) -> tuple[dict[str, Any], str] | None:
+        """The data of an event and the text it was parsed from, if the event is this adapter's."""
+        if text is None or self.begin not in text:  # data of others may be large: it is not parsed
+            return None
+        text = with_content(text, content)
+        data = orjson.loads(text)
+        item = data.get("item")
+        return (data, text) if isinstance(item, dict) and item.get("of") == self.adapter else None
+
+
+def all_forms(adapter: str, rows: list[TextAndData]) -> list[Any] | None:
+    """The items that events carry, by their contents and data; None if an event is not the adapter's own.
+
+    A few at a time, and `rows` is emptied on the way: what is let go early is memory for the next ones.
+    """
+    tag = Tag(adapter)
+    found: list[Any] = []
+    rows.reverse()
+    while rows:
+        some = rows[: -AT_ONCE - 1 : -1]
+        del rows[-AT_ONCE:]
+        forms = _at_once(tag, some) or _one_by_one(tag, some)
+        if forms is None:
+            return None
+        found += forms
+    return found
+
+
+def _at_once(tag: Tag, rows: list[TextAndData]) -> list[Any]:
+    """Items that are cut out of their texts and parsed together, because what is around them would take
+    longer to parse than they do; nothing where that does not work. A cut in the wrong place leaves brackets
+    that are closed once too often, so it is noticed."""
+    end, form, part, length = tag.native_end, tag.form, tag.part, -len(tag.native_end)
+    texts: list[str] = []
+    contents: list[str | None] = []
+    for content, text in rows:
+        if text is None:
+            return []
+        if text.endswith(end):
+            texts.append(text.partition(NATIVE)[2][:length])
+        elif text.endswith(part):
+            continue
+        else:
+            texts.append(text.partition(form)[2][:-2])
+        contents.append(content)
+    whole = f"[{','.join(texts)}]"
+    try:
+        found: list[Any] = orjson.loads(whole)
+    except ValueError:
+        return []
+    holes = whole.count(ANY_HOLE)
+    return found if not holes or sum(map(_put, found, contents)) == holes else []
+
+
+def _put(item: Any, content: str | None) -> bool:
+    """Fill the hole for the content where it usually is, and say whether there was one."""
+    place: Any = None
+    key: Any = None
+    value = item
+    while True:
+        if type(value) is list and len(value) == 1:
+            place, key, value = value, 0, value[0]
+        if type(value) is not dict:
+            return False
+        if HOLE in value:
+            break
+        for name in USUAL:
+            if name in value:
+                place, key, value = value, name, value[name]
+                break
+        else:
+            return False
+    if place is None or len(value) > 1 or value[HOLE] != "content":
+        return False
+    place[key] = content
+    return True
+
+
+def _one_by_one(tag: Tag, rows: list[TextAndData]) -> list[Any] | None:
+    """The same, each by itself."""
+    found: list[Any] = []
+    for content, text in rows:
+        its = tag.data_in(content, text)
+        if its is None:
+            return None
+        if "part" not in its[0]["item"]:
+            found.append(form_in(*its))
+    return found
