@@ -48,3 +48,16 @@ def _goes_back(event, before, target):
 
 def positions(events):
     return [event.seq for event in events]
+
+
+def is_erased(event):
+    return "erased" in (event.data or {})
+
+
+def spoken(context):
+    return [event for event in context if event.kind in ("user", "assistant", "system")]
+
+
+def said(context):
+    """What a model would be given of a context: what was erased is left out."""
+    return [(event.kind, event.content) for event in spoken(context) if not is_erased(event)]

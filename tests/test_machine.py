@@ -18,6 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 import backstory
 from tests import damage, plain
+from tests.plain import is_erased, said, spoken
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=8)
 LABELS = st.sampled_from(["x", "y", "z"])
@@ -35,6 +36,7 @@ class Machine(RuleBasedStateMachine):
     def start(self):
         self.store = self.open_store()
         self.lineages = {}
+        self.erased = {}  # what events with keys said
         self.touched = self.store.start("root")
         self.lineages[self.touched.id] = []
         self.follower = self.store.follow(timeout=0)
@@ -43,7 +45,6 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "store"):
-            assert self.store.verify() == []
             self.follower.close()
             self.store.close()
 
@@ -56,6 +57,9 @@ class Machine(RuleBasedStateMachine):
 
     def contexts(self, agent):
         return plain.contexts(self.lineages[agent.id])
+
+    def context(self, agent):
+        return self.contexts(agent)[len(self.lineages[agent.id])]
 
     @rule(agent=agents, kind=st.sampled_from(["user", "assistant", "system"]), text=TEXT)
     def say(self, agent, kind, text):
@@ -73,7 +77,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(agent=agents, label=LABELS | st.none())
     def rewind(self, agent, label):
-        stack = [e for e in self.contexts(agent)[len(self.lineages[agent.id])] if e.kind == "mark"]
+        stack = [event for event in self.context(agent) if event.kind == "mark"]
         fits = [mark for mark in stack if label is None or mark.label == label]
         if not fits:
             with pytest.raises(backstory.MarkNotFound):
@@ -148,32 +152,76 @@ class Machine(RuleBasedStateMachine):
     def note(self, agent, name):
         self.wrote(agent, agent.note(name, {"said": name}))
 
-    @rule(agent=agents, text=TEXT)
-    def say_once(self, agent, text):
-        key = f"key {self.store.url} {len(self.lineages)} {len(self.lineages[agent.id])}"
-        if any(event.key == key for event in self.lineages[agent.id]):
+    @rule(agent=agents, name=LABELS)
+    def read_notes(self, agent, name):
+        lineage = self.lineages[agent.id]
+        live = [event for event in self.context(agent) if event.kind == "note"]
+        named = [event for event in live if event.content == name]
+        assert agent.notes() == live
+        assert agent.notes(name) == named
+        assert agent.last_note(name) == (named[-1] if named else None)
+        assert agent.notes(live=False) == [event for event in lineage if event.kind == "note"]
+
+    @rule(agent=agents, key=st.sampled_from(["one", "two"]), text=st.sampled_from(["a", "b"]))
+    def say_once(self, agent, key, text):
+        """The lineage has it already, says something else under this key, or gets it."""
+        [known] = [event for event in self.lineages[agent.id] if event.key == key] or [None]
+        assert agent.find(key) == known
+        if known is None:
+            self.wrote(agent, agent.append("user", text, key=key))
             return
-        event = agent.append("user", text, key=key)
-        self.wrote(agent, event)
-        assert agent.append("user", text, key=key) == event
+        says_it = (self.erased[known.created_at, key] if is_erased(known) else known.content) == text
+        try:
+            assert agent.append("user", text, key=key) == known
+            assert says_it
+        except backstory.KeyTaken:
+            assert not says_it
 
     @rule(agent=agents, keep=st.integers(0, 3))
     def compact(self, agent, keep):
-        try:
-            written = agent.compact("a summary", keep=keep)
-        except backstory.NotFound:
+        before = said(self.context(agent))
+        texts = [text for kind, text in before if kind != "system"]
+        if not texts:
+            with pytest.raises(backstory.NotFound, match="nothing to compact"):
+                agent.compact("a summary", keep=keep)
             return
-        self.wrote(agent, *written)
+        self.wrote(agent, *agent.compact("a summary", keep=keep))
+        system = [message for message in before if message[0] == "system"]
+        after = said(self.context(agent))
+        kept = [text for _, text in after[len(system) + 1 :]]
+        assert after[: len(system) + 1] == [*system, ("user", "a summary")]
+        assert len(kept) >= min(keep, len(texts))
+        assert kept == texts[len(texts) - len(kept) :]
 
     @rule(agent=agents)
     def redo(self, agent):
-        last = self.lineages[agent.id][-1:]
-        try:
-            event = agent.redo()
-        except backstory.NotFound:
-            assert not (last and (last[0].data or {}).get("undo"))
+        """Where the last undo came from, unless something else was written since, or it was redone."""
+        undone = []
+        for event in self.lineages[agent.id]:
+            match event.data or {}:
+                case {"undo": True} if event.kind == "jump":
+                    undone.append(event.seq - 1)
+                case {"redo": True} if event.kind == "jump":
+                    undone.pop()
+                case _:
+                    undone.clear()
+        if not undone:
+            with pytest.raises(backstory.NotFound, match="nothing to redo"):
+                agent.redo()
             return
-        self.wrote(agent, event)
+        self.wrote(agent, agent.redo())
+        assert said(self.context(agent)) == said(self.contexts(agent)[undone[-1]])
+
+    @rule(agent=agents, n=st.integers(0, 5))
+    def tail(self, agent, n):
+        messages = spoken(self.context(agent))
+        assert agent.tail(n) == messages[len(messages) - min(n, len(messages)) :]
+
+    @rule(agent=agents, name=LABELS, data=st.data())
+    def label(self, agent, name, data):
+        at = data.draw(st.integers(0, len(self.lineages[agent.id])))
+        self.wrote(agent, agent.label(name, at=at))
+        assert agent.labels()[name] == at
 
     @rule(agent=agents, data=st.data())
     def erase(self, agent, data):
@@ -191,10 +239,11 @@ class Machine(RuleBasedStateMachine):
             for event in list(events):
                 if event is original or (event.data or {}).get("copy_of") == original.seq:
                     self.forget(id, event)
-        assert self.store.verify() == []
 
     def forget(self, id, old):
         new = self.store.agent(id).event(old.seq)
+        if old.key and not is_erased(old):
+            self.erased[old.created_at, old.key] = old.content
         assert (new.kind, new.created_at, new.key) == (old.kind, old.created_at, old.key)
         assert (new.content or "", "erased" in new.data) == ("", True)
         for events in self.lineages.values():
@@ -212,7 +261,6 @@ class Machine(RuleBasedStateMachine):
         assert {one.id for one in self.store.agents()} == self.lineages.keys()
         for id, lineage in self.lineages.items():
             assert self.store.agent(id).events() == lineage
-        assert self.store.verify() == []
         found = self.store.ensure("again")
         self.touched = self.store.start("root") if found.id in self.lineages else found
         self.lineages[self.touched.id] = []
@@ -250,6 +298,11 @@ class Machine(RuleBasedStateMachine):
         assert agent.context() == backstory.Context(context, len(lineage))
         assert agent.marks() == [event for event in context if event.kind == "mark"]
         assert agent.events() == lineage
+
+    @invariant()
+    def the_store_is_sound(self):
+        if hasattr(self, "store"):
+            assert self.store.verify() == []
 
     @invariant()
     def a_follower_saw_everything_once_and_in_order(self):
