@@ -147,9 +147,42 @@ def test_a_session_of_pi_is_a_chain_of_short_ids(store, told):
     header, *entries = map(json.loads, exported(store, store.resolve(told.id), "pi").text.splitlines())
     assert (header["type"], header["version"]) == ("session", 3)
     assert all(len(entry["id"]) == 8 for entry in entries)
-    left, *live = entries  # what stood before the clear, then a chain of its own
-    assert left["parentId"] is None
-    assert [entry["parentId"] for entry in live] == [None, *(entry["id"] for entry in live[:-1])]
+    name, left, *live = entries  # what stood before the clear, then a chain of its own
+    assert (name["type"], name["name"], name["parentId"]) == ("session_info", "main", None)
+    assert left["parentId"] == name["id"]
+    assert [entry["parentId"] for entry in live] == [name["id"], *(entry["id"] for entry in live[:-1])]
+
+
+@pytest.mark.parametrize(
+    ("model", "provider"), [("claude-x", "anthropic"), ("gpt-5", "openai"), ("gemini-3", "google")]
+)
+def test_pi_learns_who_answered(store, told, model, provider):
+    told.append("assistant", "Yes.", {"model": model})
+    last = json.loads(exported(store, store.resolve(told.id), "pi").text.splitlines()[-1])["message"]
+    assert (last["provider"], last["model"]) == (provider, model)
+
+
+def test_a_rollout_has_an_event_for_each_answer_and_its_name_in_the_index(store, told):
+    told.describe(title="The files")
+    export = exported(store, store.resolve(told.id), "codex")
+    payloads = [json.loads(line)["payload"] for line in export.text.splitlines()]
+    said = [one["message"] for one in payloads if one.get("type") == "agent_message"]
+    assert said == ["I will.", "Nothing."]
+    path, line = export.named_in
+    assert (str(path), json.loads(line)["thread_name"]) == ("session_index.jsonl", "The files")
+    assert json.loads(line)["id"] == payloads[0]["id"]
+
+
+def test_the_usage_of_what_a_compaction_kept_is_not_the_size_of_the_context(store):
+    usage = {"input": 3, "output": 4, "cache_read": 900_000}
+    agent = store.start("main")
+    agent.user("one")
+    agent.append("assistant", "first", {"model": "claude-x", "usage": usage})
+    agent.compact("In short.", keep=1)
+    agent.append("assistant", "foreign", {"model": "gpt-5", "usage": usage})
+    lines = map(json.loads, exported(store, store.resolve(agent.id), "claude-code").text.splitlines())
+    spent = [line["message"]["usage"] for line in lines if line["type"] == "assistant"]
+    assert [sum(one.values()) for one in spent[-2:]] == [0, 7]
 
 
 def test_the_page_escapes_everything_folds_results_and_needs_no_script(store, told):

@@ -24,9 +24,12 @@ class Export(NamedTuple):
 
     text: str
     place: Path | None  # below the tool's own folder; None: no tool looks for it
+    named_in: tuple[Path, str] | None = None  # another file there, and the line that names this one in it
 
 
-TARGETS: dict[str, Callable[[Store, Reference], tuple[str, Path | None]]] = {
+Written = tuple[str, Path | None] | tuple[str, Path, tuple[Path, str]]  # the fields of an Export
+
+TARGETS: dict[str, Callable[[Store, Reference], Written]] = {
     "claude-code": claude_code.written,
     "codex": codex.written,
     "pi": pi.written,

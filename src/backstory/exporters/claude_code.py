@@ -59,14 +59,19 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
 def _answers(message: Message) -> list[dict[str, Any]]:
     """One message for each block, all with the answer's id; the usage is that of all of them."""
     data = message.data
-    usage = data.get("usage") or {}
+    model = str(data.get("model") or MODEL)
+    # Claude Code takes the newest usage for the size of the context. That of a copy is of a context that was
+    # left, and others count what they had in a cache as input, too.
+    usage = {} if "copy_of" in data else dict(data.get("usage") or {})
+    if not model.startswith("claude"):
+        usage = {name: usage.get(name) for name in ("input", "output")}
     names = {"input_tokens": "input", "output_tokens": "output"}
     names |= {"cache_read_input_tokens": "cache_read", "cache_creation_input_tokens": "cache_write"}
     common = {
         "id": data.get("answer") or f"msg_{message.event.seq:024d}",
         "type": "message",
         "role": "assistant",
-        "model": data.get("model") or MODEL,
+        "model": model,
         "stop_sequence": None,
         "usage": {theirs: usage.get(ours) or 0 for theirs, ours in names.items()},
     }

@@ -3,17 +3,19 @@
 from pathlib import Path
 from typing import Any
 
+from backstory.core.events import to_json
 from backstory.exporters.line import Line, Message, json_lines, stamp
 from backstory.references import Reference
 from backstory.store import Store
 
 TOOL = "codex"
 VERSION = "0.144.2"  # whose records these are like
+INDEX = Path("session_index.jsonl")  # the names of threads
 MODEL = "gpt-5"  # where the log does not say who answered
 
 
-def written(_store: Store, found: Reference) -> tuple[str, Path]:
-    """The file, and its place below the folder of Codex."""
+def written(_store: Store, found: Reference) -> tuple[str, Path, tuple[Path, str]]:
+    """The file, its place below the folder of Codex, and the line that gives it its name there."""
     line = Line(found, "openai-responses", TOOL)
     mark = line.marker()
     began = line.began
@@ -33,7 +35,9 @@ def written(_store: Store, found: Reference) -> tuple[str, Path]:
     named = {"type": "thread_name_updated", "thread_id": line.session, "thread_name": line.title}
     records.append(_record(records[-1]["timestamp"], "event_msg", named))
     name = f"rollout-{began:%Y-%m-%dT%H-%M-%S}-{line.session}.jsonl"
-    return json_lines(records, mark), Path("sessions", f"{began:%Y}", f"{began:%m}", f"{began:%d}", name)
+    place = Path("sessions", f"{began:%Y}", f"{began:%m}", f"{began:%d}", name)
+    entry = {"id": line.session, "thread_name": line.title, "updated_at": records[-1]["timestamp"]}
+    return json_lines(records, mark), place, (INDEX, f"{to_json(entry)}\n")
 
 
 def _record(time: str, type_: str, payload: dict[str, Any]) -> dict[str, Any]:
@@ -44,9 +48,12 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
     time = stamp(message.event.created_at)
     form = message.form if isinstance(message.form, list) else [message.form]
     items = [_record(time, "response_item", {"type": "message", **item}) for item in map(_item, form)]
+    if message.role == "model":  # what a person sees of a thread are its events
+        said = {"type": "agent_message", "message": message.event.content or ""}
+        return [*items, _record(time, "event_msg", said)] if said["message"] else items
     if message.role != "user" or message.data.get("meta"):
         return items
-    said = {"type": "user_message", "message": message.event.content or "", "images": []}
+    asked = {"type": "user_message", "message": message.event.content or "", "images": []}
     context = {
         "cwd": line.cwd,
         "approval_policy": "on-request",
@@ -54,7 +61,7 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
         "model": message.data.get("model") or line.agent.about.get("model") or MODEL,
         "summary": "auto",
     }
-    return [_record(time, "turn_context", context), *items, _record(time, "event_msg", said)]
+    return [_record(time, "turn_context", context), *items, _record(time, "event_msg", asked)]
 
 
 def _item(item: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,13 @@ from backstory.store import Store
 
 TOOL = "pi"
 VERSION = 3
+# Pi's own names for who answered, by how the model's name begins: the API and the provider.
+MAKERS = (
+    (("claude",), ("anthropic-messages", "anthropic")),
+    (("gpt", "o1", "o3", "o4", "codex"), ("openai-responses", "openai")),
+    (("gemini",), ("google-generative-ai", "google")),
+    (("",), ("openai-completions", "unknown")),
+)
 
 
 def written(_store: Store, found: Reference) -> tuple[str, Path]:
@@ -22,15 +29,22 @@ def written(_store: Store, found: Reference) -> tuple[str, Path]:
     began = stamp(line.began)
     header = {"type": "session", "version": VERSION, "id": line.session, "timestamp": began, "cwd": line.cwd}
     records: list[dict[str, Any]] = [header | {"backstory": mark}]
-    ids: dict[int | None, str | None] = {None: None}
+    named = {"id": _id(line, "name"), "parentId": None, "timestamp": began}
+    records.append({"type": "session_info", **named, "name": line.title})
+    ids: dict[int | None, str] = {None: named["id"] or ""}
     for number, above, message in tree(line, mark):
-        id = blake2b(f"{line.session} {number}".encode(), digest_size=4).hexdigest()
+        id = _id(line, number)
         entry = {"id": id, "parentId": ids[above], "timestamp": stamp(message.event.created_at)}
         records.append({"type": "message", **entry, "message": _body(message)})
         ids[number] = id
     folder = f"--{line.cwd.strip('/').replace('/', '-')}--"
     name = f"{began.replace(':', '-').replace('.', '-')}_{line.session}.jsonl"
     return json_lines(records, mark), Path("sessions", folder, name)
+
+
+def _id(line: Line, name: object) -> str:
+    """Eight digits, the same whenever the agent is exported."""
+    return blake2b(f"{line.session} {name}".encode(), digest_size=4).hexdigest()
 
 
 def _body(message: Message) -> dict[str, Any]:
@@ -66,19 +80,22 @@ def _answer(message: Message) -> dict[str, Any]:
     usage = message.data.get("usage") or {}
     read, wrote = usage.get("input") or 0, usage.get("output") or 0
     cached, cache_written = usage.get("cache_read") or 0, usage.get("cache_write") or 0
+    model = str(message.data.get("model") or "claude-sonnet-4-5")
+    api, provider = next(maker for starts, maker in MAKERS if model.startswith(starts))
     return {
         "role": "assistant",
         "content": [_block(block) for block in message.form],
-        "api": "anthropic-messages",
-        "provider": "anthropic",
-        "model": message.data.get("model") or "claude-sonnet-4-5",
+        "api": api,
+        "provider": provider,
+        "model": model,
         "usage": {
             "input": read,
             "output": wrote,
             "cacheRead": cached,
             "cacheWrite": cache_written,
             "totalTokens": read + wrote + cached + cache_written,
-            "cost": {"total": usage.get("cost") or 0},
+            "cost": dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
+            | {"total": usage.get("cost") or 0},
         },
         "stopReason": "toolUse" if message.calls else "stop",
     }

@@ -27,7 +27,7 @@ def chained(units: Iterable[tuple[str, Iterable[Entry]]]) -> Iterator[Step]:
         yield Unit(id, after, tuple(entries), number)
         after = id
     if after is not None:
-        yield Move(after)
+        yield Move(after, is_end=True)
 
 
 class Calls:

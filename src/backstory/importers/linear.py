@@ -157,7 +157,8 @@ class Line:
     def end(self) -> Iterator[LogEvent]:
         """What is left to tell: late entries, and where the tool is now."""
         yield from self._tell_late()
-        if self._move is not None and self._move.to in self.tips:
+        told = self.seq > self._known.head
+        if self._move is not None and self._move.to in self.tips and (told or not self._move.is_end):
             yield from self._go(self._move.to, self._move.time)
 
     def _go(self, to: str | None, time: int | None) -> Iterator[LogEvent]:

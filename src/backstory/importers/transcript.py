@@ -38,6 +38,7 @@ class Move(NamedTuple):
 
     to: str | None
     time: int | None = None
+    is_end: bool = False  # nobody went anywhere: it only says where the line ends, whatever came in late
 
 
 class Label(NamedTuple):

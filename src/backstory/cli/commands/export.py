@@ -101,6 +101,10 @@ def _write_for(
         os.makedirs(os.path.dirname(path), exist_ok=True)
     with _output(path) as file:
         file.write(export.text)
+    if install and export.named_in is not None:
+        index, line = export.named_in
+        with (_home(target) / index).open("a", encoding="utf-8") as names:
+            names.write(line)
     if as_json:
         screen.answer_json({"path": path})
     elif path is not None:
