@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import watch as postgres_watch
 from backstory.storage.sqlite import watch as sqlite_watch
 from tests.processes import PATIENCE
 from tests.threads import in_threads
@@ -28,6 +29,10 @@ with backstory.open(url) as store:
         if n % 10 == 0:
             agent.fork().user("a branch")
 """
+
+APPEND_LATE = """
+    SELECT before FROM backstory.append_one(
+        backstory.place_of(%s), 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)"""
 
 
 def process(url, agent, count):
@@ -314,16 +319,29 @@ def test_a_transaction_that_did_not_see_the_follower_is_waited_for(new_url):
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url) as slow:
         agent = store.start("main")
-        slow.execute(
-            "SELECT before FROM backstory.append_one("
-            "backstory.place_of(%s), 1, %s, NULL, 5, 'user', 'late', NULL, NULL, NULL)",
-            (agent.session, agent.snapshot.created_us),
-        )
+        slow.execute(APPEND_LATE, (agent.session, agent.snapshot.created_us))
         with agent.follow(timeout=PATIENCE) as follower:
             watch = follower._watch
             while not watch._heard:
                 watch.wait(PATIENCE)
             slow.commit()
+            assert next(follower).content == "late"
+
+
+def test_a_statement_that_began_before_the_follower_was_there_is_not_missed(new_url, monkeypatch):
+    """It looks for followers as of its beginning, and may get its number of a transaction afterwards."""
+    monkeypatch.setattr(postgres_watch, "SETTLED", 3600.0)  # it takes its time
+    url = new_url("postgres")
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        agent = store.start("main")
+        with agent.follow(timeout=PATIENCE) as follower:
+            watch = follower._watch
+            while not watch._heard:
+                watch.wait(PATIENCE)
+            watch._refresh(watch._db)
+            assert watch._before  # it does not rely on notifications yet
+            db.execute("DELETE FROM backstory.followers")  # as that statement sees it
+            db.execute(APPEND_LATE, (agent.session, agent.snapshot.created_us))
             assert next(follower).content == "late"
 
 

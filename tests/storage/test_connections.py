@@ -51,7 +51,7 @@ def test_who_begins_to_wait_while_one_is_given_back_gets_it(pool, monkeypatch):
         found = original()
         looks.append(found)
         if len(looks) == 1:
-            pool._give_back(kept)
+            pool.give_back(kept)
         return found
 
     monkeypatch.setattr(pool, "_one_at_hand", given_back_after_the_first_look)

@@ -11,7 +11,7 @@ from typing import Any
 WIDTH = 16  # bytes of a digest: half of a SHA-256, which no one can forge a second text for
 START = bytes(WIDTH)  # the digest before the first event
 _NOTHING = bytes(32)  # stands for a column that is NULL: no text has this SHA-256
-_NUMBERS = Struct(">qqq").pack
+_NUMBERS, _NUMBER = Struct(">qqq").pack, Struct(">q").pack
 
 ERASED = "erased"  # the key of `data` that keeps what an erased event's digests were
 
@@ -74,6 +74,12 @@ def digest_of(
     said = _NOTHING if content is None else sha256(content.encode()).digest()
     data = _NOTHING if data_json is None else sha256(data_json.encode()).digest()
     return sha256(b"".join((previous, numbers, names, said, data))).digest()[:WIDTH]
+
+
+def ending(kind: str, base: int | None, key: str | None, content: str | None, data_json: str | None) -> bytes:
+    """What a digest is made of, behind the position and the time: all that is known before an append."""
+    names = f"{kind}\0{key or ''}\0".encode()
+    return b"".join((_NUMBER(-1 if base is None else base), names, *inner(content, data_json)))
 
 
 def overall(digests: Iterable[tuple[str, bytes]]) -> bytes:

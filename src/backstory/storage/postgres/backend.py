@@ -30,6 +30,8 @@ from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import new_id
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
+from backstory.storage.postgres.append import CAN_POLL, append_directly, call_append
+from backstory.storage.postgres.audit import found_damage
 from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL
 from backstory.storage.postgres.cluster import (
     distribute_index,
@@ -91,18 +93,6 @@ SIZE = """
     SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
     FROM pg_catalog.pg_class
     WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
-INDEXES = """
-    SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
-    WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
-NEEDED_INDEXES = {
-    *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
-    "agents_title",
-    *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
-}
-STRAYS = """
-    SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
-    FROM backstory.events e
-    WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
 
 
 class PostgresBackend:
@@ -167,13 +157,22 @@ class PostgresBackend:
             return PostgresRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        with self._connection() as db:
-            return PostgresRows(db).append(agent, events, expected, now)
+        # Without the context managers of `_connection`: they would take a third of the client's time.
+        pool = self._own_pool()
+        try:
+            with pool.connection() as db:
+                return self._writer(db).append(agent, events, expected, now)
+        except (psycopg.Error, PoolTimeout) as error:
+            raise self._translation(error, StorageError) from error
+
+    def _writer(self, db: Connection) -> PostgresRows:
+        is_direct = CAN_POLL and self._prepares and not self._is_distributed
+        return PostgresRows(db, append_directly if is_direct else call_append)
 
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection() as db, db.transaction():
-            rows = PostgresRows(db)
+            rows = self._writer(db)
             for agent in sorted(agents, key=lambda agent: agent.id):  # in one order: no deadlock
                 rows.hold(agent)
             yield rows
@@ -275,11 +274,7 @@ class PostgresBackend:
             return ask(db)
 
     def damage(self) -> list[str]:
-        [(strays, where)] = self._query(STRAYS, {})
-        there = {name for (name,) in self._query(INDEXES, {})}
-        missing = [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
-        stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
-        return stray + missing
+        return self._read(lambda rows: found_damage(lambda sql: rows.all(sql, {})))
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
         rows = self._query(CENSUS, within(agent.session, pieces)) if pieces else []
@@ -371,13 +366,17 @@ class PostgresBackend:
 
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
+        pool = self._own_pool()
+        with self._translated(StorageError), pool.connection() as db:
+            yield db
+
+    def _own_pool(self) -> Connections:
         if self._closed:
             raise self._is_closed()
         if self._pid != os.getpid():  # connections must not be shared with a parent process
             self._left_to_parent = self._pool
             self._pid, self._pool = os.getpid(), self._opened_pool()
-        with self._translated(StorageError), self._pool.connection() as db:
-            yield db
+        return self._pool
 
     def _is_closed(self) -> StorageError:
         return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
@@ -387,8 +386,11 @@ class PostgresBackend:
         try:
             yield
         except (psycopg.Error, PoolTimeout) as error:
-            translated = translation(error, self.url, otherwise)
-            if self._only_reads and isinstance(translated, ReadOnly):
-                said = f"{self.url!r} is open for reading only"
-                translated = ReadOnly(said, remedy="open it without read_only=True")
-            raise translated from error
+            raise self._translation(error, otherwise) from error
+
+    def _translation(self, error: Exception, otherwise: type[StorageError]) -> StorageError:
+        translated = translation(error, self.url, otherwise)
+        if self._only_reads and isinstance(translated, ReadOnly):
+            said = f"{self.url!r} is open for reading only"
+            return ReadOnly(said, remedy="open it without read_only=True")
+        return translated

@@ -7,13 +7,13 @@ connection that is kept ready is only checked for anything that the server has s
 import select
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
+
+from backstory.storage.postgres.append import forget
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -67,16 +67,11 @@ class Connections(ConnectionPool[Connection]):
             open=True,
         )
 
-    @contextmanager
-    def connection(self, timeout: float | None = None) -> Iterator[Connection]:
-        """A connection, for as long as the block runs."""
-        kept = self._taken(timeout)
-        try:
-            yield kept.db
-        finally:
-            self._give_back(kept)
+    def connection(self, timeout: float | None = None) -> "Lent":  # type: ignore[override]
+        """A connection, for as long as a block runs."""
+        return Lent(self, timeout)
 
-    def _taken(self, timeout: float | None) -> _Kept:
+    def take(self, timeout: float | None) -> _Kept:
         if kept := self._one_at_hand():
             return kept
         self._asking.append(None)
@@ -97,7 +92,7 @@ class Connections(ConnectionPool[Connection]):
             self.putconn(kept.db)  # the pool finds out, and replaces it
         return None
 
-    def _give_back(self, kept: _Kept) -> None:
+    def give_back(self, kept: _Kept) -> None:
         """Keep the connection ready, or return it if a thread waits, if it is old, or if it is not idle:
         the pool ends a transaction that was left open, and closes what was interrupted."""
         status = kept.db.pgconn.transaction_status
@@ -121,3 +116,22 @@ class Connections(ConnectionPool[Connection]):
         while self._at_hand:
             self._put_one_back()
         super().close(timeout)
+
+
+class Lent:
+    """A connection that is taken from the pool for a block. A class: a generator would cost as much as a
+    round trip to the server."""
+
+    __slots__ = ("_kept", "_pool", "_timeout")
+
+    def __init__(self, pool: Connections, timeout: float | None) -> None:
+        self._pool, self._timeout = pool, timeout
+
+    def __enter__(self) -> Connection:
+        self._kept = self._pool.take(self._timeout)
+        return self._kept.db
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is not None:
+            forget(self._kept.db)
+        self._pool.give_back(self._kept)

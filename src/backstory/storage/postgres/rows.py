@@ -13,12 +13,13 @@ from typing import Any
 import psycopg
 
 from backstory.core import kinds
-from backstory.core.events import Event, Stored, TextAndData, from_rows, stored_rows
+from backstory.core.events import Draft, Event, Stored, TextAndData, from_rows, stored_rows
 from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
-from backstory.storage.postgres.batches import batches
+from backstory.storage.postgres.append import Placed, call_append
+from backstory.storage.postgres.batches import batches, size_of
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
     AgentRecord,
@@ -32,6 +33,8 @@ from backstory.storage.protocols import (
     parent_lost,
     pieces_of,
 )
+
+AppendOne = Callable[[Connection, tuple[Any, ...]], Placed | None]
 
 COLUMNS_GIVEN = ("kind", "content", "data", "key", "base")
 COLUMNS = "seq, kind, content, data, created_at, key"
@@ -48,10 +51,7 @@ DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)
 HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
 
-# The row of the agent is the lock: writers queue at it, and each sees the head that the one before it left.
-# Most appends are of one event: arrays would cost those half as much again.
-APPEND_ONE = """
-    SELECT before, at FROM backstory.append_one(%s::bigint, %s, %s, %s, %s, %s, %s, %s, %s, %s)"""
+# Most appends are of one event (`append`): arrays would cost those half as much again.
 APPEND_MANY = """
     SELECT before, at FROM backstory.append_many(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
@@ -171,8 +171,8 @@ STORED = f"""
 class PostgresRows:
     """Reads and writes over one connection."""
 
-    def __init__(self, db: Connection) -> None:
-        self._db = db
+    def __init__(self, db: Connection, append_one: AppendOne = call_append) -> None:
+        self._db, self._append_one = db, append_one
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
         id = whole_id(wanted.prefix)
@@ -299,30 +299,39 @@ class PostgresRows:
         return about
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        first, *more = batches(events)
-        if not more:
-            placed = self._append(agent, first, expected, now)
+        if len(events) == 1:
+            placed = self._append_event(agent, *events[0], expected, now)
         else:
-            with self._db.transaction():
-                placed = self._append(agent, first, expected, now)
-                for batch in more if placed else ():
-                    self._append(agent, batch, None, now)
+            placed = self._append_batches(agent, batches(events), expected, now)
         if placed is None:
             raise Conflict.at(agent.name, expected or 0, self.head(agent))
         before, at = placed
         return [draft.at(seq, at) for seq, (draft, _) in enumerate(events, before + 1)]
 
-    def _append(
+    def _append_event(
+        self, agent: AgentRecord, draft: Draft, base: int | None, expected: int | None, now: int
+    ) -> Placed | None:
+        size_of(draft.content, draft.data_json)
+        where = (place_of(agent.session), agent.pk, agent.created_us, expected, now)
+        return self._append_one(self._db, (*where, *draft, base))
+
+    def _append_batches(
+        self, agent: AgentRecord, portions: list[BasedDrafts], expected: int | None, now: int
+    ) -> Placed | None:
+        first, *more = portions
+        if not more:
+            return self._append_batch(agent, first, expected, now)
+        with self._db.transaction():
+            placed = self._append_batch(agent, first, expected, now)
+            for batch in more if placed else ():
+                self._append_batch(agent, batch, None, now)
+        return placed
+
+    def _append_batch(
         self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
-    ) -> tuple[int, int] | None:
-        """The head before and the time written, or None where the head is not the expected one."""
-        if len(events) == 1:
-            [(draft, base)] = events
-            where = (place_of(agent.session), agent.pk, agent.created_us, expected, now)
-            [(before, at)] = self._db.execute(APPEND_ONE, (*where, *draft, base), binary=True).fetchall()
-        else:
-            bindings = {**of(agent), **_columns(events), "expected": expected, "now": now}
-            [(before, at)] = self.all(APPEND_MANY, bindings)
+    ) -> Placed | None:
+        bindings = {**of(agent), **_columns(events), "expected": expected, "now": now}
+        [(before, at)] = self.all(APPEND_MANY, bindings)
         return None if before is None else (before, at)
 
     def _events(self, sql: str, agent: AgentRecord, pieces: Sequence[Piece], **more: Any) -> list[Event]:

@@ -2,7 +2,8 @@
 
 An append is one call of a function, sent to the server that holds the session: it gives the events their
 positions, time and digests and checks the expected head. So is the birth of an agent with its first events.
-What an event means is decided before, in Python.
+On one server, an append of one event needs no function (`append`). What an event means is decided before, in
+Python.
 
 The place of a session is the number in the last group of its id, and the ids that are made in it end alike.
 All tables are keyed, and can be spread over many servers, by it. Two sessions may share a place: agents are

@@ -89,7 +89,7 @@ def conninfo(url: str, *, read_only: bool = False) -> str:
     options = f"{known.get('options') or ''} {ours}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
-    return make_conninfo("", **{**known, "options": options})
+    return make_conninfo("", **{**known, "options": options, "client_encoding": "UTF8"})
 
 
 def split_prepare(url: str) -> tuple[str, bool]:

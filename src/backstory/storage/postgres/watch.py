@@ -22,6 +22,7 @@ from backstory.storage.signal import until
 
 POLL = 0.25  # seconds between two reads where no notification can be relied on
 KEEP_ALIVE = 30.0  # seconds between two statements, while nothing happens
+SETTLED = 2.0  # seconds after which nobody is left who looked before we were there
 
 REGISTER = """
     WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
@@ -29,8 +30,9 @@ REGISTER = """
     ON CONFLICT (id) DO UPDATE SET until = excluded.until"""
 LEAVE = "DELETE FROM backstory.followers WHERE id = %s"
 NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
-# A transaction that looked for followers before we stood there will not tell us. It had its number by then,
-# so all of them are over when no transaction below the next number is left.
+# A transaction that looked for followers before we stood there will not tell us. It has its number by then,
+# or gets it in a moment: so all of them are over when that moment has passed and no transaction below the
+# number that was next then is left.
 NEXT_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
 OLDEST_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
 
@@ -64,8 +66,8 @@ class PostgresWatch:
         self._db: Connection | None = None
         self._pid = os.getpid()
         self._heard = False  # whether notifications come through
-        self._before = 0  # the first transaction that certainly knows of us
-        self._refresh_at = 0.0
+        self._before = 0  # the first transaction that certainly knows of us; 0: all others are over
+        self._refresh_at = self._settled_at = 0.0
         with self._translated():
             self._listen()
 
@@ -112,7 +114,8 @@ class PostgresWatch:
             db.execute("LISTEN backstory")
             self._register(db)
             self._notify()
-            [(self._before,)] = db.execute(NEXT_TRANSACTION).fetchall()
+            self._before = -1  # not known before that moment has passed
+            self._settled_at = time.monotonic() + SETTLED
         except UNAVAILABLE:
             self._refresh_at = float("inf")
 
@@ -121,9 +124,11 @@ class PostgresWatch:
         self._refresh_at = time.monotonic() + KEEP_ALIVE
 
     def _refresh(self, db: Connection) -> None:
-        if self._before:
+        if self._before > 0:
             [(oldest,)] = db.execute(OLDEST_TRANSACTION).fetchall()
             self._before = 0 if oldest >= self._before else self._before
+        elif self._before and time.monotonic() >= self._settled_at:
+            [(self._before,)] = db.execute(NEXT_TRANSACTION).fetchall()
         if time.monotonic() >= self._refresh_at:
             self._register(db)
 

@@ -1,0 +1,26 @@
+"""What `verify` asks of a PostgreSQL store beside its events: indexes, and agents of events."""
+
+from collections.abc import Callable
+from typing import Any
+
+INDEXES = """
+    SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
+    WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
+NEEDED_INDEXES = {
+    *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
+    "agents_title",
+    *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
+}
+STRAYS = """
+    SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
+    FROM backstory.events e
+    WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
+
+
+def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
+    """What is wrong, one line each."""
+    [(strays, where)] = query(STRAYS)
+    there = {name for (name,) in query(INDEXES)}
+    missing = [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
+    stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
+    return stray + missing

@@ -1,0 +1,150 @@
+"""The append of one event on PostgreSQL, which goes past psycopg: what psycopg would have taken care of."""
+
+import os
+import signal
+import threading
+
+import psycopg
+import pytest
+
+import backstory
+from backstory.storage.postgres import append
+from tests.databases import with_parameter
+from tests.processes import wait_until
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query ~ 'INSERT INTO'"
+
+
+@pytest.fixture
+def direct(empty_database):
+    """A store on one server, and a connection of the test's own to it."""
+    address = empty_database()
+    with backstory.open(address) as store, psycopg.connect(address, autocommit=True) as db:
+        yield store, db
+
+
+def one_connection(store):
+    """The connection that the next call will take."""
+    return store._log.backend._pool._at_hand[-1].db
+
+
+def calls_the_function(store, monkeypatch):
+    called = []
+    monkeypatch.setattr(
+        "backstory.storage.postgres.backend.call_append",
+        lambda *given: called.append(given) or append.call_append(*given),
+    )
+    agent = store.start()
+    agent.user("a")
+    return bool(called)
+
+
+def test_one_server_is_asked_without_the_function(direct, monkeypatch):
+    assert not calls_the_function(direct[0], monkeypatch)
+
+
+def test_the_function_writes_the_same_digests(empty_database, monkeypatch):
+    address = with_parameter(empty_database(), "prepare=off")
+    with backstory.open(address) as store:
+        assert calls_the_function(store, monkeypatch)
+        assert not store.verify()
+
+
+def test_a_rollback_does_not_take_the_statement_away(direct):
+    store, _ = direct
+    agent = store.start()
+    for _ in range(10):  # psycopg prepares the statements of a rewind, and removes all after a rollback
+        agent.mark("m")
+        agent.rewind("m")
+    db = one_connection(store)
+    for _ in range(3):
+        with pytest.raises(backstory.NotFound):
+            agent.rewind("no such mark")
+        agent.user("a")
+    assert one_connection(store) is db
+    assert db.execute("SELECT count(*) FROM pg_prepared_statements WHERE name ~ 'backstory'").fetchall() == [
+        (1,)
+    ]
+
+
+def test_a_statement_that_was_removed_is_prepared_again(direct):
+    store, _ = direct
+    agent = store.start()
+    agent.user("a")
+    one_connection(store).execute("DISCARD ALL")
+    assert agent.user("b").seq == 2
+
+
+def test_more_than_a_socket_takes_at_once(direct):
+    agent = direct[0].start()
+    text = "ä" * 4_000_000
+    agent.user(text)
+    assert agent.events()[0].content == text
+
+
+def test_a_server_that_goes_away_under_an_append_is_a_lost_connection(direct):
+    store, db = direct
+    agent = store.start()
+    agent.user("a")
+    pid = one_connection(store).info.backend_pid
+    with psycopg.connect(db.info.dsn) as other, InThread(lambda: agent.user("b")) as outcome:
+        other.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
+        outcome.start()
+        wait_until(lambda: db.execute(WAITING).fetchall() == [(1,)])
+        db.execute("SELECT pg_terminate_backend(%s)", (pid,))
+    assert isinstance(outcome.error, backstory.ConnectionLost)
+    assert agent.user("c").seq == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="no signals to threads here")
+def test_ctrl_c_behind_a_lock_writes_nothing_and_leaves_the_connection_usable(direct):
+    store, db = direct
+    agent = store.start()
+    agent.user("a")
+    connection = one_connection(store)
+    with psycopg.connect(db.info.dsn) as other:
+        other.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
+
+        def interrupt():
+            wait_until(lambda: db.execute(WAITING).fetchall() == [(1,)])
+            os.kill(os.getpid(), signal.SIGINT)
+
+        interrupter = threading.Thread(target=interrupt)
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            agent.user("never")
+        interrupter.join()
+    assert agent.user("b").seq == 2
+    assert one_connection(store) is connection
+
+
+def test_another_encoding_of_the_client_does_not_matter(empty_database):
+    address = with_parameter(empty_database(), "client_encoding=latin1")
+    with backstory.open(address) as store:
+        agent = store.start()
+        agent.user("好 ä")
+        agent.extend([("user", "好"), ("user", "ä")])
+        assert [event.content for event in agent.events()] == ["好 ä", "好", "ä"]
+        assert not store.verify()
+
+
+class InThread:
+    """Work that is done in a thread, and how it ended."""
+
+    def __init__(self, work):
+        self.error = None
+        self._work = work
+        self._thread = threading.Thread(target=self._run)
+        self.start = self._thread.start
+
+    def _run(self):
+        try:
+            self._work()
+        except Exception as error:
+            self.error = error
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join(30)
