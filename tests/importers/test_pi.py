@@ -55,6 +55,15 @@ def test_a_label_names_an_earlier_position_and_what_hangs_on_it_hangs_on_its_par
     assert context(events) == [("user", "one"), ("user", "two"), ("user", "three")]
 
 
+def test_a_title_that_omp_changed_is_the_title(tmp_path):
+    changed = entry("t", "a", "title_change", title="Another", previousTitle="One", source="auto")
+    write_lines(tmp_path / "s.jsonl", [HEADER, user("a", None, "one"), changed, user("b", "t", "two")])
+    sessions, report = read(tmp_path)
+    assert one(sessions).about["title"] == "Another"
+    assert context(log(one(sessions))) == [("user", "one"), ("user", "two")]
+    assert not report.unknown
+
+
 def test_a_compaction_keeps_from_its_first_kept_entry(tmp_path):
     thread = thread_of(
         tmp_path,

@@ -24,7 +24,8 @@ from backstory.importers.transcript import Entry, Label, Move, Origin, Report, S
 NAME = "pi"
 # Entries that say nothing to the model. What hangs on them hangs on what they hang on.
 SILENT = frozenset(
-    {"model_change", "thinking_level_change", "custom", "label", "session_info", "title", "credential_pin"}
+    {"model_change", "thinking_level_change", "custom", "label", "session_info"}
+    | {"title", "title_change", "credential_pin", "ttsr_injection"}  # omp
 )
 SPEAKING = frozenset({"message", "compaction", "branch_summary", "custom_message", "session_init"})
 
@@ -113,6 +114,8 @@ class File:
         match record.get("type"):
             case "session_info":
                 self.about |= texts_of(record, {"title": "name"})
+            case "title_change":
+                self.about |= texts_of(record, {"title": "title"})
             case "model_change":
                 self.about |= texts_of(record, {"model": "modelId"})
             case "label" if isinstance(record.get("targetId"), str):
