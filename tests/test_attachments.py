@@ -91,7 +91,7 @@ def test_tokens_of_an_image_are_counted(agent):
         ({"images": [PDF]}, "is not an image"),
         ({"images": "photo.png"}, "is a list"),
         ({"images": [3]}, "not an attachment"),
-        ({"files": [b"\x00\x01\xff"]}, "nobody can tell"),
+        ({"files": [b"\x00\x01\xff"]}, "cannot tell what is in"),
         ({"images": [PNG], "data": {"native": {}}}, "do not go together"),
     ],
 )

@@ -376,7 +376,7 @@ class Agent(Identity):
 
         right = self if other is None else other
         if right._log is not self._log:
-            raise Invalid("the agents are of two stores", remedy="compare agents of one store")
+            raise Invalid("the agents are in different stores", remedy="compare agents of the same store")
         sides = (Side(self._record, at), Side(right._record, other_at))
         return diff(self._log, *sides, after=after, limit=limit)
 

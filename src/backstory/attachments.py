@@ -91,7 +91,7 @@ def _held(data: bytes, name: str | None) -> Media:
         return media(type_ or "text/plain", text=words, name=name)
     if type_ is None:
         raise Invalid(
-            f"nobody can tell what is in {name or 'these bytes'!r}",
+            f"cannot tell what is in {name or 'these bytes'!r}",
             remedy="pass a path with the usual ending of its type",
         )
     return media(type_, data=to_base64(data), name=name)

@@ -22,5 +22,8 @@ def write(log: Log, batches: Iterable[tuple[Any, ...]]) -> list[list[Event]]:
 def _checked(log: Log, agent: Agent, events: Iterable[Any], expected: int | None = None) -> Batch:
     check_expected(expected)
     if agent._log is not log:
-        raise Invalid(f"agent {agent.name!r} is of another store", remedy="write to each store by itself")
+        raise Invalid(
+            f"agent {agent.name!r} belongs to another store",
+            remedy="write to each store separately",
+        )
     return agent.snapshot, drafts(list(events)), expected

@@ -1,4 +1,4 @@
-"""Erasing what events say: on request, with all copies of it; or because nobody has it in a context any more.
+"""Erasing what events say: on request, with all copies of it; or because it is in no context any more.
 
 The rows stay, with the digests of what they said (`core.erasure`), so every context and every chain of
 digests is what it was.
@@ -89,12 +89,12 @@ def _blank(removal: Removal, agents: dict[str, AgentRecord], place: Place, why: 
     return row._replace(content=content, data_json=data).event
 
 
-# --- what nobody has in a context ---
+# --- what is in no context ---
 
 
 def expire_dead(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> int:
-    """Erase the events from before a time that are in nobody's context, and return how many those are. What
-    a fork began with, or what a mark or a label leads back to, counts as somebody's context."""
+    """Erase the events from before a time that are in no context any more, and return how many those are.
+    What a fork began with, or what a mark or a label leads back to, counts as a context."""
     agents = backend.agents()
     keys = {agent.session: agent.key or "" for agent in agents if agent.id == agent.session}
     sessions = dict.fromkeys(agent.session for agent in agents)
@@ -136,7 +136,7 @@ def _own_rows(rows: StoredRows, agent: AgentRecord) -> Iterator[Stored]:
 
 
 def _needed(rows: Readable, agents: dict[str, AgentRecord]) -> dict[object, set[int]]:
-    """The positions, by the agent that owns them, that are in a context that somebody has or can go to."""
+    """The positions, by the agent that owns them, that are in a context that an agent has or can go to."""
     needed: dict[object, set[int]] = {}
     seen: set[tuple[object, int]] = set()
     for agent in agents.values():

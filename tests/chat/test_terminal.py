@@ -45,7 +45,7 @@ def test_parallel_calls_an_unknown_tool_and_broken_arguments(start, reopened):
         results = {m["tool_call_id"]: m["content"] for m in server.last["messages"] if m["role"] == "tool"}
         assert results["call_1"] == "a.py\nb.py"
         assert results["call_2"] == "# Notes\n"
-        assert "there is no tool 'fly'" in results["call_3"]
+        assert "no tool 'fly'" in results["call_3"]
         assert "not a JSON object" in results["call_4"]
         assert server.refused == []
         broken = [e.data for e in reopened().context().messages if e.kind == "tool_call"][3]

@@ -31,7 +31,7 @@ def test_commands_are_completed_and_lists_shown(start):
             ("/model", "the model is scripted-1"),
             ("/help", "Leave; everything is in the log."),
             ("/export out.md", "written to out.md"),
-            ("/nonsense", "there is no command /nonsense"),
+            ("/nonsense", "no command /nonsense"),
             ("/rewind nowhere", "no mark 'nowhere'"),
             ("/switch nobody", "/agents lists the agents"),
         ]:
@@ -96,7 +96,7 @@ def test_a_path_is_sent_and_a_refused_command_is_behind_the_arrow_keys(start):
         terminal.answered("Answer 1.")
         assert server.said()[-1] == ("user", "/usr/bin/python fails, why?")
         terminal.send("/tmp is full")
-        terminal.wait("there is no command /tmp")
+        terminal.wait("no command /tmp")
         terminal.ready()
         terminal.type("\x1b[A")
         terminal.wait(lambda text: edited(text) == "/tmp is full")

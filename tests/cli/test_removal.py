@@ -8,8 +8,8 @@ def test_delete_needs_a_yes_where_nobody_can_be_asked(shell):
     fill(shell)
     refused = shell("delete", "main/idea", code=2)
     assert "cannot be undone: repeat it with --yes" in refused.err
-    assert "1 agent and 1 event would go" in refused.err
-    assert shell("delete", "idea", "--dry-run").lines[0] == "1 agent and 1 event would go"
+    assert "1 agent and 1 event would be removed" in refused.err
+    assert shell("delete", "idea", "--dry-run").lines[0] == "1 agent and 1 event would be removed"
     assert len(shell("agents").lines) == 3
     assert shell("delete", "idea", "--yes").lines[0] == "1 agent and 1 event deleted"
     assert len(shell("agents").lines) == 2
@@ -47,7 +47,7 @@ def test_delete_takes_an_agent_and_not_a_position(sqlite_shell):
 def test_erase_needs_a_reason_a_position_and_a_yes(shell):
     fill(shell)
     assert "--why" in shell("erase", "main@2", code=2).err
-    assert "names no position" in shell("erase", "main", "--why", "x", "--yes", code=2).err
+    assert "does not name a position" in shell("erase", "main", "--why", "x", "--yes", code=2).err
     refused = shell("erase", "main@2", "--why", "x", code=2)
     assert "main@2 user Which Python files are here?" in refused.err
     assert "repeat it with --yes" in refused.err
@@ -74,7 +74,10 @@ def test_erase_asks_on_a_terminal(sqlite_shell):
 def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
     fill(shell)
     assert shell("expire", "--before", "2020-01-01", "--yes").lines == ["0 agents and 0 events deleted"]
-    assert shell("expire", "--before", "2100-01-01", "--dry-run").lines[0] == "3 agents and 8 events would go"
+    assert (
+        shell("expire", "--before", "2100-01-01", "--dry-run").lines[0]
+        == "3 agents and 8 events would be removed"
+    )
     assert "--yes" in shell("expire", "--before", "2100-01-01", code=2).err
     [dead] = shell("expire", "--before", "2100-01-01", "--dead", "--yes", "--json").json
     assert dead == {"agents": [], "events": 0, "erased": 1}

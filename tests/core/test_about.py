@@ -31,12 +31,12 @@ def test_a_search_finds_the_title_and_the_tags(about, found):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"title": " "}, "a title is a text that is not empty"),
-        ({"title": 3}, "a title is a text"),
-        ({"tags": "a"}, "tags are a list"),
-        ({"tags": ["a", ""]}, "tags are a list"),
-        ({"x": object()}, "has to be JSON"),
-        ({"x": float("nan")}, "has to be JSON"),
+        ({"title": " "}, "a title must be a non-empty string"),
+        ({"title": 3}, "a title must be"),
+        ({"tags": "a"}, "tags must be a list"),
+        ({"tags": ["a", ""]}, "tags must be a list"),
+        ({"x": object()}, "must be JSON"),
+        ({"x": float("nan")}, "must be JSON"),
         ({"x": "y" * LARGEST}, "may take 65,536 bytes"),
     ],
 )

@@ -108,7 +108,7 @@ def test_keep_is_a_number(bad):
 
 @pytest.mark.parametrize("bad", ["", "  \n", None])
 def test_a_summary_says_something(bad):
-    with pytest.raises(Invalid, match="needs a summary"):
+    with pytest.raises(Invalid, match="the summary is empty"):
         compaction(log("u1 a1"), bad, keep=0, head=2, tokens=0)
 
 

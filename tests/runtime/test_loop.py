@@ -94,7 +94,7 @@ def complaining() -> str:
 @pytest.mark.parametrize(
     ("call", "output"),
     [
-        (ToolCall("c", "fly", {}), "there is no tool 'fly': there are echo, failing, complaining"),
+        (ToolCall("c", "fly", {}), "no tool 'fly': the tools are echo, failing, complaining"),
         (ToolCall("c", "echo", '{"text": '), "the arguments of echo are not a JSON object: '{\"text\": '"),
         (ToolCall("c", "echo", {}), "echo needs text"),
         (ToolCall("c", "echo", {"text": 5}), "text of echo must be of the type string, not 5"),
@@ -157,7 +157,7 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
 @pytest.mark.parametrize(
     ("allow", "output"),
     [
-        (None, "not run: it needs somebody's consent, and nobody was there to ask"),
+        (None, "not run: it needs someone's consent, and nobody was there to ask"),
         (lambda tool, arguments: False, "not run: it was not allowed"),
         (lambda tool, arguments: "not today", "not today"),
         (lambda tool, arguments: True, "x"),

@@ -105,7 +105,7 @@ def test_grep_searches_the_files_of_its_glob_folders_included(tools, glob, found
 def test_a_glob_is_about_the_folder_that_is_searched_as_well(tools):
     assert tools["grep"].run(pattern="x = 1", path="src", glob="*.py") == "src/deep.py:1:x = 1"
     assert tools["grep"].run(pattern="x = 1", path="src", glob="src/*.py") == "src/deep.py:1:x = 1"
-    with pytest.raises(ToolError, match="is no pattern"):
+    with pytest.raises(ToolError, match="is not a valid pattern"):
         tools["grep"].run(pattern="x", glob="[z-a]")
 
 
@@ -291,12 +291,12 @@ def test_a_new_file_has_the_mode_that_any_program_would_give_it(tools, folder):
         ("write_file", {"path": "a.py/x/y", "content": "x"}, "what should be a folder is a file"),
         ("write_file", {"path": "src", "content": "x"}, "src is a directory"),
         ("write_file", {"path": "new", "content": "\ud800"}, "there is a half of a character in it"),
-        ("write_file", {"path": "n" * 300, "content": "x"}, "is no path: File name too long"),
+        ("write_file", {"path": "n" * 300, "content": "x"}, "is not a path: File name too long"),
         ("bash", {"command": "a\0b"}, "it could not be started: "),
         ("bash", {"command": "echo \ud800"}, "it could not be started: "),
         ("grep", {"pattern": "a" * 200_000}, "it could not be started: Argument list too long"),
         ("grep", {"pattern": "(" * 5000}, "is no regular expression"),
-        ("list_dir", {"path": "n" * 5000}, "is no path: File name too long"),
+        ("list_dir", {"path": "n" * 5000}, "is not a path: File name too long"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(tools, folder, name, arguments, words):

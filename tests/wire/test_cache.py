@@ -88,7 +88,7 @@ def test_bytes_say_the_same_as_the_dump(format):
 
 
 def test_any_other_way_is_refused():
-    with pytest.raises(Invalid, match="no way 'always' to use a prompt cache"):
+    with pytest.raises(Invalid, match="cache='always' is not known"):
         dump(grown(), "anthropic", cache="always")
 
 

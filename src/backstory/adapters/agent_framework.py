@@ -104,7 +104,7 @@ def _save(agent: Agent, *, forms: list[Form]) -> None:
 def _overlap(before: list[Form], forms: list[Form]) -> int:
     """How many of the messages are there already, by the framework's rule: all up to the whole history, which
     may have others before it, or as many as the newest that are there. A question without an id may be
-    repeated. `before` is one message longer than the others if there are so many."""
+    repeated. `before` is one message longer than the others if there are that many."""
     known, given = [_identity(form) for form in before], [_identity(form) for form in forms]
     for end in range(len(known), len(given) + 1) if len(known) > 1 else ():
         if given[end - len(known) : end] == known:

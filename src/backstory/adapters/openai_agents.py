@@ -223,7 +223,7 @@ def _read_at_once(item: Item) -> list[Draft]:
 
 
 def _loaded(item: Item) -> list[Draft]:
-    """What an item says, as far as the format can be read; nothing for what is no message."""
+    """What an item says, as far as the format can be read; nothing for what is not a message."""
     items = [item]
     if item.get("type") in ANSWERED and isinstance(item.get("call_id"), str):
         items.append({"type": ANSWERED[item["type"]], "call_id": item["call_id"], "id": item["call_id"]})

@@ -54,7 +54,9 @@ def carried(rest: str) -> tuple[str | None, str | None]:
     if after[:1] in ("'", '"'):
         note, closed, behind = after[1:].partition(after[0])
         if not closed:
-            raise Invalid(f"the note has no end: /rewind [label] --carry {after[0]}what I learned{after[0]}")
+            raise Invalid(
+                f"the note has no closing quote: /rewind [label] --carry {after[0]}what I learned{after[0]}"
+            )
     if not note.strip():
         raise Invalid('what to carry? /rewind [label] --carry "what I learned"')
     return before or behind.strip() or None, note.strip()
@@ -270,7 +272,7 @@ def run(at: "Terminal", text: str) -> None:
 
         near = get_close_matches(name, COMMANDS)
         hint = f"did you mean /{near[0]}?" if near else "/help lists them"
-        raise Invalid(f"there is no command /{name}: {hint} (a space before it sends it as it is)")
+        raise Invalid(f"no command /{name}: {hint} (a space before it sends it as it is)")
     command.run(at, rest[0] if rest else "")
 
 

@@ -110,7 +110,7 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
         case "system":
             return Text(f"system: {_start(event.content or '', expanded)}", style="dim")
         case "note":
-            return Group()  # not said by anybody: nothing is drawn
+            return Group()  # not a message: nothing is drawn
         case "mark":
             return Text(f"⚑ {one_line(event.label or 'mark')}  (at {event.seq})", style="magenta")
     target = (event.data or {}).get("target_message_id")

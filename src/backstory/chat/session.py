@@ -186,7 +186,7 @@ class Chat:
             raise NotFound("there is nothing to answer yet: say something")
         if last.kind == "assistant":
             if not (last.data or {}).get("interrupted"):
-                raise Invalid("the last answer is whole: say something, or /back to change what you asked")
+                raise Invalid("the last answer is complete: say something, or /back to change what you asked")
             self.agent.jump(last.seq - 1)
 
     def ask_again(self, model: str) -> str:
@@ -361,7 +361,7 @@ def only_agent(store: Store, ref: str) -> Agent:
     found = store.resolve(ref)
     if found.at is not None:
         raise Invalid(
-            f"a chat goes on at the head, not at a position: backstory fork {ref} NAME, then chat NAME"
+            f"a chat continues at the head, not at a position: backstory fork {ref} NAME, then chat NAME"
         )
     return found.agent
 

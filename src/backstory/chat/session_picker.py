@@ -90,6 +90,6 @@ class SessionMenu:
 
 
 def _fitted(title: str, room: int) -> str:
-    """A title in exactly so many columns."""
+    """A title in exactly this many columns."""
     line = one_line(title)
     return set_cell_size(line, room) if cell_len(line) <= room else f"{set_cell_size(line, room - 1)}…"

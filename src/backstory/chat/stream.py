@@ -37,7 +37,7 @@ class Stream:
         return [*whole, *self._print(until)]
 
     def _whole_blocks(self, lines: int) -> Lines:
-        """Print all blocks but the last, which begins so many lines further down."""
+        """Print all blocks but the last, which begins this many lines further down."""
         before = self.text[self._block :].split("\n")[:lines]
         self._render("\n".join(before))
         printed = [*self._print(len(self._lines)), []]
@@ -91,7 +91,7 @@ class Stream:
         self._rendered = (text, width)
 
     def _find_place(self, printed: int) -> None:
-        """Where so many characters end, now that the lines are broken elsewhere."""
+        """Where this many characters end, now that the lines are broken elsewhere."""
         if printed == 0:
             self._next = self._cut = 0
             return

@@ -66,7 +66,7 @@ class Terminal:
         self._is_leaving = False  # Ctrl-C was the last thing that was typed
         self._company = Company(lambda: self._editor.run_above(self._hear))
         self.context = ContextView(chat, self.page, self._company)
-        self._models: list[str] | None = None  # to choose from, once somebody wanted to know
+        self._models: list[str] | None = None  # to choose from, once someone has asked
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
             commands.words(),

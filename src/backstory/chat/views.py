@@ -89,7 +89,7 @@ def export(at: "Terminal", rest: str) -> None:
     """The session to a file, or the context to read."""
     file = rest or f"{at.chat.agent.name}.jsonl"
     if Path(file).exists():
-        raise Invalid(f"there is a file {file} already: /export ANOTHER")
+        raise Invalid(f"{file} already exists: /export ANOTHER")
     format = "markdown" if file.endswith(".md") else "jsonl"
     at.shell("export", at.chat.agent.id, "--format", format, "--output", file)
     if Path(file).exists():

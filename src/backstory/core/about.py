@@ -21,13 +21,13 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
         text = to_json(kept)
         size = len(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"what is kept beside an agent has to be JSON: {error}") from error
+        raise Invalid(f"an agent's description must be JSON: {error}") from error
     if size > LARGEST:
         raise Invalid(
-            f"what is kept beside an agent may take {LARGEST:,} bytes, this takes {size:,}", remedy="say less"
+            f"an agent's description may take {LARGEST:,} bytes, this takes {size:,}", remedy="shorten it"
         )
     if _NUL.search(text):  # PostgreSQL's JSON cannot say it
-        raise Invalid("what is kept beside an agent has a NUL character (U+0000)", remedy="remove it")
+        raise Invalid("an agent's description has a NUL character (U+0000)", remedy="remove it")
     return text
 
 
@@ -42,8 +42,8 @@ def told(about: str | None) -> str:
 def _check(change: dict[str, Any]) -> None:
     title, tags = change.get("title"), change.get("tags")
     if title is not None and (not isinstance(title, str) or not title.strip()):
-        raise Invalid(f"a title is a text that is not empty, not {title!r:.60}")
+        raise Invalid(f"a title must be a non-empty string, not {title!r:.60}")
     if tags is not None and (
         not isinstance(tags, list | tuple) or not all(isinstance(tag, str) and tag.strip() for tag in tags)
     ):
-        raise Invalid(f"tags are a list of texts that are not empty, not {tags!r:.60}")
+        raise Invalid(f"tags must be a list of non-empty strings, not {tags!r:.60}")

@@ -26,7 +26,7 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
     """The events that compact a context: `keep` messages at its end stay as they are, or a few more, so
     that no call loses its result and no answer is cut in two. `tokens` is the size of what goes."""
     if not isinstance(summary, str) or not summary.strip():
-        raise Invalid("a compaction needs a summary that says something")
+        raise Invalid("the summary is empty: a compaction needs one")
     if type(keep) is not int or keep < 0:
         raise Invalid(f"keep={keep!r} is not a number of messages", remedy="pass 0 or more")
     context = [event for event in map(_presentable, context) if event is not None]

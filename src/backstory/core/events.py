@@ -39,8 +39,8 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The aware datetime of so many microseconds since 1970, exactly. What has no date, in a damaged store,
-    is the first or the last that there is."""
+    """The aware datetime this many microseconds after 1970, exactly. What has no date, in a damaged store, is
+    the first or the last that there is."""
     return EPOCH + timedelta(microseconds=min(max(microseconds, EARLIEST), LATEST))
 
 

@@ -175,5 +175,5 @@ def _check_named(kind: str, field: str, value: Any) -> None:
     if not isinstance(value, str) or not value.strip():
         raise InvalidEvent(
             f"the {field} of this {kind} event is {value!r}",
-            remedy=f"pass its {field} in data, as a string that is not blank",
+            remedy=f"pass its {field} in data, as a non-blank string",
         )

@@ -11,7 +11,7 @@ OURS = "backstory."  # how the names of the library's own notes begin
 def checked_note_name(name: Any) -> str:
     """A name that a note can have. Raises Invalid."""
     if not isinstance(name, str) or not name.strip():
-        raise Invalid(f"{name!r:.60} is not the name of a note", remedy="pass a text that is not empty")
+        raise Invalid(f"{name!r:.60} is not the name of a note", remedy="pass a non-empty string")
     check_text(name, "the name of a note")
     return name
 

@@ -69,19 +69,19 @@ def _replaced(settings: Settings, name: str, value: Any) -> Settings:
 
 def _checked_model(model: Any) -> str | None:
     if model is not None and (not isinstance(model, str) or not model.strip()):
-        raise Invalid(f"a model's name is a string that is not empty, not {model!r}")
+        raise Invalid(f"a model's name must be a non-empty string, not {model!r}")
     return model
 
 
 def _checked_params(params: Any) -> dict[str, Any]:
     if not isinstance(params, Mapping) or not all(isinstance(name, str) for name in params):
-        raise Invalid(f"params is an object of names and values, not {params!r:.60}")
+        raise Invalid(f"params must be an object of names and values, not {params!r:.60}")
     return dict(params)
 
 
 def _checked_tools(tools: Any) -> list[dict[str, Any]]:
     if isinstance(tools, str | Mapping) or not isinstance(tools, Sequence):
-        raise Invalid(f"tools is a list of tools, not {tools!r:.60}")
+        raise Invalid(f"tools must be a list of tools, not {tools!r:.60}")
     checked = [_checked_tool(tool) for tool in tools]
     names = [tool["name"] for tool in checked]
     for name in names:
@@ -92,7 +92,7 @@ def _checked_tools(tools: Any) -> list[dict[str, Any]]:
 
 def _checked_tool(tool: Any) -> dict[str, Any]:
     if not isinstance(tool, Mapping):
-        raise Invalid(f"a tool is an object with name, description and parameters, not {tool!r:.60}")
+        raise Invalid(f"a tool must be an object with name, description and parameters, not {tool!r:.60}")
     unknown = set(tool) - TOOL_FIELDS
     if unknown:
         raise Invalid(
@@ -101,7 +101,7 @@ def _checked_tool(tool: Any) -> dict[str, Any]:
         )
     name = tool.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise Invalid(f"a tool needs a name, a string that is not empty, not {name!r}")
+        raise Invalid(f"a tool needs a name, a non-empty string, not {name!r}")
     for field, type_, what in (
         ("description", str, "a string"),
         ("parameters", Mapping, "a JSON Schema object"),

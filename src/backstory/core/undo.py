@@ -38,7 +38,7 @@ def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
 
 
 def is_prompt(event: Event) -> bool:
-    """Whether somebody asked this: it is not a copy, a summary, or a note that a program put there."""
+    """Whether a person asked this: it is not a copy, a summary, or a note that a program put there."""
     return event.kind == "user" and not NOT_ASKED & (event.data or {}).keys()
 
 

@@ -29,7 +29,7 @@ class DatabaseSource(FileSource):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         name = self._path.absolute().as_uri()
         error: Exception | None = None
-        # A database that nobody can write to has no room for the files beside it that reading needs.
+        # Where a database cannot be written to there is no place for the files beside it that reading needs.
         for options in ("mode=ro", "mode=ro&immutable=1"):
             try:
                 connection = apsw.Connection(f"{name}?{options}", flags=flags)

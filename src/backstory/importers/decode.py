@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
 
     values: list[Any]
     mended: tuple[str, ...] = ()
-    fault: str | None = None  # why the rest of it is no JSON
+    fault: str | None = None  # why the rest of it is not JSON
 
 
 def decode(line: bytes) -> Decoded:

@@ -175,7 +175,7 @@ class FileSource:
         return line, size
 
     def start_at(self, start: Reach) -> None:
-        """Let `lines` begin behind so many bytes and lines."""
+        """Let `lines` begin behind this many bytes and lines."""
         self._start = start
 
     def offset_of(self, place: Any) -> int | None:
@@ -274,16 +274,16 @@ class FileSource:
         return iter(())
 
     def rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """A file is no database."""
+        """A file is not a database."""
         return iter(())
 
     def columns(self) -> Mapping[str, set[str]]:
-        """A file is no database."""
+        """A file is not a database."""
         return {}
 
 
 class Beginning(Sequence[Any]):
-    """The values in the first lines of a file, each decoded when somebody asks for it."""
+    """The values in the first lines of a file, each decoded when it is asked for."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = iter(lines)
@@ -350,7 +350,7 @@ _UNPACKERS |= dict.fromkeys(UTF16, _utf16)
 
 
 def _unpacked(stream: IO[bytes], packed: int) -> Path:
-    """What a stream holds, in a file of its own; more than anybody would write is refused."""
+    """What a stream holds, in a file of its own; more than any transcript has is refused."""
     size = 0
     with tempfile.NamedTemporaryFile(prefix="backstory-", delete=False) as file:
         path = Path(file.name)

@@ -24,7 +24,7 @@ from backstory.intake import Intake
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
-BATCH_SIZE = 4_000_000  # about so many characters: the lock is held for a moment only
+BATCH_SIZE = 4_000_000  # about this many characters: the lock is held for a moment only
 RECENT = 64  # events before the head that are looked at: where the head stands, and unfinished answers
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 

@@ -73,7 +73,7 @@ class Thread:
     about: dict[str, Any] = field(default_factory=dict)  # title, cwd, model, version, …
     # Where its file can be read on when it has grown; asked when all steps were told.
     bookmark: Callable[[], Bookmark | None] = field(default=lambda: None, repr=False)
-    read: int | None = None  # a tail: so many lines of its file were told before. None: it is the whole
+    read: int | None = None  # a tail: how many lines of its file were told before. None: it is the whole
 
     def units(self) -> Iterator[Unit]:
         """The units alone, in the order of the source."""

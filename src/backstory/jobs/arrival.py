@@ -147,7 +147,7 @@ class Arrival:
             if known != row:
                 raise Conflict(
                     f"nothing was imported: agent {self._agent.name!r} ({self._agent.id}) has another "
-                    f"event at {row.seq}, so the two histories have parted",
+                    f"event at {row.seq}, so the two histories have diverged",
                     remedy="import into another store",
                     head=self._agent.head,
                 )

@@ -31,7 +31,7 @@ def backup(backend: Copyable, path: str) -> None:
 
 
 def _put(file: str, path: str) -> None:
-    """Give a finished file its place; a link never replaces what somebody put there meanwhile."""
+    """Give a finished file its place; a link never replaces what someone put there meanwhile."""
     try:
         os.link(file, path)
     except FileExistsError as error:

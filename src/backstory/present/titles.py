@@ -1,4 +1,4 @@
-"""What a session is called in a list: its title, or else the first thing that somebody asked."""
+"""What a session is called in a list: its title, or else the first thing that was asked."""
 
 from backstory.agent import Agent
 from backstory.present.safe_text import one_line

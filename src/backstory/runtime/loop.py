@@ -2,7 +2,7 @@
 
     for update in Loop(agent, model, tools).ask("Which files are here?"): ...
 
-Each event is written when it happens, by the agent's own methods, and whoever iterates is told. The loop
+Each event is written when it happens, by the agent's own methods, and the caller is told. The loop
 draws nothing and decides nothing that a person should: it asks `allow`. When it is stopped (Ctrl-C, or
 the iterator is closed), what the model had said is kept, marked as interrupted, and calls without a
 result get one that says so. Calls that an earlier process left open are not run again.
@@ -43,7 +43,7 @@ LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
 
 STOPPED = "interrupted: it was stopped before it was done, and may have done a part of it"
 NOT_RUN = "interrupted: it was not run"
-NOBODY = "not run: it needs somebody's consent, and nobody was there to ask"
+NOBODY = "not run: it needs someone's consent, and nobody was there to ask"
 SAID_NOTHING = "the model said nothing: ask again, or choose another model"
 REFUSED = "the model refused to answer: ask in another way, or choose another model"
 
@@ -139,7 +139,7 @@ class Loop:
                 return written
 
     def _told(self, before: Agent, written: Sequence[Event]) -> list[Update]:
-        """What whoever iterates has to know of a write."""
+        """What the caller that iterates has to know of a write."""
         forked: list[Update] = [Forked(self.agent, before)] if self.agent != before else []
         return [*forked, *map(EventWritten, written)]
 
@@ -244,7 +244,7 @@ class Loop:
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
             known = ", ".join(tool.name for tool in self.tools)
-            raise ToolError(f"there is no tool {name!r}: there are {known or 'none'}")
+            raise ToolError(f"no tool {name!r}: the tools are {known or 'none'}")
         given = checked(tool, arguments)
         if not tool.asks:
             return tool, given, None

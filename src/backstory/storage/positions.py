@@ -9,7 +9,7 @@ LAST_POSITION = 2**31 - 1
 
 
 def last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
-    """The last so many positions of some pieces, and the rest."""
+    """The last `count` positions of some pieces, and the rest."""
     taken: list[Piece] = []
     rest = list(pieces)
     while rest and count > 0:
@@ -29,7 +29,7 @@ def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
 
 
 def distinct_positions(positions: Iterable[int]) -> list[int]:
-    """Positions that somebody asks for, each once and in order. Raises Invalid."""
+    """Positions that are asked for, each once and in order. Raises Invalid."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
     found = set(positions)

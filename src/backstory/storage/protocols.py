@@ -57,7 +57,7 @@ class SourceRecord(NamedTuple):
     tool: str
     id: str  # what the tool calls it, or the path of a file
     agent: str | None = None  # the agent's id
-    cursor: str | None = None  # the text of a JSON object, for whoever reads the source
+    cursor: str | None = None  # the text of a JSON object, for the reader of the source
 
 
 class Wanted(NamedTuple):
@@ -189,7 +189,7 @@ class Watch(Protocol):
 
     def wait(self, seconds: float | None) -> None:
         """Return when something may have been committed since the last time this returned (since the watch
-        began, the first time), when it is woken or closed, or after so many seconds."""
+        began, the first time), when it is woken or closed, or after this many seconds."""
 
     def woken(self) -> bool:
         """Whether it was woken since this was last asked."""

@@ -46,7 +46,7 @@ class SignalWatch:
         self._signalled(seconds)
 
     def _signalled(self, seconds: float | None) -> bool:
-        """Wait for the signal; False after so many seconds."""
+        """Wait for the signal; False after this many seconds."""
         with self._signal.changed:
             done = self._signal.changed.wait_for(self._is_over, seconds)
             self._seen = self._signal.count

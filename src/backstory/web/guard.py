@@ -140,7 +140,7 @@ class Guard:
                 raise Refused(401, "this server answers only through its proxy")
             name = headers.get(proxy.user_header.encode(), b"")
             if not name or name == TWICE:
-                raise Refused(401, "the proxy did not say who is there")
+                raise Refused(401, "the proxy did not name the user")
             user = name.decode("utf-8", "replace")
             return user, write and (proxy.writers is None or user in proxy.writers)
         key = self._rules.key

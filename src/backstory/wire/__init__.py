@@ -119,7 +119,7 @@ def _as_bytes(messages: Sequence[Readable], target: Target, options: Options, ca
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
     if cache not in (None, AUTO):
-        raise Invalid(f"no way {cache!r} to use a prompt cache: use {AUTO!r} or None")
+        raise Invalid(f"cache={cache!r} is not known: use {AUTO!r} or None")
     return Target(_format(name), _FORMATS, lambda rule, at, why: None, **fields)
 
 

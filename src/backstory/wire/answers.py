@@ -78,7 +78,9 @@ def _format_of(whole: Any) -> str:
             return "bedrock"
         if isinstance(output, list) or (isinstance(kind, str) and kind.startswith("response.")):
             return "openai-responses"
-    raise Invalid("nobody can tell whose answer this is", remedy=f"pass format=, one of {', '.join(FORMATS)}")
+    raise Invalid(
+        "cannot tell which provider's answer this is", remedy=f"pass format=, one of {', '.join(FORMATS)}"
+    )
 
 
 def _usage(whole: Any) -> Any:

@@ -42,7 +42,7 @@ def name_in(value: dict[str, Any], key: str, path: str) -> str:
     """An id or a name: a text that has to be there and to say something."""
     found = field(value, key, str, path)
     if not found.strip():
-        raise wrong(f"{path}.{key}", f"expected a string that is not empty, found {found!r}")
+        raise wrong(f"{path}.{key}", f"expected a non-empty string, found {found!r}")
     return found
 
 

@@ -166,5 +166,5 @@ def _message(source: Event | Message) -> Message:
         source = Message(source.kind, source.content, filled, seq=source.seq)
     message = canonical(source)
     if message is None:
-        raise InvalidEvent(f"event {source.seq} ({source.kind}) is nothing that a model is given")
+        raise InvalidEvent(f"event {source.seq} ({source.kind}) is not given to a model")
     return message

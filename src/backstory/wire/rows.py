@@ -1,6 +1,6 @@
 """From messages to rows that the repair can trust: kind, text and data of sound types.
 
-Old logs hold what they hold: a text that is no text, data that JSON cannot carry back out. Whatever
+Old logs hold what they hold: a text that is not a string, data that JSON cannot carry back out. Whatever
 it is, it comes out of here as something that can be written to a wire, and nothing raises.
 """
 
@@ -47,7 +47,7 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
             has_holes = True  # perhaps: there is no text to look at
         if kind not in SPOKEN:
             if kind not in SILENT:
-                tell("kind", at, f"nobody knows what a message of kind {kind!r} is, so it is left out")
+                tell("kind", at, f"{kind!r} is not a known kind of message, so it is left out")
             continue
         if type(text) is not str or not (text.isascii() or is_unicode(text)):
             text = _as_text(text)

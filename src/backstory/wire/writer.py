@@ -23,7 +23,7 @@ def origins_of(repaired: Repaired, format: Format) -> list[list[int]]:
     placed = list(_placed(repaired, format))
     forms = [_marked(one.form, one.at) for one in placed]
     tops = [(_top(say, format), _known(say.at)) for say in repaired.system]
-    # Bare system text is no message: it stays on top.
+    # Bare system text is not a message: it stays on top.
     system = [form if isinstance(form, str) else _marked(form, at) for form, at in tops]
     body = format.body(system, [one.role for one in placed], forms, {})
     messages = next(body[key] for key in ("messages", "input", "contents") if key in body)

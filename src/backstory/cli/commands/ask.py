@@ -24,9 +24,9 @@ from backstory.errors import Invalid
 def ask_command(
     url: str | None, question: str | None, ref: str | None, files: tuple[str, ...], **options: Any
 ) -> int:
-    """Both are added to the log. What another program or a file passes on standard input comes first, then an
-    empty line, then QUESTION; without QUESTION it is the question. The store is created if it does not exist.
-    The exit code is 1 if there is no answer."""
+    """Both are added to the log. Text from a pipe or a file on standard input comes first, then an empty
+    line, then QUESTION; without QUESTION, that text is the question. The store is created if it does not
+    exist. The exit code is 1 if there is no answer."""
     check_platform()
     asked = [text for text in (piped_input().strip("\n"), question or "") if text.strip()]
     if not asked:

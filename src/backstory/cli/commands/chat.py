@@ -57,7 +57,7 @@ def chat_command(url: str | None, ref: str, continued: str | None, pick: bool, *
 def _picked(url: str | None) -> str:
     """The agent that was chosen from the list of sessions."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise Invalid("there is no terminal to choose on", remedy="name the session: backstory chat REF")
+        raise Invalid("choosing a session needs a terminal", remedy="name the session: backstory chat REF")
     from backstory.chat.project import session_rows
     from backstory.chat.session_picker import pick_session
 

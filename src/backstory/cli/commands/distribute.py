@@ -9,9 +9,9 @@ from backstory.present.measures import count
 
 @command("distribute", example="backstory --store postgresql://coordinator/history distribute")
 def distribute_command(url: str | None, as_json: bool) -> None:
-    """The database needs the Citus extension and its workers first. A store that is made there is distributed
-    from the beginning; this command is for one that is older. Sessions are spread over the workers. Everybody
-    else waits meanwhile; restart processes that follow the store."""
+    """The database needs the Citus extension and its workers first. A store created there is distributed from
+    the start; this command is for one that existed before. Sessions are spread over the workers. Other
+    processes wait until it is done; restart those that follow the store."""
     with opened(url) as store, progress_bar("distributing", "rows") as progress:
         done = store.distribute(progress)
     if as_json:

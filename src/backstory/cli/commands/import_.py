@@ -55,7 +55,7 @@ LOOK = 1.0  # seconds between two looks at what is watched
     type=click.FloatRange(0),
     metavar="SECONDS",
     default=SETTLE,
-    help="Take an answer as complete after so many seconds without a change (default: 30).",
+    help="Treat an answer as complete after this many seconds without a change (default: 30).",
 )
 def import_command(
     url: str | None, paths: tuple[str, ...], yes: bool, watch: bool, as_json: bool, **options: Any

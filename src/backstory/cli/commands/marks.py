@@ -17,7 +17,7 @@ from backstory.present.shapes import mark_json
 
 @command("marks", example="backstory marks main")
 @reference(metavar="REF[@POS]")
-@click.option("--all", "dead_too", is_flag=True, help="Dead marks, too; a jump can go there.")
+@click.option("--all", "dead_too", is_flag=True, help="Include dead marks, which a jump can go to.")
 def marks_command(url: str | None, ref: str, dead_too: bool, as_json: bool) -> None:
     """The oldest mark comes first. In a pipe: position, label, live or dead, time."""
     with opened(url) as store:

@@ -20,7 +20,7 @@ from backstory.references import Reference
 MOST_SHOWN = 10  # events that a dry run lists one by one
 LONGEST = 60  # characters of one of them
 
-dry_run = click.option("--dry-run", is_flag=True, help="Only show what would change; write nothing.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would change, and write nothing.")
 
 
 @command("rewind", example='backstory rewind "main@before the cleanup" --dry-run')
@@ -62,7 +62,7 @@ def undo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> Non
 @reference()
 @dry_run
 def redo_command(url: str | None, ref: str, dry_run: bool, as_json: bool) -> None:
-    """Only as long as nothing was written after the undo. Each further redo takes back one undo more.
+    """Only as long as nothing was written after the undo. Each further redo takes back one more undo.
     Prints the new head."""
     _move("redo", url, ref, dry_run, as_json, lambda agent, to: agent.redo())
 

@@ -1,4 +1,4 @@
-"""notes and settings: what is in the log and not said by anybody."""
+"""notes and settings: what is in the log but is not a message."""
 
 from typing import Any
 
@@ -17,10 +17,9 @@ from backstory.present.shapes import event_json
 @command("notes", example="backstory notes main --name backstory.failure\nbackstory notes main --all")
 @reference(metavar="REF[@POS]")
 @click.option("--name", help="Only notes with this name.")
-@click.option("--all", "everything", is_flag=True, help="Dead ones, too.")
+@click.option("--all", "everything", is_flag=True, help="Include dead notes.")
 def notes_command(url: str | None, ref: str, name: str | None, everything: bool, as_json: bool) -> None:
-    """Notes are what programs keep in a log beside the messages; no model is given them. In a pipe: position,
-    name, time, data."""
+    """Notes are part of the log, but no model sees them. In a pipe: position, name, time, data."""
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)
         found = agent.notes(name, at=at, live=not everything)
@@ -44,8 +43,8 @@ def notes_command(url: str | None, ref: str, name: str | None, everything: bool,
 @click.option("--params", metavar="JSON", help="Set the parameters from here on, a JSON object.")
 @click.option("--tools", metavar="JSON", help="Set the tools from here on, a JSON array.")
 def settings_command(url: str | None, ref: str, as_json: bool, **given: str | None) -> None:
-    """The model, the tools and the parameters that requests are made with at a position. Each option replaces
-    what was set before, and a rewind brings that back. In a pipe: name, value."""
+    """Requests at a position are made with these. Each option replaces what was set before, and a rewind
+    brings that back. In a pipe: name, value."""
     change = {
         name: text if name == "model" else json_option(f"--{name}", text)
         for name, text in given.items()

@@ -20,13 +20,13 @@ from backstory.store import Store
 MOST_SHOWN = 20  # agents that are listed one by one
 LONGEST = 60  # characters of an event that is shown
 
-dry_run = click.option("--dry-run", is_flag=True, help="Only show what would go; change nothing.")
+dry_run = click.option("--dry-run", is_flag=True, help="Show what would be removed, and change nothing.")
 yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @command("delete", example="backstory delete main/idea --dry-run\nbackstory delete main --below --yes")
 @reference(required=True)
-@click.option("--below", is_flag=True, help="Its forks and sub-agents too, and theirs.")
+@click.option("--below", is_flag=True, help="Also remove its forks and sub-agents, and theirs.")
 @dry_run
 @yes
 def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: b
         agent = agent_of(store.resolve(ref), "delete takes an agent, not a position")
         planned = store.delete(agent, below=below, dry_run=True)
         if not (dry_run or yes):
-            _show(planned, "would go", screen.say)
+            _show(planned, "would be removed", screen.say)
             _ask("delete")
         removed = planned if dry_run else store.delete(agent, below=below)
     _answer(removed, dry_run=dry_run, as_json=as_json)
@@ -53,9 +53,9 @@ def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: b
 def erase_command(
     url: str | None, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """What was said there is removed from the store and cannot be brought back, with all copies that a
-    compaction made of it. That something was said stays: its position, kind and time, and the reason. Forks
-    see the same. Prints the positions that were erased."""
+    """The content and the data of these events are removed from the store, with all copies that a compaction
+    made of them, and cannot be brought back. Their position, kind and time stay, and the reason. Forks see
+    the same. Prints the positions that were erased."""
     with opened(url) as store:
         wanted = _positions(store, refs)
         if not yes:
@@ -80,7 +80,7 @@ def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
     for ref in refs:
         agent, at, _ = store.resolve(ref)
         if at is None:
-            raise Invalid(f"{ref!r} names no position", remedy=f"use backstory erase {ref}@POS")
+            raise Invalid(f"{ref!r} does not name a position", remedy=f"use backstory erase {ref}@POS")
         wanted.setdefault(agent, []).append(agent.event(at).seq)
     return wanted
 
@@ -89,34 +89,33 @@ def _positions(store: Store, refs: tuple[str, ...]) -> dict[Agent, list[int]]:
     "expire",
     example="backstory expire --before 2026-01-01\nbackstory expire --before 2026-01-01 --dead --yes",
 )
-@click.option("--before", required=True, metavar="TIME", help="Only sessions without a write since then.")
+@click.option("--before", required=True, metavar="TIME", help="Only sessions last written to before then.")
 @click.option("--prefix", default="", metavar="TEXT", help="Only sessions whose key begins like this.")
-@click.option("--dead", is_flag=True, help="Erase what dead events say, instead of deleting sessions.")
+@click.option("--dead", is_flag=True, help="Erase the text of dead events instead of deleting sessions.")
 @dry_run
 @yes
 def expire_command(
     url: str | None, before: str, prefix: str, dead: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """Sessions that nobody has written to since TIME (a date or a time, such as 2026-01-01T12:00) are
-    removed from the store with all their agents. With --dead, every session stays, and what events from
-    before TIME say is erased if they are in nobody's context any more; what a mark, a label or a fork leads
-    back to is kept."""
+    """Sessions last written to before TIME (a date or a time, such as 2026-01-01T12:00) are removed from the
+    store with all their agents. With --dead, sessions stay; instead, events from before TIME that are no
+    longer in any context are erased. What a mark, a label or a fork leads back to is kept."""
     when = moment(before)
     with opened(url) as store:
         planned = store.expire(when, prefix=prefix, dead=dead)
         if not (dry_run or yes):
-            _show(planned, "would go", screen.say)
+            _show(planned, "would be removed", screen.say)
             _ask("expire")
         removed = planned if dry_run else store.expire(when, prefix=prefix, dead=dead, dry_run=False)
     _answer(removed, dry_run=dry_run, as_json=as_json)
 
 
 def _answer(removed: Removed, *, dry_run: bool, as_json: bool) -> None:
-    """Say what went, or what would go."""
+    """Say what was removed, or what would be."""
     if as_json:
         screen.answer_json(removed_json(removed))
     elif dry_run:
-        _show(removed, "would go", screen.answer)
+        _show(removed, "would be removed", screen.answer)
         screen.say("nothing was changed")
     else:
         _show(removed, "deleted", screen.answer)

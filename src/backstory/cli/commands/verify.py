@@ -20,11 +20,9 @@ from backstory.present.measures import count
 @click.option(
     "--seal", metavar="FILE", type=click.File("rb"), help="Also compare with what `backstory seal` printed."
 )
-@click.option(
-    "--requests", is_flag=True, help="Also build again what each model was asked, and compare digests."
-)
+@click.option("--requests", is_flag=True, help="Also rebuild each recorded request and compare its digest.")
 def verify_command(url: str | None, seal: IO[bytes] | None, requests: bool, as_json: bool) -> None:
-    """Reads everything and derives it again. Prints what is wrong, where, and what to do about it. The
+    """Reads everything and recomputes it. Prints what is wrong, where, and what to do about it. The
     exit code is 1 if anything is wrong."""
     with opened(url) as store:
         findings = store.verify(seal=None if seal is None else _seal(seal), requests=requests)

@@ -60,7 +60,7 @@ def _entry(author: str | None, run: list[str], id: str, time: int | None) -> Ent
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """The sessions in which somebody said something."""
+    """The sessions in which something was said."""
     for source in sources:
         report = Report()
         first: str | None = None

@@ -1,7 +1,7 @@
 """ChatGPT: the export's conversations.json, a tree of nodes for each conversation. Pure.
 
-An edited question and an answer made again are branches. What an assistant's node says to anybody but all is
-a call, and the tool's node behind it the result.
+An edited question and an answer made again are branches. What an assistant's node says to
+a recipient other than "all" is a call, and the tool's node behind it the result.
 """
 
 from collections.abc import Iterable, Iterator

@@ -64,7 +64,7 @@ BOOKKEEPING = frozenset(
         "result",
     }
 )
-# Types whose records may be contracted without anybody wondering.
+# Types whose records may be contracted without a note in the report.
 CONTRACTED = frozenset({"progress", "system", "attachment", "summary", "user", "assistant"})
 USAGE = {
     "input": "input_tokens",

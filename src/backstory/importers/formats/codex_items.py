@@ -27,7 +27,7 @@ OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_se
 # What leads to an answer without being said: it rides in the native content of what follows.
 SILENT = frozenset({"reasoning", "web_search_call", "image_generation_call"})
 SEALED = frozenset({"compaction", "compaction_summary", "context_compaction"})
-# Of no use to anybody but Codex.
+# Of use to Codex only.
 PRIVATE = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
 
 # The tool in the user's mouth (codex-rs/thread-store, rollback.rs), by how the text begins.
@@ -119,7 +119,7 @@ def digest(item: Item) -> bytes:
 
 
 def entry(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
-    """The entry of an item; `before`: the silent items that led to it. None: it says nothing to anybody."""
+    """The entry of an item; `before`: the silent items that led to it. None: it says nothing."""
     match item.get("type", "message"):
         case "message":
             return _message(item, before, id, time, model)

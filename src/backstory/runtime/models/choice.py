@@ -6,7 +6,7 @@
     gemini:NAME      Google                               gemini-…         the same
     embedded         the tiny one in this process         (nothing said)   the same
 
-No service that costs money is used because a key happens to lie around: somebody has to name a model.
+No service that costs money is used because a key happens to be set: someone has to name a model.
 """
 
 import os
@@ -41,7 +41,7 @@ class BadConfig(ModelError):
 
 
 class ModelSpec(NamedTuple):
-    """What somebody said about the model; None where they said nothing."""
+    """What someone said about the model; None where they said nothing."""
 
     model: str | None = None
     base_url: str | None = None
@@ -161,7 +161,7 @@ def _provider(wanted: ModelSpec) -> tuple[str, str]:
 
 def _speaks_responses(wanted: ModelSpec) -> bool:
     """Whether a model of OpenAI's kind is asked in Responses. At an address of one's own it is Chat
-    Completions, which all servers know, unless somebody says `responses:`."""
+    Completions, which all servers know, unless someone says `responses:`."""
     model = wanted.model or ""
     is_elsewhere = wanted.base_url or os.environ.get("OPENAI_BASE_URL")
     return model.startswith("responses:") or (not is_elsewhere and not model.startswith("openai:"))

@@ -13,7 +13,7 @@ from backstory.wire.streams import add_call, grow
 
 FUNCTION_CALL = {"id", "type", "function"}
 CUT = "length"  # how the protocol calls an answer that reached its limit
-REFUSED = "content_filter"  # and one that somebody did not want to be given
+REFUSED = "content_filter"  # and one that was withheld
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:

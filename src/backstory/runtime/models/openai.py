@@ -1,7 +1,7 @@
 """Any endpoint that speaks OpenAI's Chat Completions, through the `openai` SDK.
 
-The SDK is imported when the model is made. Its own retries are off: `retrying` does them, so that
-whoever watches hears of them.
+The SDK is imported when the model is made. Its own retries are off: `retry` does them, so that
+the user hears of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -41,7 +41,7 @@ def _glob(asked: dict[str, str]) -> None:
         inside = (str(path.relative_to(root)) for path in wanted if _is_inside(path, root))
         found = list(islice(inside, MOST_FOUND + 1))
     except (ValueError, IndexError, NotImplementedError) as error:
-        sys.exit(f"{asked['glob']!r} is no pattern: {error}")
+        sys.exit(f"{asked['glob']!r} is not a valid pattern: {error}")
     _print(sorted(found), "ask for less")
 
 

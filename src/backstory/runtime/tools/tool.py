@@ -33,8 +33,8 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]  # a JSON schema of an object
     run: Callable[..., str]
-    asks: bool = False  # must somebody agree before it runs?
-    seconds: float = 60.0  # how long anybody waits for it
+    asks: bool = False  # must someone agree before it runs?
+    seconds: float = 60.0  # how long to wait for it
     cancel: Callable[[], None] | None = None  # stops what is running, from another thread
 
     @classmethod

@@ -64,7 +64,7 @@ class Folder:
         """List what is in a directory; directories end with a slash."""
         place = self._inside(path)
         if not place.is_dir():
-            raise ToolError(f"{path} is no directory")
+            raise ToolError(f"{path} is not a directory")
         try:
             names = sorted(one.name + ("/" if one.is_dir() else "") for one in place.iterdir())
         except OSError as error:
@@ -144,7 +144,7 @@ class Folder:
             place = (self.root / path).resolve()
             place.is_dir()  # fails where nothing can be: a name that is too long, a folder that is locked
         except (ValueError, OSError, RuntimeError) as error:
-            raise ToolError(f"{path!r:.200} is no path: {_reason(error)}") from error
+            raise ToolError(f"{path!r:.200} is not a path: {_reason(error)}") from error
         if not self._is_inside(place):
             raise ToolError(f"{path} is outside of the working folder: only what is in it can be reached")
         return place

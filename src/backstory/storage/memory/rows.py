@@ -18,7 +18,7 @@ class Memory(Agents, Reader, StoredRows, Protocol):
 
 
 class HeldRows:
-    """The backend's own reads, while it holds its lock for somebody who changes many rows at once."""
+    """The backend's own reads, while it holds its lock for a change of many rows at once."""
 
     def __init__(self, backend: Memory) -> None:
         self._backend = backend

@@ -1,6 +1,6 @@
 """The search index of the PostgreSQL backend: tsvectors that catch up when they are asked.
 
-It is derived from the events and made when somebody first searches, so appends neither wait for it
+It is derived from the events and made by the first search, so appends neither wait for it
 nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`, and go
 into the vectors as they are: PostgreSQL's own parser and dictionaries, which differ from server to
 server, are never asked.

@@ -13,7 +13,7 @@ numbered within their place.
 from typing import LiteralString
 
 # One statement takes the agent's row, gives the event its position, time and digest, and finds out whether
-# anybody follows; the row is locked until the event is committed.
+# someone follows; the row is locked until the event is committed.
 APPEND_ONE: LiteralString = """
 CREATE OR REPLACE FUNCTION backstory.append_one(
     _place bigint, _no int, _born bigint, _expected int, _now bigint,

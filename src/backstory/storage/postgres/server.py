@@ -80,7 +80,7 @@ class Clash(StorageError):
 def conninfo(url: str, *, read_only: bool = False) -> str:
     """The address with all that a connection of ours needs."""
     known = conninfo_to_dict(url)
-    # All names of ours are qualified. The search path keeps a function that somebody left in another schema
+    # All names of ours are qualified. The search path keeps a function that someone left in another schema
     # from being taken for a built-in one. Whatever the database's defaults are: an append needs to see what
     # the writer before it left.
     ours = "-c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed"
@@ -98,7 +98,7 @@ def split_prepare(url: str) -> tuple[str, bool]:
     parts = query.split("&") if mark else []
     asked = [part for part in parts if part.startswith("prepare=")]
     if any(part not in ("prepare=on", "prepare=off") for part in asked):
-        raise ValueError("prepare is on or off")
+        raise ValueError("prepare must be on or off")
     rest = "&".join(part for part in parts if part not in asked)
     return place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
 

@@ -1,6 +1,6 @@
 """Watching a PostgreSQL store that other processes write to.
 
-A watch LISTENs on a connection of its own and stands in the table `followers`; only while somebody does, an
+A watch LISTENs on a connection of its own and stands in the table `followers`; only while there is one, an
 append is followed by a NOTIFY, which would make all commits of a database wait for one another. Until the
 first notification came through, and where none ever does (a pooler, a standby, a user who may not write, a
 store on many servers), the store is read four times a second instead.
@@ -133,7 +133,7 @@ class PostgresWatch:
             self._register(db)
 
     def _select(self, db: Connection, seconds: float) -> bool:
-        """Whether the server said something within so many seconds; a wake ends the wait, too."""
+        """Whether the server said something within this many seconds; a wake ends the wait, too."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._bell, selectors.EVENT_READ)
             selector.register(db.fileno(), selectors.EVENT_READ)

@@ -272,7 +272,7 @@ def _patiently(attempt: Callable[[], T]) -> T:
 
 
 def refuses_locks(path: str) -> bool:
-    """Whether the file system has no locks to give: SQLite says "busy" then, as if somebody held one.
+    """Whether the file system has no locks to give: SQLite says "busy" then, as if someone held one.
 
     Another file in the same folder is tried. To close the store's own would let go of SQLite's locks on it:
     POSIX takes all locks of a process from a file with the first descriptor that is closed.

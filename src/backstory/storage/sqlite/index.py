@@ -1,6 +1,6 @@
 """The search index of the SQLite backend: an FTS5 table that catches up when it is asked.
 
-It is derived from the events and made when somebody first searches, so appends neither wait for it
+It is derived from the events and made by the first search, so appends neither wait for it
 nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`: the
 tokenizer here only cuts at the spaces between them.
 """
@@ -88,7 +88,7 @@ SOMEWHERE = """
 
 
 def exists(db: apsw.Connection) -> bool:
-    """Whether anybody has searched here before."""
+    """Whether this store has been searched before."""
     return bool(db.execute(EXISTS).fetchall())
 
 

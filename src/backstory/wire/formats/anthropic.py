@@ -172,7 +172,7 @@ MEDIA = frozenset({"source", "title"})
 SEARCH = frozenset({"content", "title"})
 USE = frozenset({"id", "name", "input"})
 RESULT = frozenset({"tool_use_id", "content", "is_error"})
-# Blocks that only other formats have: here they are somebody's mistake, and refused.
+# Blocks that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset(
     {
         "image_url",

@@ -127,7 +127,7 @@ MEDIA = frozenset({"format", "source", "name", "error"})
 SEARCH = frozenset({"content", "title"})
 USE = frozenset({"toolUseId", "name", "input"})
 RESULT = frozenset({"toolUseId", "content", "status"})
-# Keys of other formats' blocks: here they are somebody's mistake, and refused.
+# Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
 
 

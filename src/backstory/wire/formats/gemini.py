@@ -18,7 +18,7 @@ from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
 NO_SIGNATURE = "skip_thought_signature_validator"
-# What was uploaded to Gemini's own file store: the address means nothing to anybody else.
+# What was uploaded to Gemini's own file store: the address means nothing to other services.
 OWN_FILE = re.compile(r"https://generativelanguage\.googleapis\.com/(.*/)?files/|gs://")
 IMAGES = frozenset({"image/png", "image/jpeg", "image/webp", "image/heic", "image/heif"})
 
@@ -194,7 +194,7 @@ BESIDE = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
 BESIDE |= {"video_metadata", "media_resolution", "part_metadata"}
 CALL = frozenset({"id", "name", "args"})
 RESPONSE = frozenset({"id", "name", "response", "parts"})
-# Keys of other formats' blocks: here they are somebody's mistake, and refused.
+# Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
 

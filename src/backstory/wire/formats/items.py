@@ -30,7 +30,7 @@ OUTPUTS = frozenset(CALLS.values())
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
 # Fields of a call that are not what the tool was given.
 _FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
-# Parts that only other formats have: here they are somebody's mistake, and refused.
+# Parts that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
 
 

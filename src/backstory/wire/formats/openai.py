@@ -38,7 +38,7 @@ LEGACY = "function"  # calls and results as they were before tools: one at a tim
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 READ = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"})
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
-# Parts that only other formats have: here they are somebody's mistake, and refused.
+# Parts that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset({"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"})
 
 
