@@ -53,3 +53,14 @@ def test_an_agent_is_found_by_a_title_of_any_length(store):
     agent = store.start()
     agent.describe(title="a very long title " * 1_000)
     assert store.agent(agent.about["title"]).id == agent.id
+
+
+def test_a_page_of_agents_by_birth_is_read_from_an_index_on_postgresql(empty_database):
+    postgres_url = empty_database()
+    backstory.open(postgres_url).close()
+    sql, bindings = postgres_agents.listing(Wanted(roots=True, limit=50))
+    with psycopg.connect(postgres_url) as db:
+        db.execute("SET enable_seqscan = off")
+        plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))
+    assert "agents_birth" in plan
+    assert "Sort" not in plan

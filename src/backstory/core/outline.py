@@ -1,6 +1,6 @@
 """The outline of a log: what is known of each event without reading what it says. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
@@ -25,7 +25,11 @@ class OutlineRow(NamedTuple):
         return to_datetime(self.created_us)
 
 
+# A row that a database returned, in the order of `OutlineRow`'s columns. `tuple.__new__` runs no Python code,
+# `OutlineRow(…)` would.
+outline_row: Callable[[Iterable[Any]], OutlineRow] = partial(tuple.__new__, OutlineRow)
+
+
 def outline_rows(rows: Iterable[tuple[Any, ...]]) -> list[OutlineRow]:
-    """The rows that a database returned, in the order of `OutlineRow`'s columns. `tuple.__new__` runs no
-    Python code for each of them, `OutlineRow(…)` would."""
-    return list(map(partial(tuple.__new__, OutlineRow), rows))
+    """Rows that a database returned."""
+    return list(map(outline_row, rows))

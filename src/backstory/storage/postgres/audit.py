@@ -8,7 +8,7 @@ INDEXES = """
     WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
 NEEDED_INDEXES = {
     *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
-    "agents_title",
+    *("agents_title", "agents_birth"),
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
 }
 STRAYS = """

@@ -14,7 +14,7 @@ import psycopg
 
 from backstory.core import kinds
 from backstory.core.events import Draft, Event, Stored, TextAndData, from_rows, stored_rows
-from backstory.core.outline import DataRow, OutlineRow, outline_rows
+from backstory.core.outline import DataRow, OutlineRow, outline_row
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
@@ -226,8 +226,11 @@ class PostgresRows:
         return [(content, data) for _, content, data in sorted(rows, key=itemgetter(0))]
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
-        rows = self.all(OUTLINE, within(agent.session, pieces)) if pieces else []
-        return sorted(outline_rows(rows), key=attrgetter("seq"))
+        if not pieces:
+            return []
+        # Made by the driver: no second list of plain rows beside them.
+        with self._db.cursor(binary=True, row_factory=lambda _: outline_row) as rows:
+            return sorted(rows.execute(OUTLINE, within(agent.session, pieces)).fetchall(), key=itemgetter(0))
 
     def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
         if not pieces:

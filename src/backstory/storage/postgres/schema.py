@@ -263,6 +263,7 @@ VERSION_2: LiteralString = (
     CREATE INDEX agents_name ON backstory.agents (name);
     CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
     CREATE INDEX agents_touched ON backstory.agents (touched);
+    CREATE INDEX agents_birth ON backstory.agents (created_at, id);
     -- A hash: a title may be longer than an entry of a btree.
     CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
         WHERE about IS NOT NULL;
