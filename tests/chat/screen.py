@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyte
 
 from tests import programs
@@ -183,6 +184,10 @@ class Terminal:
         """As a power cut would."""
         self._child.kill()
         self._child.wait()
+
+    def processes(self) -> list[psutil.Process]:
+        """What the program has started."""
+        return psutil.Process(self._child.pid).children(recursive=True)
 
     def signal(self, number: int) -> None:
         self._child.send_signal(number)

@@ -29,7 +29,7 @@ def test_after_an_answer_stand_its_time_and_its_tokens(start):
         terminal = start(None, "--model", "anthropic:claude-x", "--base-url", server.url)
         terminal.send("How many?")
         text = terminal.answered("Two of them.")
-        assert re.search(r"^\d+\.\d s · 7 \+ 1 tokens", text, re.MULTILINE)
+        assert re.search(r"^\d+\.\d s · 7 tokens in, 1 out", text, re.MULTILINE)
         assert re.search(r"main · claude-x · work · [\d,/]+ tokens$", text.rstrip())
 
 
@@ -121,7 +121,7 @@ def test_what_an_answer_cost_stands_below_it_and_the_sum_in_the_status_line(star
     with scripted(billed("Hello.", 1_000_000, 1_000), billed("Again.", 1_000_000, 1_000)) as server:
         terminal = start(server, "--model", "gpt-4o", columns=columns)
         terminal.send("Hi")
-        below = r"1,000,000 \+ 1,000 tokens · \$(\d+\.\d\d)"
+        below = r"1,000,000 tokens in, 1,000 out · \$(\d+\.\d\d)"
         text = terminal.wait(lambda text: re.search(below, text))
         one = float(re.search(below, text)[1])
         assert one > 0

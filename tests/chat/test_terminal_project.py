@@ -9,7 +9,7 @@ def test_each_folder_has_its_own_session_and_the_instructions_of_its_project(sta
     with scripted(Say("Roses."), Say("Violets.")) as server:
         terminal = start(server)
         terminal.send("Hello")
-        terminal.answered("Roses.")
+        assert "instructions: AGENTS.md" in terminal.answered("Roses.")
         assert "Always answer in verse." in str(server.last["messages"][:2])
         terminal.leave()
         (folder / "sub").mkdir()
@@ -44,6 +44,25 @@ def test_going_on_in_another_folders_session_asks_where_the_tools_work(start, fo
         other.answered("Those.")
         results = [m["content"] for m in server.last["messages"] if m["role"] == "tool"]
         assert results == ["a.py\nb.py"]
+
+
+def test_the_model_gives_a_title_when_it_is_asked_to_and_nothing_else_is_written(start, reopened):
+    with scripted(
+        Say("Hello."), Say('\n**Title: "A first greeting."**\nHope this helps!'), Say(" ")
+    ) as server:
+        terminal = start(server, columns=120)
+        terminal.send("/title auto")
+        terminal.wait("there is nothing to name yet")
+        terminal.send("Hello there")
+        terminal.answered("Hello.")
+        head = reopened().head
+        terminal.send("/title auto")
+        terminal.wait("the title is A first greeting; /title TEXT gives another")
+        assert next(text for role, text in server.said() if role == "user") == "Hello there"
+        terminal.send("/title auto")
+        terminal.wait("scripted-1 gave no title: nothing was changed")
+        assert (reopened().head, reopened().about["title"]) == (head, "A first greeting")
+        assert terminal.leave() == 0
 
 
 def test_titles_tags_and_the_list_of_sessions(start, reopened):

@@ -151,9 +151,11 @@ def _switch(at: "Terminal", rest: str) -> None:
 
 
 def _title(at: "Terminal", rest: str) -> None:
-    if rest:
-        at.write(lambda: at.chat.root.describe(title=rest))
-    at.page.say(f"the title is {title_of(at.chat.root) or 'not there yet'}; /title TEXT gives another")
+    title = at.title_by_model() if rest == "auto" else rest
+    if title:
+        at.write(lambda: at.chat.root.describe(title=title))
+    shown = title_of(at.chat.root) or "not there yet"
+    at.page.say(f"the title is {shown}; /title TEXT gives another, /title auto lets the model choose one")
 
 
 def _tag(at: "Terminal", rest: str) -> None:
@@ -227,7 +229,7 @@ COMMANDS = {
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
     "new": Command("", "Start a new session in this folder.", _new),
     "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
-    "title": Command("[text]", "The session's title; give another.", _title),
+    "title": Command("[text|auto]", "The session's title; give another, or let the model.", _title),
     "tag": Command("[name …]", "The session's tags; add some, -name removes one.", _tag),
     "agents": Command("", "The trees of all sessions.", looking.agents),
     "switch": Command("AGENT", "Go on in another agent.", _switch, "agents"),

@@ -42,7 +42,8 @@ class Cost:
     def words(self) -> list[str]:
         """Tokens and money, as far as they are known."""
         cached = f" ({self.cached:,} cached)" if self.cached else ""
-        tokens = [f"{self.input:,}{cached} + {self.output:,} tokens"] if self.input or self.output else []
+        counts = f"{self.input:,} tokens in{cached}, {self.output:,} out"
+        tokens = [counts] if self.input or self.output else []
         return [*tokens, *([self.money()] if self.dollars else [])]
 
     def money(self) -> str:

@@ -188,6 +188,8 @@ def summary(name: Any, arguments: Any) -> str:
             text = f"{command.strip().partition(chr(10))[0]} … ({command.count(chr(10)) + 1} lines)"
         case "write_file" | "edit_file", {"path": str(path)}:
             text = path
+        case "task", {"description": str(task)}:
+            text = task
         case _, dict() if len(arguments) == 1:
             text = _value(next(iter(arguments.values())))
         case _, dict():

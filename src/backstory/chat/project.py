@@ -14,6 +14,7 @@ from backstory.store import Store
 PAGE = 50  # agents that are listed at once
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 MOST_INSTRUCTIONS = 64_000  # bytes of one file
+CUT = f"[cut here: only the first {MOST_INSTRUCTIONS:,} bytes of this file are read]"
 MOST_LISTED = 500  # sessions to choose from
 KEY = "instructions"  # of the data of the system message that has them
 
@@ -29,6 +30,12 @@ class Instructions(NamedTuple):
     def event(self) -> tuple[str, str, dict[str, Any]]:
         """The system message that has them."""
         return ("system", self.text, {KEY: {"sha256": self.sha256, "files": list(self.files)}})
+
+    def described(self, folder: Path | None) -> str:
+        """Which files they are from."""
+        paths = (Path(file) for file in self.files)
+        names = [path.name if path.parent == folder else str(path) for path in paths]
+        return ", ".join(names) + (f" (the first {MOST_INSTRUCTIONS:,} bytes)" if CUT in self.text else "")
 
 
 class SessionRow(NamedTuple):
@@ -125,7 +132,7 @@ def _text(path: Path) -> str | None:
         return None
     text = block[:MOST_INSTRUCTIONS].decode(errors="replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
     if len(block) > MOST_INSTRUCTIONS:
-        text += f"\n\n[cut here: only the first {MOST_INSTRUCTIONS:,} bytes of this file are read]"
+        text += f"\n\n{CUT}"
     return text if text.strip() else None
 
 

@@ -21,6 +21,7 @@ from backstory.chat.session import Chat
 from backstory.chat.shell import SIGN, command_of, ran
 from backstory.chat.shutdown import Shutdown
 from backstory.chat.status import status_line
+from backstory.chat.titles import suggested
 from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
 from backstory.errors import Conflict, Error, StorageError
@@ -105,6 +106,8 @@ class Terminal:
         self._company.enter(self.chat.agent)
         for line in greeting:
             self.page.say(line)
+        if self.chat.is_new and self.chat.instructions:
+            self.page.say(f"instructions: {self.chat.instructions.described(self.chat.folder)}")
         if not self.chat.is_new:
             self.context.draw()
             self.page.say(self.restored_line())
@@ -217,6 +220,16 @@ class Terminal:
             raise
         sizes = f"from {before:,} to {int(self.chat.tokens()):,} tokens"
         self.context.redraw("compacted", f"{sizes}; /undo takes it back", asking=at_least > 0)
+
+    def title_by_model(self) -> str:
+        """Let the model find a title for the session."""
+        found: list[str] = []
+
+        def title() -> Updates:
+            found.append((yield from suggested(self.chat.agent, self.chat.model)))
+
+        self._view(lambda: "looking for a title").follow(title())
+        return found[0]
 
     def answer(self, updates: Updates, said: Event | None = None, *, compacts: bool = True) -> None:
         """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""

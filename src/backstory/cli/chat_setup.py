@@ -182,7 +182,7 @@ def _mcp_tools(servers: Sequence["Server"], folder: Path) -> Iterator[list["Tool
         return
     from backstory.runtime.tools.mcp_servers import McpServers
 
-    screen.say(f"connecting to MCP servers: {names}")
+    screen.say(f"connecting to MCP servers: {names} (Ctrl-C goes on without)")
     with McpServers(servers, folder) as running:
         for problem in running.problems:
             screen.say(one_line(problem))

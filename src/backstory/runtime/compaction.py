@@ -25,7 +25,7 @@ from backstory.runtime.models import (
 )
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools import Tool
-from backstory.wire.conversation import conversation_of
+from backstory.wire.conversation import Conversation, conversation_of
 
 MOST_TURNS = 2  # that stay as they are
 SHARE = 0.3  # of the window, at most, is for what stays
@@ -70,7 +70,7 @@ def _summary(
     wanted = [_shortened(event) for event in events]
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            return (yield from _said(model, tools, [*wanted, asked]))
+            return (yield from reply(model, tools, conversation_of([*wanted, asked]), "summary"))
         except ContextTooLong:
             if attempt == ATTEMPTS:
                 raise
@@ -78,18 +78,19 @@ def _summary(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _said(
-    model: Model, tools: Sequence[Tool], events: Sequence[Event]
+def reply(
+    model: Model, tools: Sequence[Tool], conversation: Conversation, wanted: str
 ) -> Generator[TextDelta | ThinkingDelta | Retrying, None, str]:
+    """What a model says to something that is not in the log; `wanted` is what it was asked for."""
     response = Response("")
-    with stream_of(model.answer(conversation_of(list(events)), tools)) as items:
+    with stream_of(model.answer(conversation, tools)) as items:
         for item in items:
             if isinstance(item, Response):
                 response = item
                 break
             yield item
     if not response.text.strip():
-        raise ModelError(f"{model.name} gave no summary: nothing was changed", remedy="try again")
+        raise ModelError(f"{model.name} gave no {wanted}: nothing was changed", remedy="try again")
     return response.text
 
 

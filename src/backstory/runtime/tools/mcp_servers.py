@@ -9,22 +9,25 @@ already have had an effect.
 """
 
 import asyncio
+import logging
 import os
 import re
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
 from backstory.errors import Invalid
+from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError
 
 START = 20.0  # seconds until a server has to have said which tools it has
 CALL = 120.0  # seconds that a call may take
 LAST_WORD = 3.0  # seconds to end all servers
+A_MOMENT = 0.2  # seconds; a Ctrl-C just before a wait begins would be heard only when the wait is over
 LONGEST_DESCRIPTION = 4_000  # characters
 MOST_TOOLS = 128  # of one server
 # What providers accept as the name of a tool: at most 64 of these.
@@ -33,6 +36,7 @@ LONGEST_NAME = 64
 # What the SDK says where a server is gone: its code for a closed connection, and a session that HTTP forgot.
 CLOSED = -32000
 FORGOTTEN = "Session terminated"
+GIVEN_UP = "you did not wait for it"
 FIELDS = frozenset({"command", "args", "env", "url", "headers", "seconds"})
 
 
@@ -99,18 +103,37 @@ class McpServers:
         self._running: list[Future[None]] = []
 
     def __enter__(self) -> Self:
+        patience: float | None = None
+        started: list[Future[list[Tool]]] = [Future() for _ in self._servers]
+        try:
+            with defer_signals():
+                self._start(started)
+        except KeyboardInterrupt:
+            patience = 0
+        for server, ready, running in zip(self._servers, started, tuple(self._running), strict=True):
+            try:
+                while patience is None and not ready.done():
+                    wait([ready], A_MOMENT)
+                self._add(ready.result(0))
+            except KeyboardInterrupt:
+                patience = 0  # for those behind it, too
+                self._give_up(server, GIVEN_UP, running)
+            except Exception as error:
+                self._give_up(server, _why(error) if ready.done() else GIVEN_UP, running)
+        return self
+
+    def _start(self, started: Sequence["Future[list[Tool]]"]) -> None:
         import mcp.client  # noqa: F401 # takes seconds on a busy machine, which no server should have to answer for
 
+        for name in ("mcp", "client"):  # the SDK's: without a handler its tracebacks are on the screen
+            logging.getLogger(name).addHandler(logging.NullHandler())
         self._thread.start()
-        started: list[Future[list[Tool]]] = [Future() for _ in self._servers]
         for server, ready in zip(self._servers, started, strict=True):
             self._running.append(self._submit(self._serve(server, ready)))
-        for server, ready in zip(self._servers, started, strict=True):
-            try:
-                self._add(ready.result())
-            except Exception as error:
-                self.problems.append(f"the MCP server {server.name!r} is not used: {_why(error)}")
-        return self
+
+    def _give_up(self, server: Server, why: str, running: "Future[None]") -> None:
+        self.problems.append(f"the MCP server {server.name!r} is not used: {why}")
+        running.cancel()
 
     def __exit__(self, *_: object) -> None:
         for connection in self._connections.values():
@@ -145,7 +168,14 @@ class McpServers:
                     return
                 last = _last_line(said)
                 late = f"it did not answer within {server.seconds:g} seconds"
-                why = late if isinstance(_first(error), TimeoutError) else _why(error)
+                ended = "it ended before it said which tools it has"
+                why = (
+                    late
+                    if isinstance(_first(error), TimeoutError)
+                    else ended
+                    if _is_gone(error)
+                    else _why(error)
+                )
                 ready.set_exception(ToolError(f"{why}{f' ({last})' if last else ''}"))
 
     @asynccontextmanager
@@ -252,6 +282,13 @@ def _is_gone(error: BaseException) -> bool:
     """Whether an error means that the server has ended."""
     first = _first(error)
     return getattr(first, "code", None) == CLOSED or FORGOTTEN in str(first)
+
+
+def _why_not(error: BaseException, seconds: float) -> str:
+    """Why a server did not start."""
+    if isinstance(_first(error), TimeoutError):
+        return f"it did not answer within {seconds:g} seconds"
+    return "it ended before it said which tools it has" if _is_gone(error) else _why(error)
 
 
 def _why(error: BaseException) -> str:
