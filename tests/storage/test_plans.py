@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import agents as postgres_agents
+from backstory.storage.postgres import rows as postgres_rows
 from backstory.storage.protocols import Wanted
 from backstory.storage.sqlite import rows as sqlite_rows
 
@@ -47,6 +48,22 @@ def test_a_title_is_looked_up_on_postgresql(empty_database):
         db.execute("SET enable_seqscan = off")  # an empty table is always read as a whole
         plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))
     assert "agents_title" in plan
+
+
+def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
+    """Even where nearly every place has one agent: a planner that believes it of all would read a whole
+    session, of any number of forks, for each parent."""
+    url = empty_database()
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        for _ in range(300):
+            agent = store.start()
+        db.execute("ANALYZE backstory.agents")
+        with db.transaction():
+            db.execute("SET LOCAL enable_seqscan = off")
+            walk = {**postgres_rows.of(agent._record), "at": None}
+            plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_rows.WALK}", walk))
+    assert plan.count("agents_pkey") == 2
+    assert "agents_session_name_key" not in plan
 
 
 def test_an_agent_is_found_by_a_title_of_any_length(store):

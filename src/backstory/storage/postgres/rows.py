@@ -67,6 +67,13 @@ CREATE = """
 # a step that was taken before, so a damaged store ends the walk instead of running for ever.
 # OFFSET 0, here and below, makes the planner look up one agent or one range at a time by its key:
 # it cannot know how few of a session's rows are wanted, and would rather read them all.
+# A scan takes a whole page of an index at once, from one end of the range to the other. Of jumps that lie
+# close together this would read each a hundred times: so it looks close by first.
+JUMP = """
+    SELECT e.seq, e.base FROM backstory.events e
+    WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
+        AND e.seq > {low} AND e.seq <= {high}
+    ORDER BY e.seq DESC LIMIT 1"""
 WALK = f"""
     WITH RECURSIVE
     here AS ({HEAD}),
@@ -81,10 +88,10 @@ WALK = f"""
             SELECT no, parent, fork_seq FROM backstory.agents
             WHERE place = %(place)s::bigint AND no = walk.next_no OFFSET 0) a
         LEFT JOIN LATERAL (
-            SELECT e.seq, e.base FROM backstory.events e
-            WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
-                AND e.seq > a.fork_seq AND e.seq <= walk.next
-            ORDER BY e.seq DESC LIMIT 1) j ON true
+            ({JUMP.format(low="greatest(a.fork_seq, walk.next - 16)", high="walk.next")})
+            UNION ALL
+            ({JUMP.format(low="a.fork_seq", high="walk.next - 16")})
+            LIMIT 1) j ON true
         WHERE walk.next > 0)
     SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
 
@@ -363,8 +370,13 @@ def of(agent: AgentRecord) -> dict[str, Any]:
 
 def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
     """What names pieces in a statement."""
-    owners, lows, highs, _ = map(list, zip(*pieces, strict=True))
-    return {"place": place_of(session), "nos": owners, "lows": lows, "highs": highs}
+    owners, lows, highs, _ = zip(*pieces, strict=True)
+    return {"place": place_of(session), "nos": _array(owners), "lows": _array(lows), "highs": _array(highs)}
+
+
+def _array(numbers: Sequence[int]) -> str:
+    """An array as text, which is made sooner than one of a list of numbers."""
+    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:

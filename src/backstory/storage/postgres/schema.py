@@ -257,7 +257,7 @@ VERSION_2: LiteralString = (
     $body$;
     DROP TABLE backstory.events_1, backstory.agents_1;
     ALTER TABLE backstory.agents ADD CONSTRAINT agents_pkey PRIMARY KEY (place, no),
-        ADD CONSTRAINT agents_session_name_key UNIQUE (place, session, name),
+        ADD CONSTRAINT agents_session_name_key UNIQUE (session, name, place),
         ADD CONSTRAINT agents_parent_fkey FOREIGN KEY (place, parent) REFERENCES backstory.agents (place, no);
     CREATE UNIQUE INDEX agents_id ON backstory.agents (id, place);
     CREATE INDEX agents_name ON backstory.agents (name);
