@@ -17,8 +17,8 @@ def sqlite_plan(tmp_path):
     backstory.open(path).close()
     db = apsw.Connection(path)
 
-    def plan(wanted):
-        sql, bindings = sqlite_rows._listing(wanted)
+    def plan(wanted, **more):
+        sql, bindings = sqlite_rows._listing(wanted, **more)
         return [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)]
 
     yield plan
@@ -34,6 +34,33 @@ def test_the_latest_agents_are_read_from_an_index_on_sqlite(sqlite_plan):
 def test_the_latest_agents_of_one_session_are_not_searched_for_among_all(sqlite_plan):
     plan = sqlite_plan(Wanted(latest_first=True, limit=1, session="x"))
     assert not any("agents_touched" in step for step in plan)
+
+
+@pytest.mark.parametrize("order", ["born", "updated"])
+def test_a_page_of_keys_that_begin_alike_is_read_in_its_order_on_sqlite(sqlite_plan, order):
+    """However many they are; few of them are looked up by their keys."""
+    wanted = Wanted(key_prefix="user:", latest_first=order == "updated", limit=50)
+    assert any("agents_key" in step for step in sqlite_plan(wanted))
+    common = sqlite_plan(wanted, common=True)
+    assert not any("agents_key" in step for step in common)
+    assert "USE TEMP B-TREE FOR ORDER BY" not in common
+
+
+def test_pages_of_very_many_keys_that_begin_alike_are_those_of_few(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite_rows, "COMMON", 3)
+    with backstory.open(tmp_path / "store.db") as store:
+        made = [store.ensure(f"{kind}:{n}") for n in range(9) for kind in ("user", "other")][::2]
+        made[4].user("later")
+        assert pages(store, "born") == [agent.id for agent in made]
+        assert pages(store, "updated") == [made[4].id, *(one.id for one in reversed(made) if one != made[4])]
+
+
+def pages(store, order):
+    found, last = [], None
+    while page := store.agents(prefix="user:", order=order, limit=2, after=last):
+        found += [agent.id for agent in page]
+        last = page[-1]
+    return found
 
 
 def test_a_title_is_looked_up_on_sqlite(sqlite_plan):

@@ -65,15 +65,12 @@ CONDITIONS = {
     "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
     "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
 }
-SELECTIVE = {
-    "prefix",
-    "session",
-    "sessions",
-    "name",
-    "key",
-    "key_prefix",
-    "title",
-}  # of few agents, as a rule
+# Of few agents, as a rule.
+SELECTIVE = {"prefix", "session", "sessions", "name", "key", "key_prefix", "title"}
+COMMON = 1_000  # agents whose keys begin alike, from which on a page is not looked for among all of them
+PREFIXED = """
+    SELECT count(*) FROM (SELECT 1 FROM agents a INDEXED BY agents_key
+        WHERE a.key >= :key_prefix AND a.key < :key_prefix || char(1114111) LIMIT :most)"""
 # `touched` is the second of `updated`, which has no index: so only agents of one second are ever sorted.
 LATEST_FIRST = "a.touched DESC, updated DESC, a.no DESC"
 AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)"
@@ -215,8 +212,15 @@ class SqliteRows:
         self._db = db
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
-        sql, bindings = _listing(wanted)
+        sql, bindings = _listing(wanted, common=self._is_common(wanted))
         return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in self._all(sql, bindings)]
+
+    def _is_common(self, wanted: Wanted) -> bool:
+        """Whether a page is asked for of agents whose keys begin like those of very many."""
+        if wanted.key_prefix is None or wanted.limit is None:
+            return False
+        bindings = {"key_prefix": wanted.key_prefix, "most": COMMON}
+        return bool(self._all(PREFIXED, bindings)[0][0] == COMMON)
 
     def head(self, agent: AgentRecord) -> int:
         head, _, _ = self._newest(agent)
@@ -351,11 +355,16 @@ def _new_rows(
         yield first + seq, kind, content, data, now, key, base, previous
 
 
-def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
-    """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it."""
+def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, Any]]:
+    """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it. Where
+    the beginning of a key is common, agents are read in their order, and most of them fit."""
     asked = wanted._asdict() | {"sessions": None if wanted.sessions is None else json.dumps(wanted.sessions)}
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
     conditions = [CONDITIONS[name] for name in given]
+    if common:
+        conditions = [
+            one.replace("a.key >=", "+a.key >=").replace("a.key <", "+a.key <") for one in conditions
+        ]
     if not wanted.deleted and not wanted.roots:
         conditions.append("a.deleted IS NULL")
     if wanted.after is not None:
@@ -363,7 +372,11 @@ def _listing(wanted: Wanted) -> tuple[str, dict[str, Any]]:
         given |= {"after_no": wanted.after.pk, "after_us": wanted.after.updated_us}
     order = LATEST_FIRST if wanted.latest_first else "a.no"
     # Of a page of the latest, the planner does not see that it need not look at all agents.
-    is_page = wanted.latest_first and wanted.limit is not None and not given.keys() & SELECTIVE
+    is_page = (
+        wanted.latest_first
+        and wanted.limit is not None
+        and not given.keys() & (SELECTIVE - {"key_prefix"} if common else SELECTIVE)
+    )
     index = "INDEXED BY agents_touched" if is_page else ""
     sql = AGENTS.format(index=index, conditions=" AND ".join(conditions), order=order)
     if wanted.limit is not None:
