@@ -295,6 +295,7 @@ ARGUMENTS = {
     "jump": ["main@1"],
     "rename": ["main", "x"],
     "diff": ["main"],
+    "label": ["main", "x"],
     "search": ["word"],
     "append": ["main", "x"],
     "backup": ["copy.db"],
