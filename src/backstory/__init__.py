@@ -48,19 +48,19 @@ if TYPE_CHECKING:
     from backstory.core.diff import Change, Comparison
     from backstory.core.messages import Message
     from backstory.core.outline import OutlineRow
-    from backstory.follower import Follower
     from backstory.intake import Intake, Source
     from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats
     from backstory.jobs.verify import Finding
-    from backstory.moves import Preview
+    from backstory.operations.follower import Follower
+    from backstory.operations.moves import Preview
+    from backstory.operations.sessions import Session
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
-    from backstory.sessions import Session
     from backstory.store import Store, open
     from backstory.wire.conversation import Conversation
 
@@ -126,15 +126,15 @@ _WHERE = {
     "Conversation": "wire.conversation",
     "Message": "core.messages",
     "Finding": "jobs.verify",
-    "Follower": "follower",
+    "Follower": "operations.follower",
     "Hit": "jobs.search",
     "Hits": "jobs.search",
     "Intake": "intake",
     "Loop": "runtime.loop",
     "OutlineRow": "core.outline",
-    "Preview": "moves",
+    "Preview": "operations.moves",
     "Reference": "references",
-    "Session": "sessions",
+    "Session": "operations.sessions",
     "Source": "intake",
     "Stats": "jobs.stats",
     "Store": "store",

@@ -22,11 +22,11 @@ from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO
-from backstory.erasure import erase
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
-from backstory.follower import Follower, follow_agent
-from backstory.identity import Identity
-from backstory.moves import Preview, Target, Targets
+from backstory.operations.erasure import erase
+from backstory.operations.follower import Follower, follow_agent
+from backstory.operations.identity import Identity
+from backstory.operations.moves import Preview, Target, Targets
 from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, new_id, own_digits
 from backstory.storage.keys import create_keyed
@@ -35,8 +35,8 @@ from backstory.storage.positions import check_expected
 from backstory.storage.protocols import NewAgent, Reader, Walk
 
 if TYPE_CHECKING:
-    from backstory.attachments import Attachment
     from backstory.core.diff import Change, Comparison
+    from backstory.operations.attachments import Attachment
     from backstory.wire.conversation import Conversation
 
 
@@ -89,7 +89,7 @@ class Agent(Identity):
         and sent in whatever form a provider takes them. `data`: what else is to be kept of it. Blank text
         alone is refused. `expected` as in `append`."""
         if images != () or files != ():
-            from backstory.attachments import with_attachments
+            from backstory.operations.attachments import with_attachments
 
             data = with_attachments(content, images, files, data)
         check_says_something("user", content, data)
@@ -372,7 +372,7 @@ class Agent(Identity):
         """How this context, or that of `at`, differs from another agent's, or from this one's at `other_at`.
         What both share by their fork is not read. A page: `limit` changes behind `after`, the last one of the
         page before."""
-        from backstory.comparison import Side, diff
+        from backstory.operations.comparison import Side, diff
 
         right = self if other is None else other
         if right._log is not self._log:

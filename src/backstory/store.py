@@ -10,12 +10,12 @@ from backstory.agent import Agent
 from backstory.core.events import Event, checked_prefix, draft, moment_us
 from backstory.core.messages import check_says_something
 from backstory.core.notes import checked_note_name
-from backstory.erasure import expire_dead
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
-from backstory.follower import Follower, follow_store
 from backstory.jobs.verify import Finding, verify
+from backstory.operations.erasure import expire_dead
+from backstory.operations.follower import Follower, follow_store
+from backstory.operations.sessions import Session, latest_sessions, session_page, sessions_of
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
-from backstory.sessions import Session, latest_sessions, session_page, sessions_of
 from backstory.storage import connect
 from backstory.storage.bases import with_bases
 from backstory.storage.ids import checked_name, name_of, new_id

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.errors import Error
-from backstory.follower import Follower
+from backstory.operations.follower import Follower
 
 OPEN = "open:"  # how the keys begin; host and process follow
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from backstory.agent import Agent
 from backstory.core.events import Event, to_datetime
 from backstory.core.replay import Explanation
-from backstory.moves import Preview
+from backstory.operations.moves import Preview
 from backstory.present.measures import stamp
 
 if TYPE_CHECKING:  # who shows one of these has imported it already
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # who shows one of these has imported it already
     from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit
     from backstory.jobs.stats import AgentStats, Stats
-    from backstory.sessions import Session
+    from backstory.operations.sessions import Session
     from backstory.wire.tokens import Tokens
 
 

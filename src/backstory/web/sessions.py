@@ -4,10 +4,10 @@ from functools import lru_cache
 from typing import Any
 
 from backstory.agent import Agent
+from backstory.operations.sessions import Session
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
-from backstory.sessions import Session
 from backstory.store import Store
 from backstory.web.outline import outline_rows
 

@@ -11,7 +11,7 @@ from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.core.events import Event
 from backstory.errors import Invalid
-from backstory.moves import Preview
+from backstory.operations.moves import Preview
 from backstory.present.event_text import gist
 from backstory.present.measures import count
 from backstory.present.shapes import event_json, preview_json

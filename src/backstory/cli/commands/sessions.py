@@ -11,12 +11,12 @@ from backstory.cli import output as screen
 from backstory.cli.options import command
 from backstory.cli.stores import opened
 from backstory.cli.times import moment
+from backstory.operations.sessions import Session
 from backstory.present.measures import age, count
 from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
-from backstory.sessions import Session
 from backstory.store import Store
 
 PAGE = 100  # sessions read at a time

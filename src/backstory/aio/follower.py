@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
-from backstory.follower import Follower
-from backstory.threads import in_own_thread, in_thread
+from backstory.aio.threads import in_own_thread, in_thread
+from backstory.operations.follower import Follower
 
 R = TypeVar("R")
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Proto
 
 from backstory import store as sync
 from backstory.agent import Agent
-from backstory.async_follower import AsyncFollower
+from backstory.aio.follower import AsyncFollower
+from backstory.aio.threads import in_thread
 from backstory.core.events import Event
 from backstory.intake import Intake
 from backstory.jobs.deletion import Removed
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
-from backstory.threads import in_thread
 
 if TYPE_CHECKING:
     from backstory.core.diff import Comparison
