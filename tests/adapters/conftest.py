@@ -30,6 +30,7 @@ NEEDS = {
     "test_adk.py": "google.adk",
     "test_agent_framework.py": "agent_framework",
     "test_strands.py": "strands",
+    "test_odd_values.py": "google.adk",
 }
 
 

@@ -341,6 +341,16 @@ def test_the_newest_items_are_replaced_in_one_step_unless_someone_wrote(session,
     assert run(session._get_compaction_snapshot(9)).complete
 
 
+def test_the_first_items_are_pruned_with_the_replacement(session, run):
+    run(session.add_items(users("old", "older", "a", "old", "b")))
+    snapshot = run(session._get_compaction_snapshot(1, prune_prefix=lambda item: "old" in item["content"]))
+    assert texts(run(session.get_items())) == ["old", "older", "a", "old", "b"]
+    assert run(snapshot.replace_suffix(0, users("B"))) is True
+    assert texts(run(session.get_items())) == ["a", "old", "B"]
+    session.agent.undo()
+    assert texts(run(session.get_items())) == ["old", "older", "a", "old", "b"]
+
+
 def test_the_encrypting_wrapper_works_around_it_and_nothing_is_in_the_clear(session, run):
     wrapped = EncryptedSession("user-42", session, encryption_key="a secret that is long enough")
     run(wrapped.add_items(users("the treasure")))

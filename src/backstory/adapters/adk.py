@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
 from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
-from backstory.adapters.items import Carried, Draft, all_items, newest_items, read_items
+from backstory.adapters.items import Carried, Draft, all_items, kept, kept_in, newest_items, read_items
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
@@ -106,7 +106,7 @@ class BackstorySessionService(BaseSessionService):
         def create() -> None:
             agent = self.agent(app_name, user_id, id)
             # The key makes it this creation and no other: two of the same are not one that was repeated.
-            began: Draft = ("note", SESSION, {"state": deltas["session"]}, f"{SESSION}:{uuid4()}")
+            began: Draft = ("note", SESSION, kept("state", deltas["session"]), f"{SESSION}:{uuid4()}")
             try:
                 self._write_all(agent, [began], 0, (app_name, user_id), deltas)
             except Conflict:  # only the first event of an agent makes it a session
@@ -276,7 +276,7 @@ class BackstorySessionService(BaseSessionService):
         deltas = _deltas(event.actions.state_delta or {})
         batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
         if deltas["session"]:
-            batch.append(("note", STATE, {"state": self._state(agent) | deltas["session"]}))
+            batch.append(("note", STATE, kept("state", self._state(agent) | deltas["session"])))
         batch.append(("note", UPDATE, {"time": event.timestamp}))
         try:
             return self._write_all(agent, batch, expected, (session.app_name, session.user_id), deltas)
@@ -325,7 +325,7 @@ class BackstorySessionService(BaseSessionService):
         """What changes the state of an app or a user, behind what is there."""
         agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
         head = agent.head
-        return agent, [("note", STATE, {"state": self._state(agent) | delta})], head
+        return agent, [("note", STATE, kept("state", self._state(agent) | delta))], head
 
 
 def _beside(agent: Agent, seen: int) -> int:
@@ -353,7 +353,7 @@ def _deltas(state: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _kept_state(note: Event | None) -> dict[str, Any]:
-    return dict((note.data or {})["state"]) if note else {}
+    return dict(kept_in(note.data, "state")) if note else {}
 
 
 def _shown(scope: str, state: dict[str, Any]) -> dict[str, Any]:

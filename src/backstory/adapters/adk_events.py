@@ -4,6 +4,7 @@ from typing import Any
 
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, note
+from backstory.adapters.keys import agent_key
 
 ADAPTER = "adk"
 REWIND = "adk.rewind"
@@ -23,7 +24,7 @@ def drafts(form: Form, content: Form | None) -> list[Draft]:
 
 def event_key(id: str) -> str:
     """The key of an event's last event."""
-    return f"{ADAPTER}:{id}"
+    return agent_key(ADAPTER, id)
 
 
 def rewound(form: Form) -> str | None:

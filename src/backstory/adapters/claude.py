@@ -13,7 +13,7 @@ from claude_agent_sdk import fold_session_summary
 
 from backstory import Agent, AgentNotFound, Conflict, Event, replay
 from backstory.adapters.claude_lines import Written, drafts_of, foreign_lines, written_lines
-from backstory.adapters.items import Draft, plain
+from backstory.adapters.items import Draft, kept, kept_in, plain
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
@@ -89,7 +89,7 @@ class BackstorySessionStore:
         prefix = key_prefix(ADAPTER, project_key)
         found = await self._in_thread(lambda: self._history.store.last_notes(SUMMARY, prefix=prefix))
         return [
-            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent), "data": _data(note)["summary"]}
+            {"session_id": ids_of(agent)[-1], "mtime": _mtime(agent), "data": kept_in(note.data, "summary")}
             for agent, note in found
         ]
 
@@ -156,13 +156,13 @@ def _append(agent: Agent, key: Key, lines: list[Line]) -> None:
 def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> list[Draft]:
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
     note = agent.last_note(SUMMARY)
-    before = _data(note)["summary"] if note else None
+    before = kept_in(note.data, "summary") if note else None
     if note is None:  # a fork from before it, or a person's rewind: all lines are folded again
         lines = [*(_load(agent, session_id=key["session_id"]) or []), *lines]
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)
     is_new = is_moved or folded["data"] != before
-    return [("note", SUMMARY, {"summary": plain(folded["data"])})] if is_new else []
+    return [("note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
 
 
 # --- reading ---

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from backstory import Agent, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, note, read_items
+from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -34,7 +34,7 @@ class NewLine(NamedTuple):
         if not isinstance(uuid, str):
             return cls(None, line, exact)
         digest = sha256(exact or json.dumps(line).encode()).hexdigest()
-        return cls(f"{ADAPTER}:{uuid[:100]}:{digest[:16]}", line, exact)
+        return cls(f"{ADAPTER}:{people_text(uuid[:100])}:{digest[:16]}", line, exact)
 
 
 class Written:

@@ -19,6 +19,7 @@ from backstory.adapters.forms import ANY_HOLE, Tag, all_forms, form_in, holed, w
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
 ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: notes that carry items
+NAMED = {"tool_call": ("id", "name"), "tool_result": ("id",)}  # what these cannot be without
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
@@ -60,14 +61,14 @@ def carried(
     already."""
     (kind, content, data, *key), *rest = events
     data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
-    content = _kept(content)
+    content, data = _kept(content), _storable(kind, data)
     if exact is None:
         exact = wire.exact_json(item)
     first = _carrier(adapter, item, content, data, provider, None if exact is None else exact.decode())
     if id is not None:
         first["item"]["id"] = id
     parts = [
-        (kind, _kept(content), {**(data or {}), "item": {"of": adapter, "part": True}}, *key)
+        (kind, _kept(content), _storable(kind, data or {}) | {"item": {"of": adapter, "part": True}}, *key)
         for kind, content, data, *key in rest
     ]
     return [(kind, content, first, *key), *parts]
@@ -83,6 +84,27 @@ def _kept(content: str | None) -> str | None:
     return None if content is None else people_text(content)
 
 
+def _storable(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Data that a store takes: calls and results have ids and names, and what is not JSON is text, or left
+    out. The item that the event carries has all of it anyway."""
+    if not data:
+        return data
+    if _text_of(data) is None:
+        data = {
+            name: value if _text_of({name: value}) is not None else people_text(_words(value))
+            for name, value in data.items()
+            if name in ("id", "name", "arguments") or _text_of({name: value}) is not None
+        }
+    for name in NAMED.get(kind, ()):
+        if not isinstance(value := data.get(name), str) or not value.strip():
+            data = data | {name: "unknown"}
+    return data
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _carrier(
     adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None, text: str | None
 ) -> dict[str, Any]:
@@ -90,9 +112,7 @@ def _carrier(
     anyway is a hole in it. `text` is the item's JSON."""
     if text is None or _is_too_deep(text, item):
         return _as_text(adapter, item, data)
-    form = None
-    if ANY_HOLE not in text and (not data or wire.exact_json(data) is not None):
-        form = holed(text, content, data)
+    form = holed(text, content, data) if ANY_HOLE not in text else None
     if form is None:
         return _proven(adapter, item, content, data, provider, text.encode())
     if provider is not None:
@@ -111,8 +131,20 @@ def _proven(
 
 
 def _as_text(adapter: str, item: Any, data: dict[str, Any]) -> dict[str, Any]:
-    safe = {name: value for name, value in data.items() if _text_of({name: value}) is not None}
-    return safe | {"item": {"of": adapter, "text": json.dumps(item)}}
+    return data | {"item": {"of": adapter, "text": json.dumps(item)}}
+
+
+def kept(name: str, value: Any) -> dict[str, Any]:
+    """Any JSON as the data of a note, under a name: as it is, or as a text where a store would refuse it."""
+    data = {name: value}
+    return {"text": json.dumps(value)} if _text_of(data) is None else data
+
+
+def kept_in(data: dict[str, Any] | None, name: str) -> Any:
+    """What `kept` was given."""
+    if data is None:
+        return None
+    return json.loads(data["text"]) if "text" in data else data[name]
 
 
 def _forms(

@@ -16,7 +16,7 @@ from langchain_core.messages import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Error, Event, wire
-from backstory.adapters.items import Draft, carried, note, plain
+from backstory.adapters.items import Draft, carried, kept, kept_in, note, plain
 
 ADAPTER = "langgraph"
 
@@ -40,7 +40,7 @@ class Codec:
     def form(self, value: Any) -> Form:
         """Any value."""
         if not self.is_sealed and _is_json(value):
-            return {"json": value}
+            return kept("json", value)
         type, data = self._serde.dumps_typed(value)
         packed = zlib.compress(data, 1) if len(data) >= SMALL and not self.is_sealed else data
         name, data = ("zlib", packed) if len(packed) < len(data) else ("base64", data)
@@ -48,8 +48,8 @@ class Codec:
 
     def value(self, form: Form) -> Any:
         """The value of a form."""
-        if "json" in form:
-            return form["json"]
+        if "json" in form or "text" in form:
+            return kept_in(form, "json")
         data = zlib.decompress(base64.b64decode(form["zlib"])) if "zlib" in form else None
         return self._serde.loads_typed((form["type"], data or base64.b64decode(form["base64"])))
 

@@ -115,7 +115,7 @@ class Thread:
     def writes(self, id: str) -> list[tuple[str, str, Any]]:
         """The writes of a checkpoint's tasks, in LangGraph's order; of special ones the newest counts."""
         found: dict[tuple[str, int], Any] = {}
-        for note in self.agent.notes(f"{WRITES}:{id}", live=False):
+        for note in self.agent.notes(agent_key(WRITES, id), live=False):
             data = note.data or {}
             found[data["task"], data["index"]] = data
         ordered = sorted(found.values(), key=lambda data: (data["path"], data["task"], data["index"]))
@@ -127,7 +127,7 @@ class Thread:
         """The note of one write."""
         path, task, index, channel, value = given
         data = {"path": path, "task": task, "index": index, "channel": channel}
-        return ("note", f"{WRITES}:{id}", data | {"value": self._codec.form(value)}, key)
+        return ("note", agent_key(WRITES, id), data | {"value": self._codec.form(value)}, key)
 
     def forget(self, ids: Sequence[str]) -> None:
         """Make checkpoints unreadable."""

@@ -103,7 +103,7 @@ class BackstorySession:
         self, limit: int, *, prune_prefix: Callable[[Item], bool] | None = None
     ) -> Any:
         """What the SDK asks for by name, to compact in one step: the newest items, and how to replace the
-        last of them. What is to be pruned stays in the log."""
+        last of them. The first items that `prune_prefix` is true of then leave the context, too."""
         from agents.memory.session import _CompactionSnapshot
 
         nothing: tuple[int, list[Carried]] = (0, [])
@@ -113,11 +113,16 @@ class BackstorySession:
         async def replace_suffix(start: int, output: list[Item]) -> bool:
             if not shown[start:]:
                 return False
-            target = {"target_message_id": shown[start].event.seq - 1, "by": ADAPTER}
-            batch: list[Draft] = [("jump", None, target, f"{ADAPTER}:{secrets.token_hex(8)}")]
-            batch += [event for item in output for event in drafts(item)]
+            place = shown[start].event.seq
+
+            def replace(agent: Agent) -> bool:
+                kept = None if prune_prefix is None else _behind_pruned(agent, place, prune_prefix)
+                batch = [_back_to(place - 1) if kept is None else _clear()]
+                batch += [event for item in (*(kept or ()), *output) for event in drafts(item)]
+                return bool(agent.extend(batch, expected=head))
+
             try:
-                return await self._read(lambda agent: bool(agent.extend(batch, expected=head)), False)
+                return await self._read(replace, False)
             except Conflict:
                 return False
 
@@ -146,20 +151,39 @@ def _items(agent: Agent, limit: int | None) -> list[Item]:
 
 
 def _popped(agent: Agent) -> Item | None:
-    """Jump to just before the newest item. The key makes each pop one of its own: two that jump to the same
+    """Jump to just before the newest item. Its key makes each pop one of its own: two that jump to the same
     place behind the same head are not one jump that was repeated."""
     while True:
         head = agent.head
         found = newest(agent, 1)
         if not found:
             return None
-        target = {"target_message_id": found[0].event.seq - 1, "by": ADAPTER}
         try:
-            agent.append("jump", None, target, key=f"{ADAPTER}:{secrets.token_hex(8)}", expected=head)
+            agent.extend([_back_to(found[0].event.seq - 1)], expected=head)
         except Conflict:  # someone else wrote in between: look again
             continue
         item: Item = found[0].item
         return item
+
+
+def _back_to(place: int) -> Draft:
+    return ("jump", None, {"target_message_id": place, "by": ADAPTER}, _unique())
+
+
+def _clear() -> Draft:
+    return ("clear", None, {"by": ADAPTER}, _unique())
+
+
+def _unique() -> str:
+    """A key that makes a move one of its own."""
+    return f"{ADAPTER}:{secrets.token_hex(8)}"
+
+
+def _behind_pruned(agent: Agent, place: int, prune: Callable[[Item], bool]) -> list[Item] | None:
+    """The items before a position without the first ones that are to go; None if none is to go."""
+    before = [each.item for each in newest(agent) if each.event.seq < place]
+    gone = next((number for number, item in enumerate(before) if not prune(item)), len(before))
+    return before[gone:] if gone else None
 
 
 def _without_orphans(items: list[Item]) -> list[Item]:
@@ -225,8 +249,9 @@ def _read_at_once(item: Item) -> list[Draft]:
 def _loaded(item: Item) -> list[Draft]:
     """What an item says, as far as the format can be read; nothing for what is not a message."""
     items = [item]
-    if item.get("type") in ANSWERED and isinstance(item.get("call_id"), str):
-        items.append({"type": ANSWERED[item["type"]], "call_id": item["call_id"], "id": item["call_id"]})
+    output = ANSWERED.get(str(item.get("type")))
+    if output is not None and isinstance(item.get("call_id"), str):
+        items.append({"type": output, "call_id": item["call_id"], "id": item["call_id"]})
     try:
         found: list[Draft] = list(wire.load({"input": items}, FORMAT))
     except Error:

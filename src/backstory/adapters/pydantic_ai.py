@@ -19,7 +19,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken
-from backstory.adapters.items import Carried, Draft, newest_items
+from backstory.adapters.items import Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
 from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts
 from backstory.adapters.stores import History, Where
@@ -83,7 +83,7 @@ class BackstoryConversations(ConversationStore):
         pairs = zip(new_entries, forms, strict=True)
         batch = [event for entry, form in pairs for event in drafts(form, entry.id)]
         data = Records.dump_python(record, mode="json")
-        batch.append(("note", RECORD, {"record": data}))
+        batch.append(("note", RECORD, kept("record", data)))
         ids = {entry.id for entry in new_entries}
         parent = new_entries[0].parent_id if new_entries else record.head_id
         write = _Write(self._history, record.conversation_id, expected_revision, parent)
@@ -172,7 +172,7 @@ def _entry_id(agent: Agent, found: Carried) -> str:
 
 
 def _parsed(note: Event) -> ConversationRecord:
-    return Records.validate_python((note.data or {})["record"])
+    return Records.validate_python(kept_in(note.data, "record"))
 
 
 def _record(conversation_id: str, agent: Agent) -> ConversationRecord | None:

@@ -11,7 +11,7 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values
 
 from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
-from backstory.adapters.items import Draft, carried, newest_items, note, plain
+from backstory.adapters.items import Draft, carried, kept, kept_in, newest_items, note, plain
 from backstory.adapters.keys import agent_key, key_prefix
 from backstory.adapters.stores import History, Where
 
@@ -68,7 +68,7 @@ class BackstoryRepository(SessionRepository):
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
         agent = self._history.ensured(agent_key(ADAPTER, session.session_id), session.session_id)
-        agent.note(SESSION, {"session": plain(session.to_dict())})
+        agent.note(SESSION, kept("session", plain(session.to_dict())))
         return session
 
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
@@ -80,7 +80,7 @@ class BackstoryRepository(SessionRepository):
         """A new agent in a session."""
         self._type(session_id)
         agent = self.agent(session_id, session_agent.agent_id)
-        agent.note(STATE, {"agent": plain(session_agent.to_dict())})
+        agent.note(STATE, kept("agent", plain(session_agent.to_dict())))
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """The state of an agent; None if it is not there."""
@@ -95,7 +95,7 @@ class BackstoryRepository(SessionRepository):
         session_agent.created_at = before.created_at
         form = plain(session_agent.to_dict())
         if form | {"updated_at": ""} != plain(before.to_dict()) | {"updated_at": ""}:
-            self.agent(session_id, session_agent.agent_id).note(STATE, {"agent": form})
+            self.agent(session_id, session_agent.agent_id).note(STATE, kept("agent", form))
 
     def create_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write the state of several agents that work together."""
@@ -104,20 +104,20 @@ class BackstoryRepository(SessionRepository):
 
     def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> Form | None:
         """Their state; None if it is not there."""
-        found = self._noted(agent_key(ADAPTER, session_id), f"{MANY}:{multi_agent_id}", "state")
+        found = self._noted(agent_key(ADAPTER, session_id), agent_key(MANY, multi_agent_id), "state")
         return decode_bytes_values(found) if found else None
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write their state again."""
         agent = self._history.ensured(agent_key(ADAPTER, session_id), session_id)
-        agent.note(f"{MANY}:{multi_agent.id}", {"state": plain(multi_agent.serialize_state())})
+        agent.note(agent_key(MANY, multi_agent.id), kept("state", plain(multi_agent.serialize_state())))
 
     def _noted(self, key: str, name: str, field: str) -> Form | None:
         """What the newest note of a name says, in the context or, after a clear, at all."""
 
         def read(agent: Agent) -> Form | None:
             notes = agent.last_note(name) or next(reversed(agent.notes(name, live=False)), None)
-            return (notes.data or {})[field] if notes else None
+            return kept_in(notes.data, field) if notes else None
 
         return self._history.read(key, read, None)
 

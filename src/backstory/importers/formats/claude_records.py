@@ -174,9 +174,10 @@ def call_ids(record: Record) -> list[str]:
     ]
 
 
-def result_ids(record: Record) -> list[Any]:
+def result_ids(record: Record) -> list[str]:
     """The ids of the calls that a record has results of."""
-    return [block.get("tool_use_id") for block in blocks_of(record) if _is_result(block)]
+    ids = (block.get("tool_use_id") for block in blocks_of(record) if _is_result(block))
+    return [id for id in ids if isinstance(id, str)]
 
 
 class Line(NamedTuple):
