@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
-from backstory.wire.native import Native, Target, native_of, settle_say
+from backstory.wire.native import TEXT_FIRST, Target, settle_say
+from backstory.wire.origin import Native, native_of
 from backstory.wire.rows import Readable, Tell, rows
 from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
 
@@ -98,12 +99,14 @@ def extended(
         step.pieces.append(Piece(text, call, native))
     if native is not None and native.after is not None and target.is_home_of(native):
         step.after = step.after or native.after
+    if native is not None and native.took and target.is_home_of(native):
+        step.took += native.took
     if call is not None:
         step.calls.append(call)
         return
     words = text or ""
     if step.calls and not is_blank(words):
-        target.tell("order", at, "text behind a call of the same answer goes before the calls")
+        target.tell("order", at, TEXT_FIRST)
     step.texts.append(words)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from backstory.wire.format import Format
+from backstory.wire.origin import LAST_WORD, SAME_IDS
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
 
@@ -16,7 +17,8 @@ Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
-    yield from _events(format, _placed(list(Ids().named(format.units(body))), format), model)
+    units = list(Ids().named(format.units(body)))
+    yield from _events(format, _taken(_placed(units, format), format), model)
 
 
 def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Loaded]:
@@ -61,6 +63,23 @@ def _placed(units: list[Unit], format: Format) -> list[Unit]:
             unit = unit._replace(after=FIRST if before is None else BEHIND_AN_ANSWER)
         elif unit.role == "system" and _is_inside(unit):
             unit = unit._replace(after=BEHIND_A_MESSAGE)
+        found.append(unit)
+    return found
+
+
+def _taken(units: list[Unit], format: Format) -> list[Unit]:
+    """The units, marked where this request shows that its service takes what others were seen to refuse: ids
+    of calls that come again, and an answer at the end, which the model goes on from."""
+    found: list[Unit] = []
+    known: set[str | None] = set()
+    for index, unit in enumerate(units):
+        calls = _calls(unit.parts) if unit.role == "step" else []
+        ids = [] if format.ids is None else [call.id for call in calls]
+        if not known.isdisjoint(ids):
+            unit = unit._replace(took=(SAME_IDS,))
+        if format.alternates and unit.role == "step" and not calls and index == len(units) - 1:
+            unit = unit._replace(took=(*unit.took, LAST_WORD))
+        known.update(ids)
         found.append(unit)
     return found
 
@@ -165,7 +184,12 @@ def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool)
 def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> Iterator[Loaded]:
     text, calls = answer_text(unit.parts), _calls(unit.parts)
     native = None
-    is_plain = not is_apart and unit.after is None and all(_is_legal(format, call) for call in calls)
+    is_plain = (
+        not is_apart
+        and unit.after is None
+        and not unit.took
+        and all(_is_legal(format, call) for call in calls)
+    )
     if not is_plain or _default_step(format, text, calls) != unit.wire:
         native = {"native": _native(format, unit, model)}
     if text or is_apart or not calls:
@@ -196,4 +220,7 @@ def _calls(parts: list[Part]) -> list[Call]:
 
 def _native(format: Format, unit: Unit, model: str | None) -> dict[str, Any]:
     tag = {"provider": format.name} | ({} if model is None else {"model": model})
-    return tag | {"wire": format.pack(unit.wire)} | ({} if unit.after is None else {"after": unit.after})
+    marks = ({} if unit.after is None else {"after": unit.after}) | (
+        {"took": [*unit.took]} if unit.took else {}
+    )
+    return tag | {"wire": format.pack(unit.wire)} | marks

@@ -16,6 +16,7 @@ from backstory.wire import own
 from backstory.wire.format import Form, Format
 from backstory.wire.media import is_sound
 from backstory.wire.models import is_same_model
+from backstory.wire.origin import SAME_IDS, Native
 from backstory.wire.rows import Tell
 from backstory.wire.turns import (
     BETWEEN,
@@ -35,25 +36,10 @@ from backstory.wire.turns import (
     text_of,
 )
 
+REFUSED = "the service would refuse it"
+TEXT_FIRST = "text behind a call of the same answer goes before the calls"
 UNSHOWN = "(output that cannot be shown here)"
 _AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
-
-
-class Native(NamedTuple):
-    """The provider's own form of a message, tagged with where it came from."""
-
-    provider: str
-    model: str | None
-    wire: Form
-    after: Any = None  # what it stood behind when the provider accepted it, where that counts
-
-
-def native_of(data: Mapping[str, Any] | None) -> Native | None:
-    """The native content in an event's data; None where there is none to send (usage alone, say)."""
-    native = data.get("native") if data else None
-    if not isinstance(native, dict) or native.get("wire") is None:
-        return None
-    return Native(str(native.get("provider")), native.get("model"), native["wire"], native.get("after"))
 
 
 class Target(NamedTuple):
@@ -148,7 +134,7 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
         answer.extra = content and [block for block in content if block != target.format.words(answer.text)]
     else:
         answer.content = content
-    if not kept and is_blank(answer.text) and parts:
+    if not kept and is_blank(answer.text) and not all(isinstance(part, Text) for part in parts):
         answer.text = _unshown(parts) or UNSHOWN
 
 
@@ -182,13 +168,14 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
             parts = _parts("step", natives[0]._replace(wire=form), target, step.at)
             if parts is None:
                 return
-            is_same = _is_untouched(step, parts, target.format, taken)
-            if is_same and _goes_back("step", parts, target.format) and _is_answerable(parts, step, target):
+            is_now = _is_untouched(step, parts, target.format, set() if SAME_IDS in step.took else taken)
+            is_same = is_same or is_now
+            if is_now and _goes_back("step", parts, target.format) and _is_answerable(parts, step, target):
                 _replay(step, form, parts, target)
                 return
     why = "it belongs to another provider or model"
     if is_own:
-        why = "the service would refuse it" if is_same else "the step is not as it was"
+        why = REFUSED if is_same else "the step is not as it was"
     for native in natives:
         _take_rest(step, _parts("step", native, target, step.at) or [], why, target)
 
@@ -268,6 +255,8 @@ def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     if others:
         names = ", ".join(dict.fromkeys(others))
         target.tell("native", step.at, f"{names} of this answer left out: {why}")
+    elif why == REFUSED and _has_words_behind_a_call(parts):
+        target.tell("order", step.at, TEXT_FIRST)
     written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
     for call in step.calls:
         same = written.get((call.name, call.key))
@@ -276,6 +265,11 @@ def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     for part in parts:
         if isinstance(part, Speaker):
             _take_name(step, part.name, target)
+
+
+def _has_words_behind_a_call(parts: list[Part]) -> bool:
+    first = next((index for index, part in enumerate(parts) if isinstance(part, Call)), len(parts))
+    return any(isinstance(part, Text) and not is_blank(part.text) for part in parts[first:])
 
 
 def _take_name(step: Step, speaker: str, target: Target) -> None:

@@ -14,6 +14,7 @@ from backstory.wire.format import Format
 from backstory.wire.groups import INTERRUPTED, bound, closed, grouped
 from backstory.wire.names import Names
 from backstory.wire.native import Target, settle_answer, settle_step
+from backstory.wire.origin import LAST_WORD
 from backstory.wire.rows import Readable, Tell
 from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blank
 
@@ -199,7 +200,8 @@ def alternating(turns: list[Turn], options: Options, tell: Tell) -> list[Turn]:
             tell("alternate", turn.at, f"two answers in a row: the user says {CONTINUE!r} between them")
             spaced.append(Say("user", CONTINUE, None))
         spaced.append(turn)
-    if _ends_with_model(spaced[-1]) and not _is_open(spaced[-1]) and not options.pause:
+    is_taken = options.pause or LAST_WORD in getattr(spaced[-1], "took", ())
+    if _ends_with_model(spaced[-1]) and not _is_open(spaced[-1]) and not is_taken:
         # "This model does not support assistant message prefill" (CLIProxyAPI#5319).
         tell("alternate", turns[-1].at, NO_LAST_WORD)
         spaced.append(Say("user", CONTINUE, None))

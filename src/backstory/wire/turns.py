@@ -74,6 +74,7 @@ class Unit(NamedTuple):
     parts: list[Part]
     path: str
     after: Any = None  # what it stood behind, where only this request's acceptance makes that legal
+    took: tuple[str, ...] = ()  # what else the service was seen to take in this very request
 
 
 class Say:
@@ -137,7 +138,7 @@ class Piece(NamedTuple):
 class Step:
     """One model answer: its text, then its calls."""
 
-    __slots__ = ("after", "at", "calls", "name", "order", "pieces", "texts", "wire")
+    __slots__ = ("after", "at", "calls", "name", "order", "pieces", "texts", "took", "wire")
 
     def __init__(self, at: int | None) -> None:
         self.at = at
@@ -147,6 +148,7 @@ class Step:
         self.order: list[Asked] | None = None  # the order of the results; None: that of the calls
         self.pieces: list[Piece] | None = None  # only where one of them has a form of its own
         self.after: Any = None
+        self.took: tuple[str, ...] = ()
         self.wire: Any = None
 
 

@@ -195,8 +195,9 @@ def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
 
 
 def refuses(role: str, parts: list[Part]) -> bool:
-    """Nothing but blank text (hermes-agent PR#63983), and anything behind a call."""
-    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
+    """Nothing but blank text (hermes-agent PR#63983), and anything behind a call but a mark for the cache."""
+    said = [part for part in parts if part != Other("cachePoint")]
+    return is_without_words(parts) or (role == "step" and has_more_behind_a_call(said))
 
 
 def finished(body: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

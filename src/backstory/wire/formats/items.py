@@ -49,7 +49,12 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
             called = Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)
             return [called._replace(more=_beside(item))]
         case "reasoning":
-            return [Other("reasoning", complete=isinstance(item.get("summary"), list))]
+            # "missing required field summary" (Agora#141); other servers have its text in the item instead.
+            return [
+                Other(
+                    "reasoning", complete=isinstance(item.get("summary"), list) or bool(item.get("content"))
+                )
+            ]
         case None:
             return [Other("item_reference")]
     if type_ in CALLS and isinstance(item.get("call_id"), str):
@@ -72,7 +77,8 @@ _BESIDE = ("namespace", "phase", "caller")  # of a tool, of a message, and a pro
 
 def answered_id(item: dict[str, Any]) -> Any:
     """The id of the call that an item is the output of."""
-    return item.get("id" if item.get("type") == "local_shell_call_output" else "call_id")
+    is_local = item.get("type") == "local_shell_call_output" and "call_id" not in item
+    return item.get("id" if is_local else "call_id")
 
 
 def is_output(item: dict[str, Any]) -> bool:

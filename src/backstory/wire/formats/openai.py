@@ -214,8 +214,8 @@ def _read_link(type_: str, link: Any) -> Part:
     match link:
         case str(url) | {"url": str(url)}:
             found = from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
-            # Perplexity takes a file's bare base64 for its URL.
-            return found._replace(data=url, url=None) if type_ == "file_url" and is_base64(url) else found
+            # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
+            return found._replace(data=url, url=None) if is_base64(url) else found
         case _:
             return Other(type_, complete=False)
 
@@ -242,14 +242,17 @@ def _read_file(file: Any) -> Part:
 
 def _bare(found: Media, data: str) -> Media:
     """Data that came without its type: the name says it."""
-    type_ = type_of_suffix((found.name or "").rpartition(".")[2])
-    return found._replace(type=type_ or PDF, data=data, url=None)
+    type_ = type_of_suffix((found.name or "").rpartition(".")[2]) or PDF
+    # OpenRouter takes an address here ("PDF inputs" in its guide).
+    return found._replace(type=type_) if web_url(found) else found._replace(type=type_, data=data, url=None)
 
 
 def _read_sound(sound: Any) -> Part:
     match sound:
         case {"data": str(data), "format": str(format)}:
-            return Media("audio", type_of_suffix(format) or f"audio/{format}", data)
+            # Alibaba's servers take a URL here, too, with data in it or not ("Qwen-Omni" in its guide).
+            found = from_url(data, "audio")._replace(type=type_of_suffix(format) or f"audio/{format}")
+            return found if found.data or web_url(found) else found._replace(data=data, url=None)
         case _:
             return Other("input_audio", complete=False)
 

@@ -1,0 +1,148 @@
+"""What one server was seen to take, though others refuse it, goes back to that server as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from backstory.wire import FORMATS, dump, load
+from tests.wire.maker import PDF, PIXEL, WAV
+
+
+def chat(*parts: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [*parts]}]}
+
+
+def items(*items: Any) -> dict[str, Any]:
+    return {"input": [{"role": "user", "content": "Look."}, *items]}
+
+
+def use(id: str, **more: Any) -> dict[str, Any]:
+    return {"type": "tool_use", "id": id, "name": "look", "input": {}, **more}
+
+
+def answered(*ids: str) -> dict[str, Any]:
+    results = [{"type": "tool_result", "tool_use_id": id, "content": "seen"} for id in ids]
+    return {"role": "user", "content": results}
+
+
+CONVERSE = [{"toolUse": {"toolUseId": "1", "name": "look", "input": {}}}, {"cachePoint": {"type": "default"}}]
+THOUGHT = {"type": "reasoning", "id": "rs_1", "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
+SHELL = {"type": "local_shell_call", "call_id": "1", "status": "completed", "action": {"type": "exec"}}
+
+TAKEN = [
+    # Alibaba: sounds by their address, and as data URLs without a type.
+    (
+        "openai",
+        chat({"type": "input_audio", "input_audio": {"data": "https://a.org/a.wav", "format": "wav"}}),
+    ),
+    (
+        "openai",
+        chat({"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}}),
+    ),
+    # OpenRouter: a PDF by its address.
+    ("openai", chat({"type": "file", "file": {"filename": "a.pdf", "file_data": "https://a.org/a.pdf"}})),
+    # Zhipu: an image's bare data for its address.
+    ("openai", chat({"type": "image_url", "image_url": {"url": PIXEL}})),
+    # vLLM: the text of reasoning, and no summary of it.
+    (
+        "openai-responses",
+        items(THOUGHT, CALL, {"type": "function_call_output", "call_id": "1", "output": "x"}),
+    ),
+    ("openai-responses", items(SHELL, {"type": "local_shell_call_output", "call_id": "1", "output": "x"})),
+    (
+        "bedrock",
+        {
+            "messages": [
+                {"role": "user", "content": [{"text": "Look."}]},
+                {"role": "assistant", "content": CONVERSE},
+                {
+                    "role": "user",
+                    "content": [{"toolResult": {"toolUseId": "1", "content": [{"text": "x"}]}}],
+                },
+            ]
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("format", "body"), TAKEN)
+def test_it_comes_back(format, body):
+    dumped, repairs = dump(load(body, format, model="m"), format, model="m", stored=True)
+    assert repairs == []
+    assert {key: dumped[key] for key in body} == body
+
+
+def test_such_a_pdf_and_such_a_sound_arrive_elsewhere():
+    pdf = chat({"type": "file", "file": {"filename": "a.pdf", "file_data": "https://a.org/a.pdf"}})
+    assert "https://a.org/a.pdf" in str(dump(load(pdf, "openai"), "anthropic").body)
+    sound = chat({"type": "input_audio", "input_audio": {"data": f"data:;base64,{WAV}", "format": "wav"}})
+    assert WAV in str(dump(load(sound, "openai"), "gemini").body)
+
+
+TWICE = {
+    "messages": [
+        {"role": "user", "content": "Look twice."},
+        {"role": "assistant", "content": [use("1")]},
+        answered("1"),
+        {"role": "assistant", "content": [use("1")]},
+        answered("1"),
+    ]
+}
+
+
+def test_an_id_that_came_twice_in_a_request_goes_twice_to_the_same_model():
+    events = load(TWICE, "anthropic", model="m1")
+    body, repairs = dump(events, "anthropic", model="m1")
+    ids = [message["content"][0]["id"] for message in body["messages"] if message["role"] == "assistant"]
+    assert (ids, repairs) == (["1", "1"], [])
+    assert [repair.rule for repair in dump(events, "anthropic", model="m2").repairs] == ["id"]
+    # Only there: an id that is used again by anybody else is still replaced.
+    assert [repair.rule for repair in dump([*events[:3], *events[:3]], "anthropic").repairs] == ["id"]
+
+
+PREFILL = {
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "As JSON?"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "{"}]},
+    ]
+}
+
+
+def test_a_request_that_ended_with_the_models_words_ends_with_them_again():
+    events = load(PREFILL, "anthropic", model="m1")
+    assert dump(events, "anthropic", model="m1") == (PREFILL, [])
+    for model, more in [("m2", []), ("m1", [("assistant", "}", None)])]:
+        body, repairs = dump([*events, *more], "anthropic", model=model)
+        assert [repair.rule for repair in repairs][-1] == "alternate"
+        assert body["messages"][-1]["content"] == [{"type": "text", "text": "Continue."}]
+    for format in FORMATS:
+        later, _ = dump([*events, ("user", "Go on.", None)], format, model="m1")
+        assert "Continue." not in str(later)
+
+
+def test_text_behind_a_call_is_refused_so_it_goes_before_and_that_is_told():
+    content = [use("1"), {"type": "text", "text": "Done?"}]
+    body = {"messages": [PREFILL["messages"][0], {"role": "assistant", "content": content}, answered("1")]}
+    dumped, repairs = dump(load(body, "anthropic", model="m"), "anthropic", model="m")
+    assert [block["type"] for block in dumped["messages"][1]["content"]] == ["text", "tool_use"]
+    assert [repair.rule for repair in repairs] == ["order"]
+
+
+@pytest.mark.parametrize("format", ["anthropic", "bedrock"])
+def test_a_result_of_nothing_but_blank_text_has_no_output(format):
+    blank = {
+        "anthropic": {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": ""}]},
+        "bedrock": {"toolResult": {"toolUseId": "1", "content": [{"text": ""}]}},
+    }[format]
+    data = {"id": "1", "native": {"provider": format, "wire": [blank]}}
+    asked = [("user", "Look.", None), ("tool_call", None, {"id": "1", "name": "look", "arguments": {}})]
+    body, repairs = dump([*asked, ("tool_result", "", data)], format)
+    assert "(no output)" in str(body)
+    assert [repair.rule for repair in repairs] == ["blank"]
+
+
+def test_a_document_is_still_a_document():
+    assert PDF in str(dump(load(chat({"type": "file", "file": {"file_data": PDF}}), "openai"), "openai").body)
