@@ -144,5 +144,18 @@ def test_a_result_of_nothing_but_blank_text_has_no_output(format):
     assert [repair.rule for repair in repairs] == ["blank"]
 
 
+def test_thinking_without_its_text_is_broken_and_told():
+    thought = {"type": "thinking", "thinking": None, "signature": "c2ln"}
+    native = {"provider": "anthropic", "wire": [thought, {"type": "text", "text": "42."}]}
+    history = [
+        ("user", "6 times 7?", None),
+        ("assistant", "42.", {"native": native}),
+        ("user", "Sure?", None),
+    ]
+    body, repairs = dump(history, "anthropic")
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "42."}]
+    assert [repair.rule for repair in repairs] == ["native"]
+
+
 def test_a_document_is_still_a_document():
     assert PDF in str(dump(load(chat({"type": "file", "file": {"file_data": PDF}}), "openai"), "openai").body)

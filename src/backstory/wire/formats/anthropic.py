@@ -159,7 +159,8 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             parts = read("result", block.get("content") or [], f"{path}.content") + unread(block, RESULT)
             return [Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)]
         case "thinking":
-            return [Other("thinking", complete=is_said(block.get("signature")))]
+            is_text = isinstance(block.get("thinking"), str)
+            return [Other("thinking", complete=is_text and is_said(block.get("signature")))]
         case "redacted_thinking":
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
         case other:
