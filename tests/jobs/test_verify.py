@@ -40,6 +40,13 @@ class Damage:
                 db.execute("SET session_replication_role = replica")
                 db.execute(sql)
 
+    def place(self, agent, seq):
+        """The column that says where an event is, as a condition and as an assignment."""
+        no = {"main": 1, "child": 2, "grandchild": 3}[agent]
+        if self.url.endswith(".db"):
+            return f"id = {(no << 32) + seq}"
+        return f"seq = {seq}"
+
     def event(self, agent, seq):
         """A condition that finds one event on either backend."""
         no = {"main": 1, "child": 2, "grandchild": 3}[agent]
@@ -295,13 +302,30 @@ def test_whatever_is_changed_behind_its_back_is_found(damage, change):
 
 
 def test_two_rows_exchanged_are_found(damage):
-    for column in ("content", "data"):
-        two, three = damage.event("main", 2), damage.event("main", 3)
-        damage.run(
-            f"UPDATE events SET {column} = (SELECT e.{column} FROM events e WHERE {three}) WHERE {two}"
-        )
-    found = {finding.position for finding in damage.store.verify()}
-    assert 2 in found
+    """Whole rows, each with its digest, as if they had been written the other way round."""
+    two, three, aside = (damage.place("main", seq) for seq in (2, 3, 900))
+    for before, after in ((two, aside), (three, two), (aside, three)):
+        damage.run(f"UPDATE events SET {after} WHERE agent = 1 AND {before}")
+    assert [event.content for event in damage.main.read([2, 3])] == ["3", "2"]
+    found = {finding.position for finding in damage.store.verify() if finding.agent == damage.main.id}
+    assert {2, 3} <= found
+
+
+def test_with_a_seal_an_agent_cannot_go_without_a_trace(damage):
+    seal = damage.store.seal()
+    damage.run("DELETE FROM events WHERE agent = 3")
+    damage.run("DELETE FROM agents WHERE no = 3")
+    assert damage.store.verify() == []  # nothing in the store knows of it any more
+    [finding] = damage.store.verify(seal=seal)
+    assert finding.agent == damage.grandchild.id
+
+
+def test_a_fork_without_events_of_its_own_cannot_be_moved(damage):
+    idle = damage.main.fork("idle", at=5)
+    seal = damage.store.seal()
+    damage.run("UPDATE agents SET fork_seq = 4 WHERE name = 'idle'")
+    assert {finding.agent for finding in damage.store.verify()} == {idle.id}
+    assert {finding.agent for finding in damage.store.verify(seal=seal)} == {idle.id}
 
 
 def test_a_row_that_was_added_is_found(damage):

@@ -26,9 +26,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 def checked_reason(why: object) -> str:
     """Why something is erased: a text that says something; raises Invalid."""
     if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
-        raise Invalid(
-            "an erasure needs a reason", remedy=f"pass why= with a text of 1 to {LONGEST_REASON} characters"
-        )
+        raise Invalid("an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters")
     return why
 
 
