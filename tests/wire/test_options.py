@@ -167,6 +167,12 @@ def test_a_name_that_is_refused_behind_a_native_answer_is_mended_while_its_call_
         ("us.anthropic.claude-haiku-4-5-20251001-v1:0", "anthropic.claude-haiku-4-5-20251001-v1:0"),
         ("claude-3-5-haiku-latest", "claude-3-5-haiku-20241022"),
         ("mistral-large-2411", "mistral-large-latest"),
+        ("claude-sonnet-4-0", "claude-sonnet-4-20250514"),
+        ("eu.anthropic.claude-haiku-4-5-20251001-v1:0", "claude-haiku-4-5-20251001"),
+        ("arn:aws:bedrock:us-east-1:1:inference-profile/us.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0"),
+        ("projects/p/locations/l/publishers/google/models/gemini-2.5-pro", "gemini-2.5-pro"),
+        ("anthropic/claude-haiku-4.5", "anthropic/claude-4.5-haiku-20251001"),
+        ("openrouter/deepseek/deepseek-r1:free", "deepseek/deepseek-r1"),
     ],
 )
 def test_dated_and_bare_names_are_of_one_model(one, other):
@@ -180,6 +186,9 @@ def test_dated_and_bare_names_are_of_one_model(one, other):
         ("gpt-5", "gpt-5-mini"),
         ("gpt-5-2025-08-07", "gpt-5-2025-12-11"),
         ("claude-sonnet-4", "claude-sonnet-4-5"),
+        ("gpt-3.5", "gpt-5.3"),
+        ("openai/gpt-5", "gpt-5"),
+        ("llama3:instruct", "llama3:text"),
         ("gpt-5", None),
         (None, "gpt-5"),
     ],

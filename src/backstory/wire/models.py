@@ -1,12 +1,19 @@
 """Names of models: which of them are one model under two names."""
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
-# What providers put behind a model's name: a date, "latest", a revision, Bedrock's version.
+# What providers put behind a model's name: a date, "latest", a revision, Bedrock's version, OpenRouter's
+# variant.
 _DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3}|latest)$")
-_VERSION = re.compile(r"-v\d+(:\d+)?$")
-# And in front of it: Google's collection, Bedrock's region.
-_PLACE = re.compile(r"^(models/|(us|eu|apac|jp|au|ca|global|us-gov)\.)")
+_VERSION = re.compile(r"-v\d+(:\d+)?$|:(free|extended|thinking|online|nitro|floor|exacto)$")
+# And in front of it: Google's collections, Amazon's resource names, regions and vendor. Claude's signatures
+# are the same wherever it runs ("Extended thinking" in Anthropic's guide).
+_PLACE = re.compile(
+    r"^(arn:.*/|(.*/)?models/|openrouter/)?((us|eu|apac|jp|au|ca|global|us-gov)\.)?(anthropic\.)?"
+)
+_BETWEEN = re.compile(r"[-._ ]")
 
 
 def is_same_model(one: str | None, other: str | None) -> bool:
@@ -15,13 +22,26 @@ def is_same_model(one: str | None, other: str | None) -> bool:
         return True
     if not isinstance(one, str) or not isinstance(other, str):
         return False
-    (name, date), (other_name, other_date) = _apart(one), _apart(other)
-    return name == other_name and (date == other_date or "" in (date, other_date))
+    name, other_name = _taken_apart(one), _taken_apart(other)
+    is_dated = name.date == other_name.date or not name.date or not other_name.date
+    return is_dated and name[:2] == other_name[:2]
 
 
-def _apart(name: str) -> tuple[str, str]:
+class _Name(NamedTuple):
+    words: tuple[str, ...]  # in any order: OpenRouter says claude-haiku-4.5 and claude-4.5-haiku
+    numbers: tuple[str, ...]  # in their order; 4.0 is 4
+    date: str
+
+
+@lru_cache(1_000)
+def _taken_apart(name: str) -> _Name:
     """A name without its place and version, and the date apart."""
     bare = _VERSION.sub("", _PLACE.sub("", name))
     found = _DATE.search(bare)
     date = found[1] if found else ""
-    return _DATE.sub("", bare), "" if date == "latest" else date
+    parts = _BETWEEN.split(_DATE.sub("", bare))
+    numbers = [part for part in parts if part.isdigit()]
+    while len(numbers) > 1 and numbers[-1] == "0":
+        del numbers[-1]
+    words = sorted(part for part in parts if not part.isdigit())
+    return _Name(tuple(words), tuple(numbers), "" if date == "latest" else date)
