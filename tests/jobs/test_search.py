@@ -277,6 +277,26 @@ def test_searching_writes_no_event_and_the_store_stays_sound(durable_url):
         assert store.verify() == []
 
 
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("moment", ["find", "agents"])
+def test_an_agent_that_is_deleted_during_a_search_is_not_found(store, monkeypatch, live, moment):
+    kept, gone = store.start(), store.start()
+    for agent in (kept, gone):
+        agent.user("a needle")
+    store.search("needle", wait=True)
+    original, deleted = getattr(store._log.backend, moment), []
+
+    def deletes_afterwards(*given, **more):
+        found = original(*given, **more)
+        if not deleted and (moment == "find" or found):
+            deleted.append(True)
+            store.delete(gone.id)
+        return found
+
+    monkeypatch.setattr(store._log.backend, moment, deletes_afterwards)
+    assert {hit.agent.id for hit in store.search("needle", live=live)} == {kept.id}
+
+
 def test_a_damaged_log_can_still_be_searched(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         store.start("main").extend([("user", f"needle {n}", None) for n in range(3)])

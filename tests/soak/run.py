@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import backstory
 
@@ -90,16 +90,13 @@ class _Crew:
         """A worker that ended by itself has found something."""
         for place, process in enumerate(self.running):
             if process.poll() is not None:
-                self.problems.append(f"a worker ended: {self.said()}")
+                self.problems.append(f"a worker ended ({process.returncode}): {self.said(process.args)}")
                 self.running[place] = self.started()
 
-    def said(self) -> str:
-        """The last lines of what a worker said, each time those of another."""
-        for path in self.folder.glob("*.err"):
-            if text := path.read_text(errors="replace"):
-                path.unlink()
-                return text[-1_000:]
-        return "it said nothing"
+    def said(self, command: Any) -> str:
+        """The last lines of what the worker of a command said."""
+        path = self.folder / f"{command[-1]}.err"
+        return path.read_text(errors="replace")[-2_000:] or "it said nothing"
 
     def end(self) -> None:
         for process in self.running:

@@ -13,7 +13,7 @@ from backstory.core.about import told
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS
 from backstory.core.terms import Query, matches, query, searchable, snippet, words
-from backstory.errors import Invalid
+from backstory.errors import AgentNotFound, Invalid
 from backstory.jobs.indexer import Progress, catch_up, catch_up_soon, size
 from backstory.jobs.scan import has_to_scan, scan
 from backstory.storage.log import Log
@@ -150,12 +150,12 @@ class _Asking:
             self._asked, kinds=self._kinds, pieces=self._pieces, session=self._session, limit=limit
         )
 
-    def _record(self, id: str) -> AgentRecord:
-        """The agent that owns something that was found."""
+    def _record(self, id: str) -> AgentRecord | None:
+        """The agent that owns something that was found; None if it was deleted since."""
         if id not in self._records:
             found = self._log.backend.agents(Wanted(prefix=id, deleted=True))
             self._records.update((record.id, record) for record in found)
-        return self._records[id]
+        return self._records.get(id)
 
     def _forks_of(self, agent: Agent) -> list[Agent]:
         """The forks of an agent, from one listing of its session."""
@@ -169,8 +169,16 @@ class _Asking:
 
     def _live_pieces(self, agent: Agent) -> list[Piece]:
         if agent.id not in self._walks:
-            self._walks[agent.id] = self._log.walk(agent.snapshot).pieces
+            self._walks[agent.id] = self._walked(agent)
         return self._walks[agent.id]
+
+    def _walked(self, agent: Agent) -> list[Piece]:
+        try:
+            return self._log.walk(agent.snapshot).pieces
+        except AgentNotFound:
+            if agent is self._agent:
+                raise
+            return []  # deleted since it was found
 
     def _read(self, wanted: Iterable[Found]) -> dict[tuple[str, int], Event]:
         """The events of what was found, with one query for each agent that owns some."""
@@ -180,6 +188,8 @@ class _Asking:
         events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
             owner = self._record(id)
+            if owner is None:
+                continue
             pieces = [Piece(owner.pk, seq, seq) for seq in sorted(positions)]
             events.update(((id, event.seq), event) for event in self._log.backend.read(owner, pieces))
         return events
@@ -190,7 +200,10 @@ class _Asking:
     def _keeper(self, found: Found) -> Agent | None:
         """An agent that has it in its context: the one asked for, or the owner, or a fork that
         inherited it and did not leave it behind."""
-        owner = Agent(self._log, self._record(found.agent))
+        record = self._record(found.agent)
+        if record is None:
+            return None
+        owner = Agent(self._log, record)
         seers = [self._agent] if self._agent else self._seers(owner, found.seq)
         return next((seer for seer in seers if self._is_live(seer, owner, found.seq)), None)
 
@@ -215,7 +228,7 @@ class _Asking:
         text = searchable(event.kind, event.content, event.data_json)
         if not matches(self._asked, words(text)):
             return None
-        keeper, owner = self._keeper(found), Agent(self._log, self._record(found.agent))
+        keeper, owner = self._keeper(found), Agent(self._log, self._records[found.agent])
         seer = keeper or self._agent or next(self._seers(owner, found.seq), None)
         if seer is None:
             return None  # deleted since it was found
