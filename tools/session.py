@@ -19,7 +19,7 @@ from rich.text import Text
 from tests.chat.screen import Terminal, environment
 from tests.runtime.scripted import Say, scripted
 
-COLUMNS, LINES = 84, 24
+COLUMNS, LINES = 84, 32
 FILES = {
     "notes.md": "# Notes\n\n- the totals in report.py are wrong\n",
     "report.py": "def total(rows):\n    return sum(row.price for row in rows[1:])\n",
@@ -31,6 +31,10 @@ SCRIPT = (
         "```python\nreturn sum(row.price for row in rows)\n```"
     ),
     Say("| file | lines |\n| --- | --- |\n| report.py | 2 |\n| notes.md | 3 |"),
+    Say(
+        "I'll change that line.",
+        calls=(("c2", "edit_file", '{"path": "report.py", "old": "rows[1:]", "new": "rows"}'),),
+    ),
 )
 
 
@@ -62,8 +66,8 @@ def _play(terminal: Terminal) -> None:
     terminal.send("/undo")
     terminal.wait("── undone ──")
     terminal.ready()
-    terminal.type("Now mend it")
-    terminal.wait("> Now mend it")
+    terminal.send("Fix it, please")
+    terminal.wait("[e]xplain")
 
 
 def picture(screen: Any) -> str:

@@ -146,3 +146,13 @@ def test_each_line_of_the_picker_fits_the_screen_with_age_and_size(store, tmp_pa
     assert all(cell_len(line) < width for line in lines)
     assert sum("1 event" in line for line in lines) == 3
     assert sum("…" in line for line in lines) == 2
+
+
+def test_a_session_in_which_nobody_said_anything_is_not_offered(tmp_path):
+    with backstory.open(":memory:") as store:
+        Chat(store, store.start("empty"), Actor(), folder=tmp_path)
+        used = Chat(store, store.start("used"), Actor(), folder=tmp_path)
+        used.agent.user("Hello")
+        named = store.start("named")
+        named.describe(title="For later")
+        assert [row.title for row in project.session_rows(store, tmp_path)] == ["For later", "Hello"]

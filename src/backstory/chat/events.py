@@ -29,6 +29,7 @@ from backstory.wire.groups import INTERRUPTED
 MOST_LINES = 3  # of a result, when it is drawn compactly
 MOST_PROMPT_LINES = 40
 MOST_ARGUMENTS = 200  # characters
+MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
 
 
 def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
@@ -108,7 +109,7 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
         case "tool_result":
             return result(event, expanded=expanded)
         case "system":
-            return Text(f"system: {_start(event.content or '', expanded)}", style="dim")
+            return system(event.content or "", expanded=expanded)
         case "note":
             return Group()  # not a message: nothing is drawn
         case "mark":
@@ -229,5 +230,9 @@ def _folded(text: str, seq: int, style: str, *, expanded: bool) -> RenderableTyp
     return Padding(Text("\n".join(lines), style=style, overflow="fold"), (0, 0, 0, 4))
 
 
-def _start(text: str, expanded: bool) -> str:
-    return visible(text) if expanded else one_line(text)[:300]
+def system(text: str, *, expanded: bool = False) -> RenderableType:
+    """What the model was told: the beginning, on one line, or all of it."""
+    if expanded:
+        return Text(f"system: {visible(text)}", style="dim")
+    line = f"system: {one_line(text)[:MOST_SYSTEM]}"
+    return Group(Text(line, style="dim", no_wrap=True, overflow="ellipsis"))  # alone, it would wrap

@@ -15,6 +15,7 @@ PAGE = 50  # agents that are listed at once
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 MOST_INSTRUCTIONS = 64_000  # bytes of one file
 CUT = f"[cut here: only the first {MOST_INSTRUCTIONS:,} bytes of this file are read]"
+UNUSED = 4  # events of a session that was only begun: a clear, what the system says, settings
 MOST_LISTED = 500  # sessions to choose from
 KEY = "instructions"  # of the data of the system message that has them
 
@@ -79,13 +80,16 @@ def is_of(about: dict[str, Any], folder: Path) -> bool:
 
 
 def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
-    """The latest sessions, as a list to choose from."""
+    """The latest sessions in which somebody said something, as a list to choose from."""
     rows = []
     for session in store.sessions(order="updated", limit=MOST_LISTED):
         root = store.agent(session.id)
+        title = title_of(root)
+        if not title and session.events <= UNUSED:
+            continue
         facts = f"{age(session.updated_at)}, {count(session.events, 'event')}"
         is_here = folder is None or is_of(root.about, folder)
-        rows.append(SessionRow(session.id, title_of(root) or session.name, facts, is_here))
+        rows.append(SessionRow(session.id, title or session.name, facts, is_here))
     return rows
 
 
