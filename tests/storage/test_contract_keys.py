@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import backstory
+from backstory.operations import sessions
 from tests.threads import in_threads
 
 # --- keys of agents ---
@@ -238,3 +239,23 @@ def test_listings_by_key_and_by_time(store):
 def test_a_page_that_cannot_be_is_refused(store, asked):
     with pytest.raises(backstory.Invalid):
         store.agents(**asked)
+
+
+@pytest.mark.parametrize("few", [2, 1_000])
+def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_many(store, monkeypatch, few):
+    monkeypatch.setattr(sessions, "FEW", few)
+    made = [store.ensure(f"{kind}/{n}") for n in range(5) for kind in ("user", "other")][::2]
+    for n in (3, 0):
+        made[n].fork().user("later")
+    wanted = [made[n].id for n in (0, 3, 4, 2, 1)]
+    found, last = [], None
+    while page := store.sessions(order="updated", prefix="user/", limit=2, after=last):
+        found += [session.id for session in page]
+        last = page[-1]
+    assert found == wanted
+    moment = store.sessions(order="updated", prefix="user/")[1].updated_at
+    within = {"since": moment, "until": datetime.now(UTC) + timedelta(days=1)}
+    assert [one.id for one in store.sessions(order="updated", prefix="user/", **within)] == wanted[:2]
+    assert store.sessions(order="updated", prefix="nobody/") == []
+    behind = store.sessions(order="updated", prefix="user/", after="other/4")
+    assert [one.id for one in behind] == wanted[2:]

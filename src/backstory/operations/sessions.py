@@ -8,6 +8,7 @@ from backstory.core.events import parse_object, to_datetime
 from backstory.storage.protocols import AgentRecord, Agents, Wanted
 
 PAGE = 200  # agents looked at in one go
+FEW = 1_000  # sessions that are sorted here, instead of being looked for among all
 
 
 class Session(NamedTuple):
@@ -62,11 +63,14 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
     """A page of sessions, the latest written first, whichever of their agents that was. `after`: the id of
     the last session of the page before. A session stands where its latest agent does. Two statements, and two
     more where the agents that were looked at are of too few sessions."""
-    size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
-    page, found = wanted._replace(key_prefix=None, limit=size), []
-    if after is not None:
-        last = backend.agents(Wanted(session=after, latest_first=True, limit=1))
-        page = page._replace(after=last[0] if last else None)
+    last = _latest_agent(backend, after)
+    if wanted.key_prefix is not None:
+        few = wanted._replace(roots=True, latest_first=False, since_us=None, until_us=None, limit=FEW + 1)
+        roots = backend.agents(few)
+        if len(roots) <= FEW:
+            return _latest_among(backend, wanted, roots, last)
+    size = PAGE if wanted.limit is None else min(PAGE, wanted.limit)
+    page, found = wanted._replace(key_prefix=None, limit=size, after=last), []
     while records := backend.agents(page):
         trees = _trees(backend, records)
         for record in records:
@@ -75,8 +79,34 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
                 found += sessions_of(tree)
                 if len(found) == wanted.limit:
                     return found
-        page = page._replace(after=records[-1])
+        page = page._replace(after=records[-1], limit=PAGE)
     return found
+
+
+def _latest_agent(backend: Agents, session: str | None) -> AgentRecord | None:
+    """The agent of a session that was written to last."""
+    if session is None:
+        return None
+    last = backend.agents(Wanted(session=session, latest_first=True, limit=1))
+    return last[0] if last else None
+
+
+def _latest_among(
+    backend: Agents, wanted: Wanted, roots: Sequence[AgentRecord], last: AgentRecord | None
+) -> list[Session]:
+    """The same among few sessions: they are read and sorted."""
+    trees = list(_trees(backend, roots).values()) if roots else []
+    if last is not None:
+        places = [place for place, tree in enumerate(trees, 1) if tree[0].id == last.id]
+        later = [tree for tree in trees if tree[0].updated_us < last.updated_us]
+        trees = trees[places[0] :] if places else later
+    since, until = wanted.since_us, wanted.until_us
+    found = [
+        tree
+        for tree in trees
+        if (since is None or tree[0].updated_us >= since) and (until is None or tree[0].updated_us < until)
+    ]
+    return [session for tree in found[: wanted.limit] for session in sessions_of(tree)]
 
 
 def _trees(backend: Agents, records: Sequence[AgentRecord]) -> dict[str, list[AgentRecord]]:
