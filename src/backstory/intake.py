@@ -129,6 +129,12 @@ class Intake:
             times.append(now() if own is None else own)
         self._waiting.append(_Batch(agent, drafts(batch), times, expected))
 
+    def take(
+        self, agent: Agent, checked: Sequence[Draft], times: Sequence[int], *, expected: int | None = None
+    ) -> None:
+        """Hand over events that are checked already, with their times in microseconds: `extend`, for many."""
+        self._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected))
+
     def describe(self, agent: Agent, /, **about: Any) -> None:
         """Change what is kept beside an agent, as `agent.describe` does."""
         described(None, about)
@@ -252,7 +258,7 @@ class _Commit:
             newest = max(newest, time)
             kind, content, data, key = draft
             previous = digest_of(previous, seq, kind, newest, base, key, content, data)
-            rows.append(Stored.of(draft.at(seq, newest), base, previous))
+            rows.append(Stored(seq, kind, content, data, newest, key, base, previous))
         return rows
 
     def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:

@@ -3,6 +3,7 @@ import json
 import pytest
 import zstandard
 
+import backstory
 from tests.importers.reading import context, everything, log, one, read, write_lines
 
 ID = "019e8c7f-1800-7f02-a000-0000000000aa"
@@ -226,6 +227,21 @@ def test_a_copied_fork_is_compared_with_its_parent_item_by_item(tmp_path):
     assert [unit.inherited for unit in units] == [True, True, True, False, False]
     assert (thread.origin.session, thread.origin.at, thread.origin.spawned) == (ID, *spawn, False)
     assert not {unit.id for unit in units[3:]} & {unit.id for unit in parent.threads[0].units()}
+
+
+def test_the_arguments_of_a_call_are_kept_once(tmp_path):
+    given = {"command": ["bash", "-lc", "a long command that nobody wants to store twice"]}
+    text = json.dumps(given, separators=(",", ":"))
+    thought = record("response_item", type="reasoning", summary=[], encrypted_content="c2VhbA==")
+    asked = record("response_item", type="function_call", call_id="c1", name="shell", arguments=text)
+    write(tmp_path, meta(), said("user", "go"), thought, asked, output("c1", "done"))
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        [agent] = store.agents()
+        [call] = [event for event in agent.events() if event.kind == "tool_call"]
+        assert text not in json.dumps(call.data["native"]).replace("\\", "")
+        items = agent.conversation().to("openai-responses")["input"]
+        assert [item["arguments"] for item in items if item.get("type") == "function_call"] == [text]
 
 
 def test_a_fork_whose_parent_is_not_here_is_taken_whole_and_said(tmp_path):

@@ -1,22 +1,36 @@
 """Holes: what an event's own form of a message would say a second time. Pure.
 
 In `data["native"]["wire"]` and `data["item"]["form"]`, `{"$backstory": "content"}` stands for the event's
-text, `"arguments"` for the arguments of its call, and, in an item, `"native"` for its native form. They are
-filled before anyone uses the form, so that a form that repeats a long text costs nothing.
+text, `"arguments"` for the arguments of its call, `"arguments_text"` for these as compact JSON, and, in an
+item, `"native"` for its native form. They are filled before anyone uses the form, so that a form that repeats
+a long text costs nothing.
 """
 
 from typing import Any
 
+from backstory.core.events import to_json
 from backstory.core.messages import tool_call
 
 HOLE = "$backstory"
 SMALLEST = 40  # characters of JSON below which a hole would save nothing
 
 
-def holed(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
+def holed(
+    form: Any,
+    *,
+    content: str | None = None,
+    arguments: Any = None,
+    arguments_text: str | None = None,
+    native: Any = None,
+) -> Any:
     """A form with holes for what the event says anyway. A value is left out only if it is the same down to
     its type and the order of its keys, so that `filled` gives back the form."""
-    given = (("content", content), ("arguments", arguments), ("native", native))
+    given = (
+        ("content", content),
+        ("arguments", arguments),
+        ("arguments_text", arguments_text),
+        ("native", native),
+    )
     known = [(name, type(value), value) for name, value in given if _is_worth_it(value)]
     return _holed(form, known) if known else form
 
@@ -46,6 +60,8 @@ def _filled(form: Any, known: dict[str, Any]) -> Any:
     match form:
         case {"$backstory": ("content" | "arguments" | "native") as name} if len(form) == 1:
             return known[name]
+        case {"$backstory": "arguments_text"} if len(form) == 1:
+            return to_json(known["arguments"])
         case dict():
             return {key: _filled(value, known) for key, value in form.items()}
         case list():

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import EPOCH, draft, to_datetime
+from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
@@ -126,12 +126,10 @@ class Pen:
     def _hand_over(self) -> None:
         if not self._batch:
             return
-        rows = [self._row(event) for event in self._batch]
-        try:
-            self._intake.extend(self._agent, rows, expected=self._written)
-        except InvalidEvent:
-            self._intake.extend(self._agent, [self._sound(row) for row in rows], expected=self._written)
-        self._written += len(rows)
+        checked = [self._draft(event) for event in self._batch]
+        times = [event.time or self._floor for event in self._batch]
+        self._intake.take(self._agent, checked, times, expected=self._written)
+        self._written += len(checked)
 
     def commit(self) -> None:
         """Write what was handed over, and count it."""
@@ -141,7 +139,8 @@ class Pen:
         self._done.cuts += sum(event.kind == "clear" for event in self._batch)
         self._batch, self._size = [], 0
 
-    def _row(self, event: LogEvent) -> tuple[Any, ...]:
+    def _draft(self, event: LogEvent) -> Draft:
+        """A row that can be stored: where it cannot, a note that says so has its place."""
         data, content = event.data, event.content
         if event.source_time is not None:
             data = (data or {}) | {"source": {"time": event.source_time}}
@@ -151,17 +150,11 @@ class Pen:
             content = None if content is None else self._changes.mask.text(content)
             data = self._changes.mask.value(data)
         key = None if event.id is None else key_of(event.id)
-        return event.kind, content, _once(content, data), key, moment_of(event.time or self._floor)
-
-    def _sound(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A row that can be stored: where it cannot, a note that says so has its place."""
-        kind, content, data, key, time = row
         try:
-            draft(kind, content, data, key)
+            return draft(event.kind, content, _once(content, data), key)
         except InvalidEvent as error:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
-            return "note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key, time
-        return row
+            return draft("note", DAMAGED, {"kind": event.kind, "why": error.message[:500]}, key)
 
 
 class _TailCheck:
@@ -204,7 +197,10 @@ def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | 
     native = data.get("native") if data else None
     if data is None or not isinstance(native, dict) or "wire" not in native:
         return data
-    wire = holed(native["wire"], content=content, arguments=data.get("arguments"))
+    arguments = data.get("arguments")
+    is_text = isinstance(arguments, dict) and str(native.get("provider")).startswith("openai")
+    text = to_json(arguments) if is_text else None
+    wire = holed(native["wire"], content=content, arguments=arguments, arguments_text=text)
     return data | {"native": native | {"wire": wire}}
 
 

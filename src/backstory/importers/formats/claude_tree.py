@@ -308,6 +308,8 @@ class Tree:
 
     def _clears(self, nodes: dict[str, Node], roots: dict[str, int]) -> list[Node]:
         """A second root is a context that was cleared; what hangs on the same root is a branch."""
+        if len(set(roots.values())) < 2:
+            return []
         clears: dict[int, Node] = {}
         first: int | None = None
         forest = Forest(Node(n.id, n.parent, n.first, n.last, n.echo) for n in nodes.values())
