@@ -215,7 +215,7 @@ def _read_link(type_: str, link: Any) -> Part:
         case str(url) | {"url": str(url)}:
             found = from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
             # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
-            return found._replace(data=url, url=None) if is_base64(url) else found
+            return found._replace(data=url, url=None) if found.url and is_base64(url) else found
         case _:
             return Other(type_, complete=False)
 
