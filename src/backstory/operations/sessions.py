@@ -69,18 +69,32 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
         roots = backend.agents(few)
         if len(roots) <= FEW:
             return _latest_among(backend, wanted, roots, last)
-    size = PAGE if wanted.limit is None else min(PAGE, wanted.limit)
-    page, found = wanted._replace(key_prefix=None, limit=size, after=last), []
+    size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
+    page = wanted._replace(key_prefix=None, limit=size, after=last)
+    found: list[Session] = []
     while records := backend.agents(page):
-        trees = _trees(backend, records)
-        for record in records:
-            tree = trees.get(record.session, ())
-            if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
-                found += sessions_of(tree)
-                if len(found) == wanted.limit:
-                    return found
         page = page._replace(after=records[-1], limit=PAGE)
+        while records:
+            some = _of_few_sessions(records, wanted.limit and wanted.limit - len(found))
+            records = records[len(some) :]
+            trees = _trees(backend, some)
+            for record in some:
+                tree = trees.get(record.session, ())
+                if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
+                    found += sessions_of(tree)
+            if len(found) == wanted.limit:
+                return found
     return found
+
+
+def _of_few_sessions(records: list[AgentRecord], most: int | None) -> list[AgentRecord]:
+    """The first of some agents, as far as they are of so many sessions at most."""
+    seen: set[str] = set()
+    for place, record in enumerate(records):
+        seen.add(record.session)
+        if most is not None and len(seen) > most:
+            return records[:place]
+    return records
 
 
 def _latest_agent(backend: Agents, session: str | None) -> AgentRecord | None:
