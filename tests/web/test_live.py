@@ -58,6 +58,23 @@ def test_while_a_person_reads_nothing_moves_and_a_counter_counts(show):
         screen(".status.on").wait_for()
 
 
+def test_a_fork_of_what_stands_above_moves_nothing_that_is_read(show):
+    with backstory.open(":memory:") as store:
+        main = store.start("main")
+        main.extend([("user", f"text {n}") for n in range(300)])
+        screen = show(store, f"/s/{main.session}/a/{main.id}@200").ready()
+        screen(".status").filter(has_text="follow").wait_for()
+
+        def below_the_top():
+            return screen.row(200).bounding_box()["y"] - screen(".rows").bounding_box()["y"]
+
+        before = below_the_top()
+        main.fork("above", at=20)
+        main.fork("above too", at=3)
+        screen(".name").filter(has_text="above too").wait_for()
+        assert below_the_top() == before
+
+
 def test_a_new_branch_appears_by_itself(show, filled):
     screen = show(filled).ready()
     screen(".status.on").wait_for()

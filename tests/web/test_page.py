@@ -344,3 +344,28 @@ def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
     screen.expected.append("404")
     screen("main a").filter(has_text="All sessions").click()
     screen(".sessions tbody tr").first.wait_for()
+
+
+def test_forks_and_sub_agents_stand_below_the_event_where_they_were_born_and_are_one_click_away(show, filled):
+    main = filled.agent("main")
+    for n in range(4):
+        main.fork(f"more {n}", at=4)
+    screen = show(filled).ready()
+    lines = screen.page.locator(".row, .born").all_inner_texts()
+    words = [" ".join(line.split()) for line in lines]
+    place = next(index for index, line in enumerate(words) if line.startswith("4 result"))
+    assert words[place + 1 : place + 5] == [
+        "forked idea 1 event",
+        "forked more 0 0 events",
+        "forked more 1 0 events",
+        "and 2 more",
+    ]
+    assert words[-2] == "spawned reviewer 1 event"
+    screen(".born").filter(has_text="and 2 more").click()
+    screen.at("main@4")
+    screen(".detail li").filter(has_text="more 3").wait_for()
+    screen(".born").filter(has_text="idea").click()
+    screen.at("idea@5")
+    assert "forked idea" not in " ".join(screen.texts(".born"))
+    screen(".filters button").filter(has_text="prompts").click()
+    screen(".born").first.wait_for(state="detached")

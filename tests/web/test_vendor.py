@@ -5,11 +5,14 @@ import json
 import re
 from importlib.resources import files
 
+import brotli
+
 from tools.bundle import first_line
 from tools.vendor import VENDORED
 
 STATIC = files("backstory.web") / "static"
 SCRIPTS = {"page.js", "file.js"}
+SHIPPED = ("page.js", "page.css")
 SOURCES = files("backstory.web") / "page"
 VENDOR = SOURCES / "vendor"
 # Names of languages, which the browser knows and never fetches.
@@ -46,12 +49,26 @@ def all_files(*folders):
 def test_the_served_script_is_made_of_these_sources():
     for name in SCRIPTS:
         assert (STATIC / name).read_bytes().startswith(first_line()), "run python -m tools.bundle"
-    assert {file.name for file in STATIC.iterdir()} == {*SCRIPTS, "index.html", "icon.svg", "page.css"}
+    packed = {f"{name}.br" for name in SHIPPED}
+    assert {file.name for file in STATIC.iterdir()} == {
+        *SCRIPTS,
+        *packed,
+        "index.html",
+        "icon.svg",
+        "page.css",
+    }
+    for name in SHIPPED:
+        assert brotli.decompress((STATIC / f"{name}.br").read_bytes()) == (STATIC / name).read_bytes()
+
+
+def test_script_and_style_are_90_kilobytes_and_30_compressed():
+    assert sum(len((STATIC / name).read_bytes()) for name in SHIPPED) <= 90_000
+    assert sum(len((STATIC / f"{name}.br").read_bytes()) for name in SHIPPED) <= 30_000
 
 
 def test_no_file_names_an_address_of_anyone_else_or_an_import_by_name():
     for file in all_files(STATIC, SOURCES):
-        if file.name.endswith((".LICENSE", ".json")):
+        if file.name.endswith((".LICENSE", ".json", ".br")):
             continue
         text = file.read_text()
         assert set(re.findall(r"https?://[\w./-]+", text)) <= NAMESPACES, file.name

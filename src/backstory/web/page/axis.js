@@ -1,6 +1,6 @@
 /** Where things stand from left to right, for the lanes and the scrubber: by position, or by time with pauses folded.
  *  No elements here. */
-import { computed, signal } from "./vendor/signals.js";
+import { computed, signal } from "./components.js";
 import * as state from "./state.js";
 import { agents, route, log, domain } from "./state.js";
 import { before } from "./law.js";
@@ -9,7 +9,7 @@ export const PAD = 10;
 const PAUSE = 120; // seconds: a longer pause is drawn as one of this length
 const BEYOND = 1.25; // sub-agents may make the axis so much longer, and no more
 
-export const axis = signal(localStorage.getItem("axis") === "time" ? "time" : "events");
+export const axis = signal(localStorage.getItem("axis") || "events");
 export function turnAxis() {
   axis.value = axis.value === "time" ? "events" : "time";
   domain.value = null;

@@ -1,9 +1,9 @@
 /** Is the store sound, and how large is it? */
-import { useEffect } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
+import { signal, useEffect } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { number } from "./state.js";
+import { Kind, Page, Table } from "./parts.js";
 
 const stats = signal(null);
 const findings = signal(null);
@@ -18,9 +18,8 @@ export default function Check() {
     <div role="status">${!findings.value ? html`<p class="hint">Reading everything again …</p>` : findings.value.length
       ? html`<p class="problem">${number(findings.value.length)} problems</p><ul>${findings.value.slice(0, 200).map((one, index) => html`<li key=${index}><b>${one.severity}</b> ${one.agent || "the store"}${one.position === null ? "" : `@${one.position}`}: ${one.problem}; ${one.remedy}</li>`)}</ul>`
       : html`<p class="good">The store is sound: every event is what was written.</p>`}</div>
-    <h2>In numbers</h2>${!all ? html`<p class="hint">Counting …</p>` : html`<table class="check"><tbody>
-      ${["sessions", "agents", "events", "live", "dead", "bytes", "size"].map((name) => html`<tr key=${name}><th scope="row">${name}</th><td class="n">${number(all[name])}</td></tr>`)}
-      ${Object.entries(all.kinds).map(([kind, count]) => html`<tr key=${`k${kind}`}><th scope="row" class=${`k-${kind}`}>${kind}</th><td class="n">${number(count)}</td></tr>`)}</tbody></table>
-      <h2>Largest agents</h2><table class="check"><thead><tr><th>Agent</th><th class="n">Events</th><th class="n">Live</th><th class="n">Bytes</th></tr></thead><tbody>
-      ${all.largest.map((one) => html`<tr key=${one.id}><td><a href=${`${state.root}/r/${one.id}`}>${one.name}</a></td><td class="n">${number(one.events)}</td><td class="n">${number(one.live)}</td><td class="n">${number(one.bytes)}</td></tr>`)}</tbody></table>`}</main>`;
+    <h2>In numbers</h2>${!all ? html`<p class="hint">Counting …</p>` : html`<${Table} name="check" head=${["What", "#How many"]} rows=${["sessions", "agents", "events", "live", "dead", "bytes", "size"].map((name) => [name, all[name]])} />
+      <h2>Kinds of events</h2><${Table} name="check" head=${["Kind", "#Events"]} rows=${Object.entries(all.kinds).map(([kind, count]) => [html`<${Kind} kind=${kind} name=${kind} />`, count])} />
+      <h2>Largest agents</h2><${Table} name="check" head=${["Agent", "#Events", "#Live", "#Bytes"]}
+        rows=${all.largest.map((one) => [html`<${Page} to=${`${state.root}/r/${one.id}`}>${one.name}<//>`, one.events, one.live, one.bytes])} />`}</main>`;
 }

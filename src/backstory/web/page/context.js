@@ -1,18 +1,17 @@
 /** What the model sees at the cursor, newest in view; and how a tree of the server becomes elements. */
-import { h } from "./vendor/preact.js";
-import { useEffect, useLayoutEffect, useRef, useState } from "./vendor/hooks.js";
+import { h, useEffect, useLayoutEffect, useRef, useState } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, cursor, liveRanges, number } from "./state.js";
 import { ranges, shows } from "./law.js";
 import { within, without } from "./changes.js";
+import { Kind, Place, useLater } from "./parts.js";
 import { byKind, spokenIn } from "./sums.js";
 
 const PAGE = 15;
 const MOST = 45;
 
-const TAGS = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre", "code", "em",
-  "strong", "s", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "span", "div"]);
+const TAGS = new Set("p h1 h2 h3 h4 h5 h6 ul ol li blockquote pre code em strong s a br hr table thead tbody tr th td span div".split(" "));
 
 /** Elements of a tree [tag, attributes, …children]. Anything that is not on the list is text. */
 export function elements(node, place) {
@@ -33,14 +32,11 @@ export function Message({ seq, open, isNew }) {
   const event = state.eventAt(seq);
   const kind = state.kindAt(seq);
   const [unfolded, unfold] = useState(false);
-  const name = kind === "tool_call" && event && event.data ? event.data.name || "call" : state.WORDS[kind] || kind;
+  const name = kind === "tool_call" && event && event.data && event.data.name;
   const whole = event && (!event.view.folded || unfolded);
   const load = () => state.loadEvents([seq], undefined, true).then(() => unfold(true), state.trouble);
-  return html`<article class=${`message k-border-${kind} ${log.value.errors.has(seq) ? "failed" : ""}`} data-seq=${seq}>
-    <header><a href=${state.addressOf(state.route.value.agent, seq)} onClick=${(click) => {
-      if (click.ctrlKey || click.metaKey) return;
-      click.preventDefault(); state.go(seq, { jump: true });
-    }}>${seq}</a> <span class=${`kind k-${kind}`}>${name}</span>
+  return html`<article class=${`message ${log.value.errors.has(seq) ? "failed" : ""}`} data-seq=${seq}>
+    <header><${Place} seq=${seq} /> <${Kind} kind=${kind} name=${name} />
     ${isNew && html`<span class="badge new">new</span>`}
     ${log.value.errors.has(seq) && html`<span class="badge">failed</span>`}
     <${Compacted} seq=${seq} what=${event && event.data && event.data.compacted} />
@@ -68,7 +64,7 @@ function Compacted({ seq, what }) {
   const { count, size } = log.value;
   const { to, events, tokens } = what || { to: clear - 1, events: count[clear - 1], tokens: state.tokensOf(size[clear - 1]) };
   const compare = () => {
-    state.other.value = { agent: state.route.value.agent, at: to };
+    state.other.value = { agent: state.here(), at: to };
     state.pane.value = "diff";
     state.go(seq, { jump: true });
   };
@@ -90,8 +86,7 @@ function Image({ seq, n, held }) {
   return url && html`<img src=${url} alt=${`image ${n + 1} of event ${seq}`} />`;
 }
 
-const SPOKEN = new Set([..."suacr"].map((c) => c.charCodeAt(0)));
-const isSpoken = (seq) => SPOKEN.has(log.value.kinds[seq - 1]) && shows(log.value, seq);
+const isSpoken = (seq) => "suacr".includes(state.letterAt(seq)) && shows(log.value, seq);
 
 /** The newest positions that the model is given of some ranges, at most `most`. */
 function shown(some, most) {
@@ -105,7 +100,7 @@ function shown(some, most) {
 /** What came and what left since the pinned position; null if none of this agent is pinned. */
 function changed() {
   const pinned = state.other.value;
-  if (!pinned || pinned.agent !== state.route.value.agent || pinned.at > log.value.head) return null;
+  if (!pinned || pinned.agent !== state.here() || pinned.at > log.value.head) return null;
   const then = ranges(log.value, pinned.at);
   return { at: pinned.at, came: without(liveRanges.value, then), left: without(then, liveRanges.value) };
 }
@@ -114,8 +109,8 @@ function Sizes() {
   const sizes = byKind(log.value, liveRanges.value).map(([letter, bytes]) => [state.KINDS[letter], bytes]);
   const total = sizes.reduce((sum, [, bytes]) => sum + bytes, 0) || 1;
   return html`<div class="sizes"><div class="bar" aria-hidden="true">${sizes.map(([kind, bytes]) => html`<i key=${kind}
-    class=${`fill-${kind}`} style=${{ flexGrow: bytes / total }}></i>`)}</div>
-    <ul>${sizes.map(([kind, bytes]) => html`<li key=${kind}><b class=${`k-${kind}`}>${state.WORDS[kind] || kind}</b> ≈ ${number(state.tokensOf(bytes))}</li>`)}</ul></div>`;
+    style=${{ flexGrow: bytes / total, background: `var(--${kind})` }}></i>`)}</div>
+    <ul>${sizes.map(([kind, bytes]) => html`<li key=${kind}><${Kind} kind=${kind} /> ≈ ${number(state.tokensOf(bytes))}</li>`)}</ul></div>`;
 }
 
 function Ranges() {
@@ -128,20 +123,17 @@ function Ranges() {
     end = high;
   }
   const gone = at - log.value.count[at];
-  return html`<details class="ranges"><summary>${number(log.value.count[at])} live in ${number(all.length)} ${all.length === 1 ? "range" : "ranges"}, ${number(gone)} left behind or without effect</summary>
-    <ul>${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.moveAt(by)} at
-      <a href=${state.addressOf(state.route.value.agent, by)} onClick=${(click) => { click.preventDefault(); state.go(by, { jump: true }); }}>${by}</a></li>`)}</ul></details>`;
+  return html`<details class="ranges"><summary>${number(log.value.count[at])} live in ${state.counted(all.length, "range")}, ${number(gone)} left behind or without effect</summary>
+    <ul>${gaps.slice(-40).map(([low, high, by]) => html`<li key=${by}>${number(low)}–${number(high)} left behind by the ${state.moveAt(by)} at <${Place} seq=${by} /></li>`)}</ul></details>`;
 }
 
 function Since({ since, only, setOnly }) {
-  const pin = () => { state.other.value = { agent: state.route.value.agent, at: cursor.value }; };
+  const pin = () => { state.other.value = { agent: state.here(), at: cursor.value }; };
   if (!since) return html`<div class="since"><button class="small" title="Pin this position, to see what changes (d)" onClick=${pin}>Pin</button></div>`;
   return html`<details class="since"><summary>Changed since <b>${number(since.at)}</b>: ${number(spokenIn(log.value, since.came))} came, ${number(spokenIn(log.value, since.left))} left</summary>
     <p class="facts"><label><input type="checkbox" checked=${only} onChange=${(event) => setOnly(event.target.checked)} /> Show only what came</label>
       <button class="small" onClick=${() => { state.pane.value = "diff"; state.remember(false); }}>Compare</button> <button class="small" onClick=${() => { state.other.value = null; }}>Unpin</button></p>
-    ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<a key=${low} href=${state.addressOf(state.route.value.agent, high)} onClick=${(click) => {
-      click.preventDefault(); state.go(high, { jump: true });
-    }}>${low === high ? number(low) : `${number(low)}–${number(high)}`}</a> `)}</p>`}</details>`;
+    ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<${Place} key=${low} seq=${high}>${low === high ? number(low) : `${number(low)}–${number(high)}`}<//> `)}</p>`}</details>`;
 }
 
 const load = state.fetcher((name, stop) => state.loadEvents(name.split(",").map(Number), stop));
@@ -156,15 +148,12 @@ export function Context() {
   const more = seqs.length > most;
   const here = more ? seqs.slice(1) : seqs;
   const missing = here.filter((seq) => !state.eventAt(seq));
-  useEffect(() => {
-    const waiting = setTimeout(() => load(missing.join(",")), 40);
-    return () => clearTimeout(waiting);
-  }, [missing.join(",")]);
-  useEffect(() => { setMost(PAGE); }, [state.route.value.agent]);
+  useLater(40, () => load(missing.join(",")), [missing.join(",")]);
+  useEffect(() => { setMost(PAGE); }, [state.here()]);
   useLayoutEffect(() => {
     const box = end.current && end.current.closest(".pane");
     if (box) box.scrollTop = box.scrollHeight;
-  }, [cursor.value, missing.length === 0, state.route.value.agent]);
+  }, [cursor.value, missing.length === 0, state.here()]);
   return html`<div class="sticky"><${Sizes} /><div class="facts"><${Ranges} /><${Since} since=${since} only=${only} setOnly=${setOnly} /></div></div>
     ${more && html`<button class="more" disabled=${most >= MOST} onClick=${() => setMost(Math.min(most + PAGE, MOST))}>
       ${most >= MOST ? `The newest ${MOST} are shown: step back for earlier ones` : "Show earlier messages"}</button>`}

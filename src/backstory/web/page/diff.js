@@ -1,10 +1,9 @@
 /** Two contexts side by side: where they part, and what each has of its own. */
-import { useEffect } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
+import { signal } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { agents, cursor, other, number } from "./state.js";
-import { visible } from "./detail.js";
+import { Branch, Kind, useLater, visible } from "./parts.js";
 
 const found = signal(null);
 const LONGEST = 4000; // characters of a message that are shown
@@ -16,7 +15,7 @@ const load = state.fetcher(async (name, stop) => {
   found.value = { ...page, changes: [...before, ...page.changes], name: `${left} ${right}` };
 });
 
-const messages = (n) => `${number(n)} ${n === 1 ? "message" : "messages"}`;
+const messages = (n) => state.counted(n, "message");
 const textOf = (event) => {
   if (event.kind === "tool_call" && event.data) {
     return `${event.data.name}(${typeof event.data.arguments === "string" ? event.data.arguments : JSON.stringify(event.data.arguments)})`;
@@ -38,31 +37,27 @@ const isCopy = ({ left, right }) => left && right && left.kind === right.kind &&
 
 function Side({ event, words, sign, id, same }) {
   if (!event) return html`<div class="side none" aria-hidden="true"></div>`;
-  const open = (click) => { click.preventDefault(); state.open(id, event.seq); };
-  return html`<div class=${`side ${same ? "" : sign === "-" ? "mine" : "theirs"}`}><header><a href=${state.addressOf(id, event.seq)} onClick=${open}>${event.seq}</a> <span class=${`kind k-${event.kind}`}>${state.WORDS[event.kind] || event.kind}</span></header>
+  return html`<div class=${`side ${same ? "" : sign === "-" ? "mine" : "theirs"}`}><header><${Branch} id=${id} at=${event.seq}>${event.seq}<//> <${Kind} kind=${event.kind} /></header>
     ${same && html`<span class="badge">the same words, written again</span>`}
     <div class="words">${wordsOf(event, words, sign).map(([op, text], index) => (op === "=" ? visible(text) : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`))}</div></div>`;
 }
 
+const pinHere = () => { other.value = { agent: state.here(), at: cursor.value }; };
 export function pin() {
-  other.value = { agent: state.route.value.agent, at: cursor.value };
+  pinHere();
   state.toast.value = { text: `Comparing with ${state.reference(cursor.value)} from now on` };
 }
 export function swap() {
   const to = other.value;
   if (!to) return;
-  other.value = { agent: state.route.value.agent, at: cursor.value };
+  pinHere();
   state.open(to.agent, to.at);
 }
 
 export default function Diff() {
   const to = other.value;
   const name = to && state.shown.value ? `${state.shown.value}@${cursor.value} ${to.agent}@${to.at}` : "";
-  useEffect(() => {
-    if (!name) return undefined;
-    const waiting = setTimeout(() => load(`${name} 0`), 120);
-    return () => clearTimeout(waiting);
-  }, [name]);
+  useLater(120, () => { if (name) load(`${name} 0`); }, [name]);
   const choose = (event) => {
     const one = agents.value.get(event.target.value);
     other.value = one ? { agent: one.id, at: one.head } : null;

@@ -1,14 +1,15 @@
 /** Find in this lineage: every position, dead ones and those that never were on the screen too. */
-import { useEffect, useRef } from "./vendor/hooks.js";
+import { useEffect, useRef } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { find, cursor } from "./state.js";
+import { useLater } from "./parts.js";
 
 const load = state.fetcher(async (q, stop) => {
   let positions = [];
   let next = 0;
   while (next !== null && positions.length < 5000) {
-    const found = await state.ask(`/agents/${state.route.value.agent}/find?q=${encodeURIComponent(q)}&after=${next}`, { signal: stop });
+    const found = await state.ask(`/agents/${state.here()}/find?q=${encodeURIComponent(q)}&after=${next}`, { signal: stop });
     positions = positions.concat(found.positions);
     next = found.next;
     if (find.value && find.value.q === q) find.value = { q, positions, next };
@@ -30,11 +31,7 @@ export default function Find() {
   const box = useRef(null);
   const { q, positions, next } = find.value;
   useEffect(() => { box.current.focus(); }, []);
-  useEffect(() => {
-    if (!q) { load(""); return undefined; }
-    const waiting = setTimeout(() => load(q), 200);
-    return () => clearTimeout(waiting);
-  }, [q, state.route.value.agent]);
+  useLater(q ? 200 : 0, () => load(q), [q, state.here()]);
   const place = positions.indexOf(cursor.value);
   const onKey = (event) => {
     if (event.key === "Enter") nextHit(event.shiftKey ? -1 : 1);

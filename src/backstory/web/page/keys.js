@@ -1,9 +1,9 @@
 /** What each key does. */
 import * as state from "./state.js";
 import { cursor, log, dialog, find } from "./state.js";
-import { signal } from "./vendor/signals.js";
+import { signal } from "./components.js";
 import { turnAxis } from "./axis.js";
-import { copy } from "./detail.js";
+import { copy } from "./parts.js";
 import { pin, swap } from "./diff.js";
 import { nextHit } from "./find.js";
 import { foldHere, laneStep } from "./lanes.js";
@@ -12,10 +12,9 @@ import { showPane } from "./workbench.js";
 
 export const letters = signal(localStorage.getItem("letters") !== "off");
 
-const near = (codes, by) => {
-  const wanted = new Set([...codes].map((c) => c.charCodeAt(0)));
+const near = (letters, by) => {
   for (let seq = cursor.value + by; seq >= 1 && seq <= log.value.head; seq += by) {
-    if (wanted.has(log.value.kinds[seq - 1])) return state.go(seq);
+    if (letters.includes(state.letterAt(seq))) return state.go(seq);
   }
   return undefined;
 };
@@ -61,7 +60,7 @@ export const COMMANDS = [
   ["2", "Event pane", () => showPane("event")],
   ["3", "Request pane", () => showPane("request")],
   ["4", "Diff pane", () => showPane("diff")],
-  ["o", "Overview: models, usage, moves and marks", () => { dialog.value = { name: "overview" }; }],
+  ["o", "Overview", () => { dialog.value = { name: "overview" }; }],
   ["t", "By time, or by position", turnAxis],
   ["d", "Pin this position for the diff", pin],
   ["D", "Swap the sides of the diff", swap],

@@ -1,10 +1,10 @@
 /** The branches: names as a tree of real elements, and beside them one lane for each, drawn.
  *  Children stand newest fork first: then no connector crosses a lane. */
-import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
-import { computed, effect, signal } from "./vendor/signals.js";
+import { computed, effect, signal, useLayoutEffect, useRef } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { agents, route, cursor, log } from "./state.js";
+import { Shape, useSize } from "./parts.js";
 import { axis, endOf, extent, placeAtX, placeOf, seqAt, startOf, tree, xOf } from "./axis.js";
 
 export const LANE = 24;
@@ -59,11 +59,12 @@ const places = computed(() => new Map(rows.value.map((node, index) => [node.one.
 const place = computed(() => places.value.get(route.value.agent) ?? -1);
 
 const colours = new Map();
-const darkness = matchMedia("(prefers-color-scheme: dark)");
+export const look = document.documentElement.dataset;
+export const darkness = matchMedia("(prefers-color-scheme: dark)");
 
 /** Colours of the style sheet, as the browser resolved them: asked once for each theme. */
 export function palette(...names) {
-  const theme = `${document.documentElement.dataset.theme} ${darkness.matches} `;
+  const theme = `${look.theme} ${darkness.matches} `;
   return names.map((name) => {
     if (!colours.has(theme + name)) {
       const probe = document.createElement("span");
@@ -174,8 +175,7 @@ function Name({ node, index, inTabs }) {
   return html`<div role="treeitem" class="name" id=${`lane-${one.id}`} aria-level=${depth + 1} aria-selected=${selected} tabindex=${inTabs ? 0 : -1}
     aria-expanded=${children.length ? String(isOpen) : undefined} aria-posinset=${index + 1} aria-setsize=${rows.value.length}
     style=${{ top: `${index * LANE}px`, paddingLeft: `${8 + Math.min(depth, 8) * 12}px` }} title=${one.name} onClick=${() => state.open(one.id)}>
-    <svg viewBox="0 0 10 10" width="10" height="10" aria-hidden="true"><path d=${one.spawned ? "M5 1 9 5 5 9 1 5z" : depth ? "M2 0v5h7" : "M5 1a4 4 0 1 0 .1 0z"}
-      fill=${depth && !one.spawned ? "none" : "currentColor"} stroke="currentColor" /></svg>
+    <${Shape} of=${one} depth=${depth} />
     <span>${one.name}</span>
     ${children.length > 0 && html`<button tabindex="-1" class="fold" aria-label=${`${isOpen ? "Fold" : "Unfold"} ${one.name}`} onClick=${fold}>${isOpen ? "−" : `+${children.length}`}</button>`}</div>`;
 }
@@ -197,14 +197,10 @@ export function Lanes() {
   const here = place.value;
   const seen = rows.value.slice(first, Math.ceil((scrolled.value + height.value) / LANE) + 2);
   void [state.looks.value, cursor.value, extent.value, axis.value]; // what is drawn depends on these
-  useEffect(() => {
-    const watcher = new ResizeObserver(() => {
-      if (box.current) height.value = box.current.clientHeight;
-      state.looks.value += 1;
-    });
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
+  useSize(box, (element) => {
+    height.value = element.clientHeight;
+    state.looks.value += 1;
+  });
   useLayoutEffect(() => {
     const element = box.current;
     const top = here * LANE;

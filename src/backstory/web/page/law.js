@@ -24,7 +24,7 @@ const grown = (array, length) => {
 
 /** The log with what an outline adds behind its head. @param {Log} log @returns {Log} */
 export function extended(log, outline) {
-  if (outline.after !== log.head) throw new Error(`an outline after ${outline.after} does not follow ${log.head}`);
+  if (outline.after !== log.head) throw new Error("an outline does not follow the log");
   const next = { ...log, head: outline.head, pieces: outline.pieces };
   const room = Math.max(next.head, outline.last || 0); // of an outline that comes in pages
   for (const name of ["kinds", "bytes", "times", "valid", "partner"]) next[name] = grown(log[name], room);

@@ -1,12 +1,13 @@
 /** The page begins here: the key, the address, the frame around every view, the keyboard and the stream. */
-import { h, render } from "./vendor/preact.js";
-import { batch, effect } from "./vendor/signals.js";
+import { batch, effect, h, render } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { route, agents, log, cursor, following, dialog, toast, failure, live, root, go, textAt } from "./state.js";
 import { axis, placeOf, seqAt, whole } from "./axis.js";
 import { leftBy } from "./changes.js";
-import { rows } from "./lanes.js";
+import { Page } from "./parts.js";
+import * as signals from "./signals.js";
+import { darkness, look, rows } from "./lanes.js";
 import { emptyLog, extended, ranges } from "./law.js";
 import { byKind } from "./sums.js";
 import { Workbench } from "./workbench.js";
@@ -77,7 +78,7 @@ effect(() => {
 
 function explain(error) {
   if (error.status === 401) dialog.value = { name: "locked", why: error.message };
-  else failure.value = error instanceof TypeError && !state.file ? "The server does not answer." : error.message;
+  else failure.value = error instanceof TypeError && !state.file ? state.SILENT : error.message;
 }
 
 window.addEventListener("popstate", () => {
@@ -96,7 +97,7 @@ async function listen() {
       if (!answer.ok) throw new state.Failed(answer.status, await answer.json());
       if (live.value === "lost" && route.peek().session) await state.loadAgents(route.peek().session);
       live.value = "on";
-      if (failure.value === "The server does not answer.") failure.value = "";
+      if (failure.value === state.SILENT) failure.value = "";
       pause = 500;
       await read(answer.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch (error) {
@@ -138,16 +139,11 @@ function heard(heads) {
 
 // --- light and dark ---
 
-export function setTheme(name) {
-  document.documentElement.dataset.theme = name;
-  localStorage.setItem("theme", name);
-}
-document.documentElement.dataset.theme = localStorage.getItem("theme") || "auto";
+look.theme = localStorage.getItem("theme") || "auto";
 
 function turn() {
-  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" ||
-    (document.documentElement.dataset.theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
-  setTheme(dark ? "light" : "dark");
+  look.theme = look.theme === "dark" || (look.theme === "auto" && darkness.matches) ? "light" : "dark";
+  localStorage.setItem("theme", look.theme);
   state.looks.value += 1;
 }
 
@@ -165,10 +161,8 @@ const Status = () => {
 
 function Top() {
   const one = state.agent.value;
-  const go = (event) => { event.preventDefault(); state.navigate(`${root}/`); };
-  return html`<header class="top">
-    <a href=${`${root}/`} class="brand" onClick=${go}>backstory</a>
-    ${one && route.value.view === "workbench" && html`<span class="crumb" title=${[one.about.title, one.about.cwd, one.about.model].filter(Boolean).join(" · ")}>/ <b>${one.name}</b>${[one.about.title !== one.name && one.about.title, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
+  return html`<header class="top"><b class="brand"><${Page} to=${`${root}/`}>backstory<//></b>
+    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[one.about.title !== one.name && one.about.title, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
     <span class="gap"></span>
     <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
       Search <kbd>/</kbd></button>
@@ -207,7 +201,7 @@ function App() {
 window.addEventListener("keydown", (event) => { if (!dialog.value && pressed(event)) event.preventDefault(); });
 
 /** For the console, and for tests. */
-Object.assign(window, { backstory: { go, textAt, cursor, log, axis, placeOf, seqAt, whole, rows, emptyLog, extended, ranges, leftBy, byKind } });
+Object.assign(window, { backstory: { ...signals, go, textAt, cursor, log, axis, placeOf, seqAt, whole, rows, emptyLog, extended, ranges, leftBy, byKind } });
 
 if (state.file) state.file.takeOver();
 takeKey().then(() => {

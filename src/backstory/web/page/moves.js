@@ -1,10 +1,10 @@
 /** Moves: each shows first what it would do, and is written only if the head is still where it was seen. */
-import { useEffect, useRef, useState } from "./vendor/hooks.js";
+import { useEffect, useRef, useState } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, number } from "./state.js";
 import { close, Overlay } from "./overlay.js";
-import { copy } from "./detail.js";
+import { copy, Kind } from "./parts.js";
 
 const TITLES = { fork: "Fork here", rewind: "Rewind to this mark", jump: "Go back to this position", clear: "Clear the context", undo: "Undo the last move",
   redo: "Redo", mark: "Set a mark at the head", rename: "Rename this agent" };
@@ -16,7 +16,7 @@ function meant({ move, at }) {
   return state.kindAt(at) === "mark" && !state.leftAt(at) ? "rewind" : "jump";
 }
 
-const agentPath = () => `/agents/${state.route.value.agent}`;
+const agentPath = () => `/agents/${state.here()}`;
 
 async function write(move, { at, head, text }) {
   if (move === "fork") return state.ask(`${agentPath()}/fork`, { body: { at, name: text || null } });
@@ -40,8 +40,8 @@ async function after(move, made) {
   if (move !== "mark") state.toast.value = { text: `Written at ${made.seq}. Nothing was deleted.`, action: undoes === "redo" ? "Redo" : "Undo", run: () => { state.dialog.value = { name: "move", move: undoes, at: 0 }; } };
 }
 
-const Lines = ({ title, summary, lines }) => summary.events > 0 && html`<h3>${title}: ${number(summary.events)} ${summary.events === 1 ? "event" : "events"}, ≈ ${number(summary.tokens)} tokens</h3>
-  <ul class="lines">${lines.map(([seq, kind, text]) => html`<li key=${seq}><span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${state.WORDS[kind] || kind}</span> ${text}</li>`)}
+const Lines = ({ title, summary, lines }) => summary.events > 0 && html`<h3>${title}: ${state.counted(summary.events, "event")}, ≈ ${number(summary.tokens)} tokens</h3>
+  <ul class="lines">${lines.map(([seq, kind, text]) => html`<li key=${seq}><span class="seq">${seq}</span> <${Kind} kind=${kind} /> ${text}</li>`)}
   ${summary.events > lines.length && html`<li class="hint">and ${number(summary.events - lines.length)} more</li>`}</ul>`;
 
 export default function Move({ over }) {

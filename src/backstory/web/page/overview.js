@@ -1,13 +1,14 @@
 /** One agent at a glance, as text: where it came from, which models answered and what that took, every move and mark.
  *  It says what the scrubber draws. */
-import { useEffect, useState } from "./vendor/hooks.js";
+import { useEffect, useState } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, number } from "./state.js";
 import { close, Overlay } from "./overlay.js";
+import { Kind, Place, Table } from "./parts.js";
 
 const MOST = 200; // moves or marks of one page of the table
-const NAMES = { cwd: "folder", source: "from", agent_type: "kind of agent", git_branch: "git branch" };
+const NAMES = { cwd: "folder", source: "from" };
 
 /** What is known of an agent beside its events; an agent that says nothing is described by its session. */
 function facts(one) {
@@ -34,9 +35,8 @@ async function usage(id, tell) {
   tell([...sums.values()]);
 }
 
-const Models = ({ all }) => html`<table><thead><tr><th>Model</th><th class="n">Answers</th><th class="n">Tokens in</th><th class="n">of these cached</th><th class="n">Tokens out</th><th class="n">Cost</th></tr></thead>
-  <tbody>${all.map((one) => html`<tr key=${one.model}><td>${one.model || "not said"}</td><td class="n">${number(one.answers)}</td><td class="n">${number(one.read)}</td>
-    <td class="n">${number(one.cached)}</td><td class="n">${number(one.wrote)}</td><td class="n">${one.cost ? state.money(one.cost) : "not said"}</td></tr>`)}</tbody></table>`;
+const Models = ({ all }) => html`<${Table} head=${["Model", "#Answers", "#Tokens in", "#of these cached", "#Tokens out", "#Cost"]}
+  rows=${all.map((one) => [one.model || "not said", one.answers, one.read, one.cached, one.wrote, one.cost ? state.money(one.cost) : "not said"])} />`;
 
 /** Moves and marks, in order: [position, what it is, where it leads or what it is called]. */
 function steps() {
@@ -52,16 +52,14 @@ export default function Overview() {
   const [first, setFirst] = useState(Math.max(0, all.length - MOST));
   useEffect(() => { usage(one.id, setModels).catch(state.trouble); }, []);
   const { size } = log.value;
-  const go = (seq) => (event) => { event.preventDefault(); close(); state.go(seq, { jump: true }); };
   return html`<${Overlay} label="Overview" class="overview"><h2>${one.name}</h2>
     <dl>${facts(one).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     <h3>Models and usage</h3>
     <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which model answered.</p>`}</div>
     <h3>Moves and marks</h3>
-    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<table><thead><tr><th class="n">Position</th><th>What</th><th>Where to, or its label</th><th class="n">Context before</th><th class="n">after</th><th>When</th></tr></thead>
-      <tbody>${all.slice(first, first + MOST).map(([seq, what, more]) => html`<tr key=${seq}><td class="n"><a href=${state.addressOf(one.id, seq)} onClick=${go(seq)}>${number(seq)}</a></td>
-        <td class=${`k-${what === "compaction" ? "clear" : what}`}>${what}</td><td>${more}</td><td class="n">${number(state.tokensOf(size[seq - 1]))}</td><td class="n">${number(state.tokensOf(size[seq]))}</td>
-        <td class="n">${state.timeOf(seq).toLocaleString()}</td></tr>`)}</tbody></table>`}
+    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<${Table} head=${["#Position", "What", "Where to, or its label", "#Context before", "#after", "#When"]}
+      rows=${all.slice(first, first + MOST).map(([seq, what, more]) => [html`<span onClick=${close}><${Place} seq=${seq} /></span>`, html`<${Kind} kind=${what === "compaction" ? "clear" : what} name=${what} />`, more,
+        state.tokensOf(size[seq - 1]), state.tokensOf(size[seq]), state.timeOf(seq).toLocaleString()])} />`}
     ${all.length > MOST && html`<p class="facts"><button disabled=${!first} onClick=${() => setFirst(Math.max(0, first - MOST))}>Earlier</button>
       <span>${number(first + 1)}–${number(Math.min(all.length, first + MOST))} of ${number(all.length)}</span>
       <button disabled=${first + MOST >= all.length} onClick=${() => setFirst(first + MOST)}>Later</button></p>`}

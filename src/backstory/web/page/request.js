@@ -1,10 +1,9 @@
 /** The request's body at the cursor, in each of the five formats, message by message. */
-import { useEffect } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
+import { signal } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { cursor, format, number } from "./state.js";
-import { copy, Place, visible } from "./detail.js";
+import { copy, Place, useLater, visible } from "./parts.js";
 
 const FORMATS = ["openai", "openai-responses", "anthropic", "gemini", "bedrock"];
 const PAGE = 30;
@@ -18,7 +17,7 @@ const load = state.fetcher(async (name, stop) => {
 });
 
 async function whole() {
-  const answer = await state.ask(`/agents/${state.route.value.agent}/request.json?at=${cursor.value}&format=${format.value}`, { raw: true });
+  const answer = await state.ask(`/agents/${state.here()}/request.json?at=${cursor.value}&format=${format.value}`, { raw: true });
   return answer.text();
 }
 
@@ -31,7 +30,7 @@ async function download() {
 }
 
 async function count() {
-  counted.value = { at: cursor.value, ...(await state.ask(`/agents/${state.route.value.agent}/tokens?at=${cursor.value}`)) };
+  counted.value = { at: cursor.value, ...(await state.ask(`/agents/${state.here()}/tokens?at=${cursor.value}`)) };
 }
 
 const Json = ({ value }) => html`<pre tabindex="0">${visible(JSON.stringify(value, null, 2))}</pre>`;
@@ -42,11 +41,7 @@ const Origins = ({ seqs }) => seqs && html`<span class="origins">${seqs.length ?
 export default function Request() {
   const name = `${state.shown.value} ${cursor.value} ${format.value}`;
   const page = found.value && found.value.name === name ? found.value : null;
-  useEffect(() => {
-    if (!state.shown.value) return undefined;
-    const waiting = setTimeout(() => load(`${name} 0`), 120);
-    return () => clearTimeout(waiting);
-  }, [name]);
+  useLater(120, () => { if (state.shown.value) load(`${name} 0`); }, [name]);
   const tokens = counted.value && counted.value.at === cursor.value ? counted.value : null;
   const turn = (after) => () => load(`${name} ${after}`);
   return html`<div class="request"><p class="facts"><label>Format <select value=${format.value} onChange=${(event) => {
@@ -57,7 +52,7 @@ export default function Request() {
     <button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
     <button onClick=${() => download().catch(state.trouble)}>Download</button></p>
     ${!page && html`<p class="hint">Building the request …</p>`}
-    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${page.repairs.length} ${page.repairs.length === 1 ? "repair" : "repairs"}: what the request says otherwise than the log</summary>
+    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${state.counted(page.repairs.length, "repair")}: what the request says otherwise than the log</summary>
       <ul>${page.repairs.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}</ul></details>`}
     ${page && Object.keys(page.rest).length > 0 && html`<details><summary>${Object.keys(page.rest).join(", ")}</summary><${Json} value=${page.rest} /></details>`}
     ${page && page.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>

@@ -1,17 +1,18 @@
 /** The scrubber: every position of the lineage, the size of the context at each, and what is left behind. */
-import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
+import { useLayoutEffect, useRef } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, cursor, liveRanges, domain, number } from "./state.js";
 import { axis, extent, PAD, placeAtX, placeOf, seqAt, tree, whole, xOf } from "./axis.js";
 import { palette, pen } from "./lanes.js";
+import { useSize } from "./parts.js";
 import { largest } from "./sums.js";
 
 const FLAGS = 14; // the height that marks take at the top
 const CLOSE = 8; // marks closer than this are one flag
 const MANY = 2000; // from here on a second strip shows the neighbourhood of the cursor
 const NEAR = 160; // events on each side of the cursor in that strip
-const CODE = Object.fromEntries([..."suacrmnxwj"].map((c) => [c, c.charCodeAt(0)]));
+const PROMPT = "u".charCodeAt(0);
 
 function curve(context, width, tall) {
   const [fill, edge] = palette("curve", "curve-edge");
@@ -42,7 +43,7 @@ function ticks(context, width, tall) {
   const [low, high] = extent.value;
   const end = seqAt(high);
   for (let n = Math.max(1, seqAt(low)); n <= end; n++) {
-    if (kinds[n - 1] !== CODE.u) continue;
+    if (kinds[n - 1] !== PROMPT) continue;
     const x = xOf(placeOf(n), width);
     context.fillRect(x, tall - 6, 1, 6);
     n = Math.max(n, seqAt(placeAtX(x + 1.5, width)) - 1); // what stands closer would not be seen
@@ -106,7 +107,7 @@ function drawCursor(canvas) {
   context.fillRect(at, 0, width - at, tall);
   context.globalAlpha = 1;
   const pinned = state.other.value;
-  if (pinned && pinned.agent === state.route.value.agent) {
+  if (pinned && pinned.agent === state.here()) {
     context.fillStyle = pin;
     context.fillRect(xOf(placeOf(pinned.at), width) - 1, 0, 2, tall);
   }
@@ -118,16 +119,14 @@ function drawCursor(canvas) {
 function drawNear(canvas) {
   const context = pen(canvas);
   const width = canvas.clientWidth;
-  const colours = Object.fromEntries(Object.entries(state.KINDS).map(([letter, kind]) => [letter.charCodeAt(0), kind]));
-  const names = [...new Set(Object.values(state.KINDS))];
-  const found = palette(...names.map((kind) => `k-${kind}`), "accent");
-  const colourOf = (code) => found[names.indexOf(colours[code] || "unknown")];
+  const names = Object.values(state.KINDS);
+  const found = palette(...names.map(state.hue), "accent");
   const bar = (width - 2 * PAD) / (2 * NEAR + 1);
   for (let n = cursor.value - NEAR; n <= cursor.value + NEAR; n++) {
     if (n < 1 || n > log.value.head) continue;
     const tall = Math.min(18, 4 + 2.2 * Math.log2(1 + log.value.bytes[n - 1] / 32));
     context.globalAlpha = n > cursor.value || state.leftAt(n) ? 0.35 : 1;
-    context.fillStyle = colourOf(log.value.kinds[n - 1]);
+    context.fillStyle = found[names.indexOf(state.kindAt(n))];
     context.fillRect(PAD + (n - cursor.value + NEAR) * bar, 20 - tall, Math.max(1, bar - 0.6), tall);
   }
   context.globalAlpha = 1;
@@ -154,11 +153,7 @@ export function Scrubber() {
     drawCursor(moving.current);
     if (near.current) drawNear(near.current);
   });
-  useEffect(() => {
-    const watcher = new ResizeObserver(() => { state.looks.value += 1; });
-    watcher.observe(still.current);
-    return () => watcher.disconnect();
-  }, []);
+  useSize(still, () => { state.looks.value += 1; });
 
   const positionAt = (event) => {
     const box = still.current.getBoundingClientRect();

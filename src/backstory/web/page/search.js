@@ -1,10 +1,10 @@
 /** One box for everything: events of all sessions, agents, marks, positions and commands. */
-import { useEffect, useRef } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
+import { signal, useEffect, useRef } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { close, Overlay } from "./overlay.js";
 import { COMMANDS } from "./keys.js";
+import { useLater } from "./parts.js";
 
 const text = signal("");
 const hits = signal([]);
@@ -65,10 +65,9 @@ export default function Search() {
   }, []);
   useEffect(() => {
     place.value = 0;
-    if (!asked) { hits.value = []; next.value = null; note.value = ""; load(""); return undefined; }
-    const waiting = setTimeout(() => load(JSON.stringify({ q: asked, after: 0 })), 150);
-    return () => clearTimeout(waiting);
+    if (!asked) { hits.value = []; next.value = null; note.value = ""; }
   }, [asked]);
+  useLater(asked ? 150 : 0, () => load(asked && JSON.stringify({ q: asked, after: 0 })), [asked]);
   const local = asked ? near(asked) : [];
   const all = [...hits.value.map((hit) => ({ hit, ...openHit(hit) })), ...local];
   const choose = (one) => { close(); one.run(); };

@@ -1,9 +1,9 @@
 /** The sessions, the latest written first. */
-import { useEffect } from "./vendor/hooks.js";
-import { signal } from "./vendor/signals.js";
+import { signal, useEffect } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { number } from "./state.js";
+import { Page } from "./parts.js";
 
 const found = signal(null);
 const more = signal(false);
@@ -12,7 +12,7 @@ const visited = Number(localStorage.getItem("visited") || 0);
 localStorage.setItem("visited", String(Date.now()));
 
 /** @type {[number, string][]} */
-const UNITS = [[31557600, "y"], [2629800, "mo"], [604800, "w"], [86400, "d"], [3600, "h"], [60, "min"]];
+const UNITS = [[31557600, "y"], [2629800, "mo"], [86400, "d"], [3600, "h"], [60, "min"]];
 
 export function age(stamp) {
   const seconds = (Date.now() - Date.parse(stamp)) / 1000;
@@ -58,14 +58,11 @@ export default function Sessions() {
   const isOld = (one) => Date.parse(one.updated_at) < visited;
   const line = visited && rows.some(isOld) && !isOld(rows[0]) ? rows.findIndex(isOld) : -1;
   return html`<main class="plain wide"><h1>Sessions</h1>
-    <input class="filter" type="search" placeholder="Filter by name, title or first prompt" aria-label="Filter sessions" onInput=${(event) => { text.value = event.target.value; }} />
+    <input class="filter" type="search" placeholder="Filter" aria-label="Filter sessions" onInput=${(event) => { text.value = event.target.value; }} />
     ${!found.value.length && html`<p class="hint">There is nothing in this store yet. Start with <code>backstory chat</code> or <code>backstory new</code>.</p>`}
     <table class="sessions"><thead><tr><th>Title</th><th>First prompt</th><th class="n">Branches</th><th class="n">Events</th><th class="n">Context</th><th class="n">Written</th></tr></thead>
     <tbody>${rows.map((one, index) => html`<tr key=${one.id} class=${`${state.fresh.value.has(one.id) ? "fresh" : ""} ${index === line ? "seen" : ""}`}>
-      <td><a href=${`${state.root}/s/${one.id}/a/${one.latest}`} onClick=${(event) => {
-        if (event.ctrlKey || event.metaKey) return;
-        event.preventDefault(); state.navigate(`${state.root}/s/${one.id}/a/${one.latest}`);
-      }}>${one.title}</a>${one.name !== one.title && one.name !== one.about.tool && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
+      <td><${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}>${one.title}<//>${one.name !== one.title && one.name !== one.about.tool && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
         ${Object.keys(one.about).length > 0 && html`<small class="about">${Object.values(one.about).join(" · ")}</small>`}</td>
       <td class="prompt">${one.prompt === one.title ? "" : one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
       <td class="n">≈ ${number(one.tokens)} ${curves.value.has(curveName(one)) && html`<${Sparkline} curve=${curves.value.get(curveName(one))} />`}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>

@@ -1,5 +1,5 @@
 /** What the page knows: signals, the API, and the texts that were fetched. No elements here. */
-import { batch, computed, signal } from "./vendor/signals.js";
+import { batch, computed, signal } from "./components.js";
 import { leftBy } from "./changes.js";
 import { emptyLog, extended, ranges } from "./law.js";
 
@@ -15,7 +15,7 @@ const MOST_CHUNKS = 160;
 const MOST_OUTLINED = 100000; // events of an outline that are asked for at once
 const MOST_EVENTS = 600;
 
-export const route = signal({ view: "none" });
+export const route = signal(/** @type {any} */ ({ view: "none" }));
 export const agents = signal(new Map());
 export const log = signal(emptyLog());
 export const shown = signal(""); // whose log this is: the route may be ahead of it, until the outline has come
@@ -37,6 +37,7 @@ export const looks = signal(0); // counts changes of size and colours: what is d
 export const fresh = signal(new Set()); // sessions written to while the page was open
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
+export const here = () => route.value.agent;
 export const agent = computed(() => agents.value.get(route.value.agent));
 export const liveRanges = computed(() => ranges(log.value, cursor.value));
 export const leftAt = (seq) => leftBy(liveRanges.value, seq);
@@ -44,9 +45,12 @@ export const leftAt = (seq) => leftBy(liveRanges.value, seq);
 export const KINDS = { s: "system", u: "user", a: "assistant", c: "tool_call", r: "tool_result", m: "mark",
   n: "note", x: "clear", w: "rewind", j: "jump", "?": "unknown" };
 export const WORDS = { tool_call: "call", tool_result: "result" };
+/** The variable of the style sheet that has the colour of a kind. */
+export const hue = (kind) => (/clear|rewind|jump/.test(kind) ? "move" : kind);
 export const letterAt = (seq) => String.fromCharCode(log.value.kinds[seq - 1]);
 export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
 export const number = (n) => n.toLocaleString("en-US");
+export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
 export const tokensOf = (bytes) => Math.round(bytes / 4);
 export const money = (cost) => `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 /** What a move is called: a clear that a summary follows is a compaction. */
@@ -81,10 +85,11 @@ export async function ask(path, { body, signal: stop, raw } = {}) {
   return Object.assign(found, { status: answer.status });
 }
 
+export const SILENT = "The server does not answer.";
 /** Shows what went wrong; what was given up on purpose is nobody's business. */
 export function trouble(error) {
   if (error.name === "AbortError") return;
-  failure.value = error.status ? error.message : "The server does not answer.";
+  failure.value = error.status ? error.message : SILENT;
 }
 
 // --- addresses ---
@@ -170,9 +175,7 @@ export const goHead = () => go(log.value.head, { jump: true, follow: true });
 
 /** Opens another agent, or another position of one, and adds to the history. */
 export function open(id, at = null) {
-  const one = agents.value.get(id);
-  navigate(`${root}/s/${one ? one.session : route.value.session}/a/${id}${at === null ? "" : `@${at}`}` +
-    (pane.value === "context" ? "" : `?pane=${pane.value}`));
+  navigate(addressOf(id, at) + (pane.value === "context" ? "" : `?pane=${pane.value}`));
 }
 
 export function navigate(url, replaces = false) {

@@ -1,14 +1,15 @@
 /** The tape: one line for each event, of which only those in view exist. */
-import { useEffect, useLayoutEffect, useRef } from "./vendor/hooks.js";
-import { computed, signal } from "./vendor/signals.js";
+import { computed, signal, useEffect, useLayoutEffect, useRef } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, cursor, following } from "./state.js";
 import { before, shows } from "./law.js";
 import Find from "./find.js";
+import { Kind, Shape, useSize } from "./parts.js";
 
 export const ROW = 26;
 const SPARE = 6; // rows above and below those in view
+const MOST_BORN = 3; // at one position; the event's pane has all of them
 
 const FILTERS = { prompts: "u", prose: "sua", tools: "cr", errors: "", moves: "mxwj" };
 export const filters = signal(new Set());
@@ -32,9 +33,33 @@ export const listed = computed(() => {
   return found;
 });
 
-const length = () => (listed.value ? listed.value.length : log.value.head);
-const seqOf = (index) => (listed.value ? listed.value[index] : index + 1);
-const indexOf = (seq) => (listed.value ? Math.max(0, before(listed.value, seq)) : seq - 1);
+/** Forks and sub-agents that were born in the open lineage stand below the event where they were: [position, agent], or
+ *  [position, null, how many more]. Lists that are filtered have none. */
+const born = computed(() => {
+  const owners = new Map(log.value.pieces.map(([id, low, high]) => [id, high]));
+  const all = listed.value ? [] : [...state.agents.value.values()].filter((one) => one.born_seq <= owners.get(one.parent) && !owners.has(one.id));
+  all.sort((one, other) => one.born_seq - other.born_seq || (one.created_at < other.created_at ? -1 : 1));
+  const rows = [];
+  let crowd = 0;
+  for (const one of all) {
+    const last = rows[rows.length - 1];
+    crowd = last && last[0] === one.born_seq ? crowd + 1 : 1;
+    if (crowd <= MOST_BORN) rows.push([one.born_seq, one]);
+    else if (crowd === MOST_BORN + 1) rows.push([one.born_seq, null, 1]);
+    else last[2] += 1;
+  }
+  const seqs = rows.map(([seq]) => seq);
+  return { of: state.here(), rows, seqs, places: seqs.map((seq, n) => seq + n) };
+});
+
+const length = () => (listed.value ? listed.value.length : log.value.head + born.value.rows.length);
+/** What stands at a place of the list: a position, or one that was born. */
+function lineAt(index) {
+  if (listed.value) return listed.value[index];
+  const known = before(born.value.places, index);
+  return born.value.places[known] === index ? born.value.rows[known] : index - known;
+}
+const indexOf = (seq) => (listed.value ? Math.max(0, before(listed.value, seq)) : seq + before(born.value.seqs, seq - 1));
 
 /** One line up or down among those that are listed. */
 export function stepped(by) {
@@ -46,18 +71,6 @@ export function stepped(by) {
 }
 export const page = () => Math.max(1, Math.floor(height.value / ROW) - 1);
 
-/** The children that were born at each position of the open lineage. */
-const births = computed(() => {
-  const found = new Map();
-  const owners = new Map(log.value.pieces.map(([id, low, high]) => [id, [low, high]]));
-  for (const one of state.agents.value.values()) {
-    const piece = owners.get(one.parent);
-    if (!piece || one.born_seq > piece[1] || one.id === state.route.value.agent) continue;
-    found.set(one.born_seq, [...(found.get(one.born_seq) || []), one]);
-  }
-  return found;
-});
-
 function Row({ seq, index, total }) {
   const kind = state.kindAt(seq);
   const at = cursor.value;
@@ -68,19 +81,22 @@ function Row({ seq, index, total }) {
   const summary = log.value.compactions.get(seq);
   const text = summary ? `a summary at ${summary} stands for what was before` : state.textAt(seq);
   const partner = log.value.partner[at - 1] === seq;
-  const born = births.value.get(seq) || [];
   const hit = state.find.value && state.find.value.positions.includes(seq);
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
     seq === state.readTo.value && !following.value && state.unseen.value && "stopped"].filter(Boolean).join(" ");
   return html`<div role="option" id=${`row-${seq}`} class=${`row ${look}`} aria-selected=${seq === at}
     aria-posinset=${index + 1} aria-setsize=${total} title=${why} onClick=${() => state.go(seq)}>
-    <span class="seq">${seq}</span> <span class=${`kind k-${kind}`}>${summary ? "compact" : state.WORDS[kind] || kind}</span> <span class="text">${text === undefined ? "" : text}</span>
+    <span class="seq">${seq}</span> <${Kind} kind=${kind} name=${summary && "compact"} /> <span class="text">${text === undefined ? "" : text}</span>
     ${why && html` <span class="unseen">(${why})</span>`}
-    ${born.slice(0, 2).map((one) => html` <span class="birth" key=${one.id} onClick=${(event) => {
-      event.stopPropagation(); state.open(one.id);
-    }}>${one.spawned ? "spawned" : "forked"} ${one.name}</span>`)}
-    ${born.length > 2 && html` <span class="birth" onClick=${() => { state.pane.value = "event"; }}>${born.length - 2} more</span>`}
   </div>`;
+}
+
+/** A fork or a sub-agent, one click away. */
+function Born({ line: [seq, one, more], index, total }) {
+  const open = () => { if (one) state.open(one.id); else { state.go(seq, { jump: true }); state.pane.value = "event"; } };
+  return html`<div role="option" class="born" aria-selected="false" aria-posinset=${index + 1} aria-setsize=${total} onClick=${open}>
+    <span class="seq"></span> ${one ? html`<${Shape} of=${one} depth=${1} /> <span>${one.spawned ? "spawned" : "forked"} <b>${one.name}</b></span>
+    <span class="hint">${state.counted(one.head - one.fork_seq, "event")}</span>` : html`<span>and ${more} more</span>`}</div>`;
 }
 
 function Filters() {
@@ -89,27 +105,25 @@ function Filters() {
     if (!next.delete(name)) next.add(name);
     filters.value = next;
   };
+  const total = length();
   return html`<div class="filters" role="group" aria-label="Show only">
     ${[...Object.keys(FILTERS), "live"].map((name) => html`<button key=${name} aria-pressed=${filters.value.has(name)}
       onClick=${() => toggle(name)}>${name === "live" ? "live only" : name}</button>`)}
-    ${listed.value && html`<span class="hint">${state.number(length())} of ${state.number(log.value.head)}</span>`}</div>`;
+    ${listed.value && html`<span class="hint">${state.number(total)} of ${state.number(log.value.head)}</span>`}</div>`;
 }
 
 export function Tape() {
   const box = useRef(null);
   const own = useRef(0); // where we scrolled to ourselves: that is not a person scrolling
+  const lastBorn = useRef(null); // to notice what was born since
   const total = length();
   const first = Math.max(0, Math.floor(scrolled.value / ROW) - SPARE);
   const last = Math.min(total, Math.ceil((scrolled.value + height.value) / ROW) + SPARE);
   const rows = [];
-  for (let index = first; index < last; index++) rows.push(index);
+  for (let index = first; index < last; index++) rows.push([index, lineAt(index)]);
   void state.texts.value;
 
-  useEffect(() => {
-    const watcher = new ResizeObserver(() => { height.value = box.current ? box.current.clientHeight : 400; });
-    watcher.observe(box.current);
-    return () => watcher.disconnect();
-  }, []);
+  useSize(box, (element) => { height.value = element.clientHeight; });
   useLayoutEffect(() => {
     const element = box.current;
     const top = indexOf(cursor.value) * ROW;
@@ -120,9 +134,18 @@ export function Tape() {
     element.scrollTop = Math.max(0, target);
     own.current = element.scrollTop;
     scrolled.value = element.scrollTop;
-  }, [cursor.value, log.value.pieces.length && state.route.value.agent, listed.value, height.value]);
+  }, [cursor.value, log.value.pieces.length && state.here(), listed.value, height.value]);
+  useLayoutEffect(() => { // what was born above does not push away what is read
+    const seen = lastBorn.current || born.value;
+    lastBorn.current = born.value;
+    const at = Math.floor(scrolled.peek() / ROW) - 1 - before(seen.places, Math.floor(scrolled.peek() / ROW));
+    const by = (before(born.value.seqs, at) - before(seen.seqs, at)) * ROW;
+    if (!by || seen.of !== born.value.of) return;
+    box.current.scrollTop += by;
+    own.current = scrolled.value = box.current.scrollTop;
+  }, [born.value]);
   const top = scrolled.value;
-  useEffect(() => { if (scrolled.peek() === top) state.wantLines(rows.map(seqOf)); }); // else it is drawn again at once
+  useEffect(() => { if (scrolled.peek() === top) state.wantLines(rows.map(([, line]) => line).filter(Number)); }); // else it is drawn again at once
 
   const onScroll = (event) => {
     const top = event.currentTarget.scrollTop;
@@ -140,6 +163,6 @@ export function Tape() {
       aria-activedescendant=${cursor.value ? `row-${cursor.value}` : undefined}>
       <div class="all" role="presentation" style=${{ height: `${total * ROW}px` }}>
         <div role="presentation" class="window" style=${{ transform: `translateY(${first * ROW}px)` }}>
-          ${rows.map((index) => html`<${Row} key=${seqOf(index)} seq=${seqOf(index)} index=${index} total=${total} />`)}
+          ${rows.map(([index, line]) => (line[0] === undefined ? html`<${Row} key=${line} seq=${line} index=${index} total=${total} />` : html`<${Born} key=${`b${line[1]?.id || line[0]}`} line=${line} index=${index} total=${total} />`))}
         </div></div></div></section>`;
 }

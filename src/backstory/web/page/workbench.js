@@ -1,6 +1,5 @@
 /** One agent: its branches above, every position in the middle, the events and what was seen below. */
-import { useEffect, useRef } from "./vendor/hooks.js";
-import { computed, effect, signal } from "./vendor/signals.js";
+import { computed, effect, signal, useEffect, useRef, useState } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, cursor, pane, dialog, route, number } from "./state.js";
@@ -30,7 +29,7 @@ export function showPane(name) {
   state.remember(false);
 }
 
-const ask = (move) => { dialog.value = { name: "move", move, at: cursor.peek(), back: document.activeElement }; };
+const ask = (move) => { dialog.value = { name: "move", move, at: cursor.peek() }; };
 
 function Position() {
   const { at, live, tokens } = summary.value;
@@ -78,12 +77,12 @@ const Parts = () => html`<nav class="parts" aria-label="Parts of the page">
 /** Says at most every five seconds how many events are new, for those who listen to the page. */
 function Announcer() {
   const said = useRef({ head: 0, time: 0 });
-  const text = useRef(signal("")).current;
+  const [text, setText] = useState("");
   useEffect(() => {
     const head = log.value.head;
     const { time } = said.current;
     if (!said.current.head || Date.now() - time < 5000) { said.current.head ||= head; return; }
-    if (head > said.current.head) text.value = `${head - said.current.head} new events`;
+    if (head > said.current.head) setText(`${head - said.current.head} new events`);
     said.current = { head, time: Date.now() };
   }, [log.value.head]);
   return html`<div class="unseen" aria-live="polite">${text}</div>`;
@@ -100,7 +99,7 @@ export function Workbench() {
     <${Tape} />
     <section class="panes" aria-label="What the model saw"><${Tabs} />
       <div id="pane" role="tabpanel" aria-labelledby=${`tab-${name}`} tabindex="0" class=${`pane ${name}`}>
-        ${state.loading.value && html`<p class="hint" role="status">Loading ${state.loading}</p>`}
+        ${state.loading.value && html`<p class="hint" role="status">Loading ${state.loading.value}</p>`}
         ${state.shown.value && !log.value.head && html`<p class="hint">Nothing has been written yet.</p>`}
         ${log.value.head > 0 && html`<${SHOWN[name]} />`}
       </div></section>
