@@ -4,6 +4,7 @@ A file that is broken is not used, and a sentence says what is wrong with it. Wh
 counts only where the person has named the folder as trusted: it comes with whatever was cloned.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,9 +32,10 @@ def configuration(folder: Path, person: Path) -> Configuration:
     """What the person's file and the project's say."""
     warnings: list[str] = []
     said = _table(person, warnings)
-    own = dict(said.get("consent") or {})
+    consent = said.get("consent", {})
+    own = dict(consent) if isinstance(consent, Mapping) else consent
     params = _params(said.get("params"), person, warnings)
-    trusted = own.pop("trusted", [])
+    trusted = own.pop("trusted", []) if isinstance(own, dict) else []
     mine = _rules(own, person, warnings)
     servers = _servers(said.get("mcp"), person, warnings)
     file = _project_file(folder)
@@ -44,7 +46,7 @@ def configuration(folder: Path, person: Path) -> Configuration:
     if unknown:
         takes = " and ".join(PROJECT_TABLES)
         warnings.append(f"{file} has {', '.join(unknown)}, which is not used: it takes {takes}")
-    theirs = _rules(table.get("consent") or {}, file, warnings)
+    theirs = _rules(table.get("consent", {}), file, warnings)
     started = _servers(table.get("mcp"), file, warnings)
     if (theirs.allow or started) and not _is_trusted(file.parent, trusted):
         warnings.append(_not_trusted(file, theirs, started, person))
@@ -90,7 +92,8 @@ def _rules(table: Any, path: Path, warnings: list[str]) -> Rules:
     try:
         return rules_of(table)
     except Invalid as error:
-        warnings.append(f"the rules of {path} are not used: {error.message}")
+        where = _place(path, "consent", error.message)
+        warnings.append(f"the rules of {where} are not used: {error.message}")
         return Rules()
 
 
@@ -98,7 +101,7 @@ def _params(table: Any, path: Path, warnings: list[str]) -> dict[str, Any]:
     try:
         return {} if table is None else parameters(table)
     except Invalid as error:
-        warnings.append(f"the params of {path} are not used: {error}")
+        warnings.append(f"the params of {_place(path, 'params', error.message)} are not used: {error}")
         return {}
 
 
@@ -106,8 +109,22 @@ def _servers(table: Any, path: Path, warnings: list[str]) -> tuple[Server, ...]:
     try:
         return () if table is None else tuple(servers_of(table))
     except Invalid as error:
-        warnings.append(f"the MCP servers of {path} are not used: {error}")
+        warnings.append(f"the MCP servers of {_place(path, 'mcp', error.message)} are not used: {error}")
         return ()
+
+
+def _place(path: Path, table: str, problem: str) -> str:
+    """A file, and the line to look at: the first one in the table that has a word of the problem, else the
+    table's first. The parser keeps no lines, so they are looked for."""
+    lines = path.read_text(errors="replace").splitlines()
+    header = re.compile(rf"\s*(\[\[?{table}\b|{table}\s*[.=])")
+    first = next((number for number, line in enumerate(lines, 1) if header.match(line)), None)
+    if first is None:
+        return str(path)
+    words = [word for word in re.findall(r"[\w.-]+", problem) if word != table]
+    named = re.compile(rf"\s*(\[{table}\.)?({'|'.join(map(re.escape, words)) or '$'})\s*[\]=]")
+    found = (number for number, line in enumerate(lines[first:], first + 1) if named.match(line))
+    return f"{path} (line {next(found, first)})"
 
 
 def _is_trusted(folder: Path, trusted: Any) -> bool:
