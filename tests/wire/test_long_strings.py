@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backstory import Event
-from backstory.wire import dump
+from backstory.wire import FORMATS, dump
 from backstory.wire.rows import rows
 
 LONG = "JVBERi0x" * 2_000
@@ -35,8 +35,20 @@ def test_data_with_long_strings_says_what_json_says(data):
 @pytest.mark.parametrize("end", ['"', '"]', "", '\\"}', '"}}}'])
 def test_data_that_ends_in_a_long_string_is_no_data_and_no_error(end):
     text = '{"native": {"provider": "openai", "wire": "' + LONG + end
-    [(_, _, said, found)] = rows([Event.of(1, "user", "x", text)], tell)
-    assert (said, found) == ("x", None)
+    told: list[str] = []
+    [(_, _, said, found)] = rows([Event.of(1, "user", "x", text)], lambda rule, at, why: told.append(rule))
+    assert (said, found, told) == ("x", None, ["data"])
+
+
+@pytest.mark.parametrize(
+    "wire", ["[" * 5_000_000 + "]" * 5_000_000, '{"a":' * 999 + "1" + "}" * 999, "[NaN", "["]
+)
+@pytest.mark.parametrize("format", FORMATS)
+def test_native_content_that_cannot_be_read_is_left_out_and_told(format, wire):
+    text = '{"native": {"provider": "' + format + '", "wire": ' + wire + "}}"
+    body, repairs = dump([Event.of(1, "user", "Hello.", text)], format)
+    assert body == dump([Event.of(1, "user", "Hello.")], format).body
+    assert [repair.at for repair in repairs][:1] == [1]
 
 
 def test_an_image_goes_back_as_it_was():

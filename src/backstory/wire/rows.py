@@ -52,9 +52,16 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
         if type(text) is not str or not (text.isascii() or is_unicode(text)):
             text = _as_text(text)
         data = raw if sound else _sound(at, kind, raw, tell)
+        if data is None and not sound and _names_native(message):
+            tell("data", at, "its data cannot be read: the native content in it is left out")
         if has_holes and data and "native" in data:
             data = with_filled(data, text)
         yield at, kind, text, data
+
+
+def _names_native(message: Any) -> bool:
+    """Whether there was native content in data that cannot be parsed."""
+    return isinstance(message, Event) and '"native"' in str(message.data_json)
 
 
 def _fields(message: Any) -> tuple[int | None, Any, Any, Any]:
