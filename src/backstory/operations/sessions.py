@@ -64,27 +64,37 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
     the last session of the page before. A session stands where its latest agent does. Two statements, and two
     more where the agents that were looked at are of too few sessions."""
     last = _latest_agent(backend, after)
-    if wanted.key_prefix is not None:
-        few = wanted._replace(roots=True, latest_first=False, since_us=None, until_us=None, limit=FEW + 1)
-        roots = backend.agents(few)
-        if len(roots) <= FEW:
-            return _latest_among(backend, wanted, roots, last)
     size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
     page = wanted._replace(key_prefix=None, limit=size, after=last)
     found: list[Session] = []
+    may_be_few = wanted.key_prefix is not None
     while records := backend.agents(page):
+        _add_sessions(backend, records, wanted, found)
+        if len(found) == wanted.limit:
+            break
+        if may_be_few:  # those with the prefix are not all among the latest: perhaps there are no more
+            among = wanted._replace(
+                roots=True, latest_first=False, since_us=None, until_us=None, limit=FEW + 1
+            )
+            roots = backend.agents(among)
+            if len(roots) <= FEW:
+                return _latest_among(backend, wanted, roots, last)
+            may_be_few = False
         page = page._replace(after=records[-1], limit=PAGE)
-        while records:
-            some = _of_few_sessions(records, wanted.limit and wanted.limit - len(found))
-            records = records[len(some) :]
-            trees = _trees(backend, some)
-            for record in some:
-                tree = trees.get(record.session, ())
-                if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
-                    found += sessions_of(tree)
-            if len(found) == wanted.limit:
-                return found
     return found
+
+
+def _add_sessions(backend: Agents, records: list[AgentRecord], wanted: Wanted, found: list[Session]) -> None:
+    """Add the sessions whose latest agents are among some, as many as are wanted. No tree is read that is not
+    needed."""
+    while records and len(found) != wanted.limit:
+        some = _of_few_sessions(records, wanted.limit and wanted.limit - len(found))
+        records = records[len(some) :]
+        trees = _trees(backend, some)
+        for record in some:
+            tree = trees.get(record.session, ())
+            if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
+                found += sessions_of(tree)
 
 
 def _of_few_sessions(records: list[AgentRecord], most: int | None) -> list[AgentRecord]:
