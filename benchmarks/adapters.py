@@ -8,8 +8,10 @@ import argparse
 import asyncio
 import json
 import os
+import sqlite3
 import tempfile
 from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -209,6 +211,7 @@ def adk(folder: str) -> list[Row]:
     from google.genai.types import Content, Part
 
     from backstory.adapters.adk import BackstorySessionService
+    from backstory.adapters.adk_events import drafts
 
     run = Loop()
     ids = {"app_name": "app", "user_id": "user", "session_id": "s"}
@@ -219,16 +222,33 @@ def adk(folder: str) -> list[Row]:
         said = Content(role=role, parts=[Part(text=text(number))])
         return Event(author=author, invocation_id=f"i{number // 2}", content=said)
 
-    async def filled(service: Any) -> Any:
+    async def created(service: Any) -> Any:
         await service.create_session(**ids)
         session = await service.get_session(**ids, config=nothing)
-        for number in range(10_000):
-            await service.append_event(session, event(number))
-        return await service.get_session(**ids, config=nothing)
+        await service.append_event(session, event(0))
+        return session
 
     ours = BackstorySessionService(os.path.join(folder, "ours.db"))
     theirs = DatabaseSessionService(f"sqlite+aiosqlite:///{os.path.join(folder, 'theirs.db')}")
-    sessions = {service: run(filled(service)) for service in (ours, theirs)}
+    for service in (ours, theirs):
+        run(created(service))
+    events = [event(number) for number in range(1, 10_000)]
+    _fill_adk(os.path.join(folder, "theirs.db"), events)
+    ours.agent(**ids).extend(
+        [
+            draft
+            for each in events
+            for draft in drafts(
+                each.model_dump(mode="json", exclude_none=True),
+                each.content.model_dump(mode="json", exclude_none=True, by_alias=True),
+            )
+        ]
+    )
+    whole = [run(service.get_session(**ids)).events for service in (ours, theirs)]
+    assert [len(found) for found in whole] == [10_000, 10_000]
+    assert whole[0][1:] == whole[1][1:] == events
+    del whole, events  # thirty thousand of them would keep the collector busy while it is measured
+    sessions = {service: run(service.get_session(**ids, config=nothing)) for service in (ours, theirs)}
 
     def each(call: Callable[[Any], Coroutine[Any, Any, object]]) -> tuple[Work, Work]:
         return lambda: run(call(ours)), lambda: run(call(theirs))
@@ -237,6 +257,18 @@ def adk(folder: str) -> list[Row]:
     read = rows("get_session of 10,000 events", name, *each(lambda its: its.get_session(**ids)), 0.3, 4)
     append = each(lambda its: its.append_event(sessions[its], event(1)))
     return [*rows("an event appended", name, *append, 0.5, 60), *read]
+
+
+def _fill_adk(path: str, events: list[Any]) -> None:
+    """Write events into the table of ADK's own service, which would take a minute for each thousand."""
+    row = "INSERT INTO events SELECT ?, app_name, user_id, session_id, ?, ?, ? FROM events LIMIT 1"
+    with sqlite3.connect(path) as db:
+        for number, each in enumerate(events):
+            time = datetime.fromtimestamp(each.timestamp, UTC).replace(tzinfo=None)
+            text = json.dumps(each.model_dump(mode="json", exclude_none=True))
+            stamp = f"{time + timedelta(microseconds=number):%Y-%m-%d %H:%M:%S.%f}"
+            db.execute(row, (each.id, each.invocation_id, stamp, text))
+    db.close()
 
 
 TABLES = {"openai_agents": openai_agents, "claude": claude, "langgraph": langgraph, "adk": adk}

@@ -31,6 +31,7 @@ NEEDS = {
     "test_agent_framework.py": "agent_framework",
     "test_strands.py": "strands",
     "test_odd_values.py": "google.adk",
+    "test_pairs.py": "google.adk",
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from copy import deepcopy
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, message_
 
 CHECKPOINT, WRITES, GONE = "langgraph.checkpoint", "langgraph.writes", "langgraph.gone"
 CONVERSATION = "messages"  # the channel that is the conversation, if there is one of that name
+
+BEGUN_ELSEWHERE = "00000000-0000-6000-8000-"  # before a position: ids older than any that LangGraph makes
 
 Known = dict[str, tuple[Event, list[BaseMessage]]]  # an agent -> a checkpoint's note, the messages there
 
@@ -60,16 +63,33 @@ class Thread:
 
     def entry(self, id: str) -> Entry | None:
         """The checkpoint with an id."""
+        if id.startswith(BEGUN_ELSEWHERE):
+            return self._begun_elsewhere(int(id.removeprefix(BEGUN_ELSEWHERE), 16))
         note = self.agent.find(agent_key(ADAPTER, id))
         return self._entry(note) if note else None
 
     def newest(self) -> Entry | None:
         """The newest checkpoint in the context, else of all."""
         note = self.agent.last_note(CHECKPOINT)
-        found = self._entry(note) if note else None
-        if found is None and note is not None:
-            return next(reversed(self.entries()), None)
-        return found
+        if note is None:
+            return self._begun_elsewhere(self.head) if self.head and not self.ns else None
+        return self._entry(note) or next(reversed(self.entries()), None)
+
+    def _begun_elsewhere(self, seq: int) -> Entry | None:
+        """The checkpoint that a conversation is which something else began: nothing of it is in the log."""
+        if seq > self.head or not self.agent.tail(1, at=seq):
+            return None
+        id = f"{BEGUN_ELSEWHERE}{seq:012x}"
+        rest = {
+            "v": 1,
+            "id": id,
+            "ts": datetime.fromtimestamp(0, UTC).isoformat(),
+            "channel_versions": {CONVERSATION: 1},
+            "versions_seen": {},
+            "updated_channels": None,
+        }
+        data = {"checkpoint": {"json": rest}, "channels": {CONVERSATION: CONVERSATION}}
+        return Entry(seq, id, None, {"source": "input", "step": -1, "parents": {}}, data)
 
     def entries(self) -> list[Entry]:
         """All checkpoints, by their ids."""
@@ -136,6 +156,8 @@ class Thread:
 
     def put(self, checkpoint: Any, metadata: Any, new_versions: Any, parent: str | None) -> list[Draft]:
         """The batch that a checkpoint is: perhaps a move, the messages that are new, the note."""
+        if parent and parent.startswith(BEGUN_ELSEWHERE):
+            parent = None
         above = self.agent.find(agent_key(ADAPTER, parent)) if parent else None
         if parent and above is None:
             return []  # the thread was deleted and made again meanwhile

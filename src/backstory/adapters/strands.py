@@ -4,11 +4,13 @@ A session is an agent, each of its Strands agents one below it, with its state a
 Bedrock's. A redaction hides what was said and does not erase it.
 """
 
+from datetime import UTC, datetime
 from typing import Any
 
+from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
-from strands.types.session import Session, SessionAgent, SessionMessage, decode_bytes_values
+from strands.types.session import Session, SessionAgent, SessionMessage, SessionType, decode_bytes_values
 
 from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
 from backstory.adapters.items import Draft, carried, kept, kept_in, newest_items, note, plain
@@ -74,7 +76,11 @@ class BackstoryRepository(SessionRepository):
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """A session; None if it is not there."""
         form = self._noted(agent_key(ADAPTER, session_id), SESSION, "session")
-        return Session.from_dict(form) if form else None
+        if form:
+            return Session.from_dict(form)
+        agents = self._history.store.agents(prefix=key_prefix(ADAPTER, session_id))
+        begun_elsewhere = any(agent.snapshot.head for agent in agents)
+        return Session(session_id=session_id, session_type=SessionType.AGENT) if begun_elsewhere else None
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """A new agent in a session."""
@@ -84,8 +90,9 @@ class BackstoryRepository(SessionRepository):
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """The state of an agent; None if it is not there."""
-        form = self._noted(agent_key(ADAPTER, session_id, agent_id), STATE, "agent")
-        return SessionAgent.from_dict(form) if form else None
+        key = agent_key(ADAPTER, session_id, agent_id)
+        form = self._noted(key, STATE, "agent") or self._history.read(key, _begun_elsewhere, None)
+        return SessionAgent.from_dict(form | {"agent_id": agent_id}) if form else None
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, if anything but its time changed."""
@@ -172,6 +179,16 @@ class BackstoryRepository(SessionRepository):
         if agent is None:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
         return agent
+
+
+def _begun_elsewhere(agent: Agent) -> Form | None:
+    """The state of an agent whose conversation something else began, as Strands' default would begin."""
+    if not agent.tail(1):
+        return None
+    manager = SlidingWindowConversationManager().get_state()
+    time = agent.snapshot.created_us / 1_000_000
+    begun = datetime.fromtimestamp(time, UTC).isoformat()
+    return {"state": {}, "conversation_manager_state": manager, "created_at": begun, "updated_at": begun}
 
 
 def _message(form: Form) -> SessionMessage:
