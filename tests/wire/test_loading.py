@@ -88,20 +88,20 @@ REFUSED = [
     (
         "openai-responses",
         {"input": [{"type": "function_call", "call_id": "1", "name": "", "arguments": "{}"}]},
-        r"^input\[0\]\.name: .*not empty",
+        r"^input\[0\]\.name: .*non-empty",
     ),
     (
         "anthropic",
         messages({"role": "user", "content": [{"type": "tool_result", "tool_use_id": ""}]}),
-        r"^messages\[0\]\.content\[0\]\.tool_use_id: .*not empty",
+        r"^messages\[0\]\.content\[0\]\.tool_use_id: .*non-empty",
     ),
-    ("gemini", contents({"functionCall": {"name": ""}}), r"parts\[0\]\.functionCall\.name: .*not empty"),
+    ("gemini", contents({"functionCall": {"name": ""}}), r"parts\[0\]\.functionCall\.name: .*non-empty"),
     (
         "bedrock",
         messages(
             {"role": "assistant", "content": [{"toolUse": {"toolUseId": "", "name": "f", "input": {}}}]}
         ),
-        r"^messages\[0\]\.content\[0\]\.toolUse\.toolUseId: .*not empty",
+        r"^messages\[0\]\.content\[0\]\.toolUse\.toolUseId: .*non-empty",
     ),
     ("gemini", {"system_instruction": {}, "contents": []}, r"^systemInstruction\.parts: missing"),
     ("gemini", {"contents": [{"role": "user"}]}, r"^contents\[0\]\.parts: missing"),

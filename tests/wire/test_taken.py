@@ -118,6 +118,7 @@ def test_a_request_that_ended_with_the_models_words_ends_with_them_again():
         body, repairs = dump([*events, *more], "anthropic", model=model)
         assert [repair.rule for repair in repairs][-1] == "alternate"
         assert body["messages"][-1]["content"] == [{"type": "text", "text": "Continue."}]
+    assert [repair.rule for repair in dump(load(PREFILL, "anthropic"), "anthropic").repairs] == ["alternate"]
     for format in FORMATS:
         later, _ = dump([*events, ("user", "Go on.", None)], format, model="m1")
         assert "Continue." not in str(later)

@@ -18,7 +18,7 @@ Loaded = tuple[str, str | None, dict[str, Any] | None]
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
     units = list(Ids().named(format.units(body)))
-    yield from _events(format, _taken(_placed(units, format), format), model)
+    yield from _events(format, _taken(_placed(units, format), format, model), model)
 
 
 def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Loaded]:
@@ -67,9 +67,11 @@ def _placed(units: list[Unit], format: Format) -> list[Unit]:
     return found
 
 
-def _taken(units: list[Unit], format: Format) -> list[Unit]:
+def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
     """The units, marked where this request shows that its service takes what others were seen to refuse: ids
-    of calls that come again, and an answer at the end, which the model goes on from."""
+    of calls that come again, and an answer at the end, which the model goes on from. Not every model does so:
+    where none is named, the body may be a transcript and no request at all."""
+    may_go_on = format.alternates and model is not None
     found: list[Unit] = []
     known: set[str | None] = set()
     for index, unit in enumerate(units):
@@ -77,7 +79,7 @@ def _taken(units: list[Unit], format: Format) -> list[Unit]:
         ids = [] if format.ids is None else [call.id for call in calls]
         if not known.isdisjoint(ids):
             unit = unit._replace(took=(SAME_IDS,))
-        if format.alternates and unit.role == "step" and not calls and index == len(units) - 1:
+        if may_go_on and unit.role == "step" and not calls and index == len(units) - 1:
             unit = unit._replace(took=(*unit.took, LAST_WORD))
         known.update(ids)
         found.append(unit)
