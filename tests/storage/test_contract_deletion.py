@@ -369,3 +369,15 @@ def test_postgres_holds_no_row_of_what_was_deleted(new_url):
             for (name,) in tables
         )
     assert "secret" not in dump
+
+
+def test_a_session_without_its_root_is_titled_by_its_eldest_agent(store):
+    root = store.start("root")
+    root.user("hi")
+    root.fork("eldest").describe(title="What is left", tags=["x"])
+    root.fork("younger").describe(title="Another")
+    root.describe(title="Gone")
+    assert [session.title for session in store.sessions()] == ["Gone"]
+    store.delete(root)
+    [session] = store.sessions()
+    assert (session.title, session.tags) == ("What is left", ("x",))

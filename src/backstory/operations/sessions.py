@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import NamedTuple
 
 from backstory.core.events import parse_object, to_datetime
@@ -20,7 +21,7 @@ class Session(NamedTuple):
     events: int
     created_at: datetime
     updated_at: datetime
-    title: str | None = None  # what its root's `about` says
+    title: str | None = None  # what its root's `about` says, or that of its eldest agent, if that was deleted
     tags: tuple[str, ...] = ()
     key: str | None = None
 
@@ -35,7 +36,8 @@ def sessions_of(records: Iterable[AgentRecord]) -> list[Session]:
 
 def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
     root = next((record for record in tree if record.id == id), None)
-    about = (parse_object(root.about) if root else None) or {}
+    eldest = root or min(tree, key=attrgetter("created_us"))  # of what is left, if the root was deleted
+    about = parse_object(eldest.about) or {}
     return Session(
         id=id,
         name=root.name if root else id,
