@@ -128,6 +128,27 @@ def test_another_encoding_of_the_client_does_not_matter(empty_database):
         assert not store.verify()
 
 
+def test_an_agent_is_held_while_a_move_is_judged(direct):
+    store, db = direct
+    agent = store.start()
+    with store._log.backend.exclusive(agent._record), pytest.raises(psycopg.errors.LockNotAvailable):
+        db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
+
+
+def test_a_function_that_is_gone_is_noticed_by_verify(direct):
+    store, db = direct
+    db.execute("DROP FUNCTION backstory.append_many")
+    assert "the function append_many is missing" in str(store.verify())
+
+
+def test_a_connection_whose_settings_were_dropped_is_refused(empty_database, monkeypatch):
+    """As a pooler does it that does not know them."""
+    address = empty_database()
+    monkeypatch.setattr("backstory.storage.postgres.backend.conninfo", lambda place, **_: place)
+    with pytest.raises(backstory.CannotOpen, match="settings of the connection were dropped"):
+        backstory.open(address)
+
+
 class InThread:
     """Work that is done in a thread, and how it ended."""
 

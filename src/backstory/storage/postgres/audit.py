@@ -1,4 +1,4 @@
-"""What `verify` asks of a PostgreSQL store beside its events: indexes, and agents of events."""
+"""What `verify` asks of a PostgreSQL store beside its events: indexes, functions, and agents of events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +11,11 @@ NEEDED_INDEXES = {
     *("agents_title", "agents_birth"),
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
 }
+FUNCTIONS = """
+    SELECT proname::text FROM pg_catalog.pg_proc WHERE pronamespace = 'backstory'::regnamespace"""
+NEEDED_FUNCTIONS = {
+    *("digest", "announce", "place_of", "add_events", "append_one", "append_many", "create_agent"),
+}
 STRAYS = """
     SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
     FROM backstory.events e
@@ -22,5 +27,7 @@ def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
     [(strays, where)] = query(STRAYS)
     there = {name for (name,) in query(INDEXES)}
     missing = [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
+    functions = {name for (name,) in query(FUNCTIONS)}
+    missing += [f"the function {name} is missing" for name in sorted(NEEDED_FUNCTIONS - functions)]
     stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
     return stray + missing
