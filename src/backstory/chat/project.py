@@ -80,7 +80,7 @@ def is_of(about: dict[str, Any], folder: Path) -> bool:
 
 
 def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
-    """The latest sessions in which somebody said something, as a list to choose from."""
+    """The latest sessions in which something was said, as a list to choose from."""
     rows = []
     for session in store.sessions(order="updated", limit=MOST_LISTED):
         root = store.agent(session.id)

@@ -1,4 +1,4 @@
-"""A title that the model gives to a session: when somebody asks for one, or together with a summary."""
+"""A title that the model gives to a session: when one is asked for, or together with a summary."""
 
 import re
 from collections.abc import Generator

@@ -100,7 +100,7 @@ def _add_sessions(backend: Agents, records: list[AgentRecord], wanted: Wanted, f
 
 
 def _of_few_sessions(records: list[AgentRecord], most: int | None) -> list[AgentRecord]:
-    """The first of some agents, as far as they are of so many sessions at most."""
+    """The first of some agents, as far as they are of at most this many sessions."""
     seen: set[str] = set()
     for place, record in enumerate(records):
         seen.add(record.session)

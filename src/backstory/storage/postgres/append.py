@@ -116,7 +116,7 @@ def _answer(db: Connection, poll: "select.poll") -> PGresult:
 
 
 def _received(pgconn: PGconn, poll: "select.poll", seconds: float | None = None) -> PGresult:
-    """The first result of what was sent; waits for each part of it so many seconds at most."""
+    """The first result of what was sent; waits at most this many seconds for each part of it."""
     if pgconn.flush():
         _flush(pgconn)
     first: PGresult | None = None
