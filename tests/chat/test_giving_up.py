@@ -10,6 +10,8 @@ from backstory.chat.consent import Consent
 from backstory.chat.session import Chat
 from backstory.chat.shutdown import Shutdown
 from backstory.chat.terminal import Terminal
+from backstory.errors import StorageError
+from backstory.runtime.tools import working_tools
 from tests.runtime.acting import Actor
 
 
@@ -50,3 +52,35 @@ def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeyp
     assert "Hello" in terminal.page.console.file.getvalue()
     terminal.context.catch_up()
     assert "someone else" not in terminal.page.console.file.getvalue()
+
+
+@pytest.fixture
+def with_shell(terminal, tmp_path):
+    terminal.chat.loop.tools = working_tools(tmp_path)
+    return terminal
+
+
+def test_what_a_command_said_is_to_be_read_if_the_store_does_not_take_it(with_shell, monkeypatch):
+    def full(*_, **__):
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(type(with_shell.chat.agent), "user", full)
+    with pytest.raises(StorageError):
+        with_shell._run_shell("!echo precious")
+    shown = with_shell.page.console.file.getvalue()
+    assert "precious" in shown
+    assert "this is not recorded" in shown
+
+
+def test_a_stop_just_after_a_command_was_written_does_not_say_that_it_was_not(with_shell, monkeypatch):
+    user = type(with_shell.chat.agent).user
+
+    def written(*arguments, **options):
+        user(*arguments, **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(with_shell.chat.agent), "user", written)
+    with pytest.raises(KeyboardInterrupt):
+        with_shell._run_shell("!echo precious")
+    assert with_shell._hint == ""
+    assert "precious" in with_shell.page.console.file.getvalue()

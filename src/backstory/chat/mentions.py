@@ -15,6 +15,7 @@ from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.errors import Invalid
 from backstory.runtime.models.arguments import storable
+from backstory.runtime.tools.search import PASSED_OVER
 
 MENTION = re.compile(r"(?<!\S)@(?:\"([^\"\n]+)\"|(\S+))")
 PUNCTUATION = ".,;:!?)]}'\""  # behind a path, if the path is not there with it
@@ -23,7 +24,6 @@ DOCUMENTS = frozenset({".pdf"})
 MOST_BYTES = 256_000  # of a text
 MOST_LISTED = 200  # names that are offered to complete a path
 MOST_LOOKED_AT = 20_000  # files that are looked at for them
-PASSED_OVER = frozenset({"node_modules", "__pycache__", "venv"})  # folders in which nobody means a file
 TYPED, ATTACHED = "typed", "attached"  # keys of the data of a prompt that files go with
 
 

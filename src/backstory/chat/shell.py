@@ -5,7 +5,7 @@ It is a message of the person's own, so nobody has to consent to it, and `/undo`
 
 from backstory.chat.mentions import TYPED
 from backstory.core.events import Event
-from backstory.errors import Invalid, NotFound
+from backstory.errors import Error, Invalid, NotFound
 from backstory.runtime.loop import EventWritten, Loop, Updates, shortened
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals
@@ -32,8 +32,12 @@ def ran(loop: Loop, typed: str) -> Updates:
         raise NotFound("there is no shell here")
     output = _output(bash, command)
     said = storable(f"I ran this command:\n\n$ {command}\n{shortened(output, loop.longest_result)}")
-    with defer_signals():
-        event = loop.agent.user(said, data={TYPED: storable(typed.strip()), OUTPUT: output})
+    try:
+        with defer_signals():
+            event = loop.agent.user(said, data={TYPED: storable(typed.strip()), OUTPUT: output})
+    except Error as error:
+        error.unsaved = output
+        raise
     yield EventWritten(event)
 
 

@@ -159,7 +159,11 @@ class Terminal:
         try:
             view.follow(ran(self.chat.loop, typed))
         except KeyboardInterrupt:
-            self._hint = "stopped; nothing was recorded"
+            if not self.context.draw_new():  # else it struck after the commit
+                self._hint = "stopped; nothing was recorded"
+            raise
+        except (Error, OSError) as error:
+            self._tell_unsaved(error, view)
             raise
         self._refused.pop()
         self.context.reached(view.drawn_to)
