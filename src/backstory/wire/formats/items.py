@@ -49,12 +49,7 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
             called = Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)
             return [called._replace(more=_beside(item))]
         case "reasoning":
-            # "missing required field summary" (Agora#141); other servers have its text in the item instead.
-            return [
-                Other(
-                    "reasoning", complete=isinstance(item.get("summary"), list) or bool(item.get("content"))
-                )
-            ]
+            return [Other("reasoning", complete=_is_whole_reasoning(item))]
         case None:
             return [Other("item_reference")]
     if type_ in CALLS and isinstance(item.get("call_id"), str):
@@ -65,6 +60,12 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
         parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
         return [Result(answered_id(item) or "", parts, None, kind=_CALL_OF[type_])]
     return [Other(type_)]
+
+
+def _is_whole_reasoning(item: dict[str, Any]) -> bool:
+    """OpenAI wants a summary: "missing required field summary" (Agora#141). Other servers have the text of
+    the reasoning in the item instead."""
+    return isinstance(item.get("summary", item.get("content")), list)
 
 
 def _beside(item: dict[str, Any]) -> tuple[str, ...]:
