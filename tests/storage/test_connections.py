@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+import backstory
 from backstory.storage.postgres import connections
 from backstory.storage.postgres.connections import Connections
 from tests.processes import wait_until
@@ -88,3 +89,21 @@ def test_what_is_in_use_is_closed_when_it_is_given_back(pool):
         pool.close()
         assert not db.closed
     assert db.closed
+
+
+def test_a_move_does_not_rely_on_a_statement_that_the_driver_has_removed(new_url):
+    """psycopg removes all prepared statements of a connection after a DROP, an ALTER or a ROLLBACK on it. A
+    transaction has no second try."""
+    with backstory.open(new_url("postgres")) as store:
+        agent = store.start("main")
+        agent.user("hi")
+        for sql in ("ALTER TABLE pg_temp.more ADD COLUMN m int", "DROP TABLE pg_temp.more"):
+            with store._backend._connection() as db:
+                db.execute("CREATE TEMP TABLE IF NOT EXISTS more (n int)")
+                db.execute("SELECT 1", prepare=True)
+                db.execute(sql)
+                db.execute("SELECT 2")
+            agent.jump(0)
+            agent.user("again")
+            assert agent.append("user", sql, key=sql).key == sql
+        assert store.verify() == []

@@ -172,7 +172,9 @@ class PostgresBackend:
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection() as db, db.transaction():
-            rows = self._writer(db)
+            # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
+            # ROLLBACK), and in a transaction there is no second try.
+            rows = PostgresRows(db, call_append)
             for agent in sorted(agents, key=lambda agent: agent.id):  # in one order: no deadlock
                 rows.hold(agent)
             yield rows
