@@ -283,3 +283,12 @@ def check_ids(store, run, id):
     history.fork(id, f"{id}+")
     history.fork(f"{id}+", f"{id}++")
     assert len(run(history.get_messages(f"{id}++"))) == 1
+
+
+def test_a_closed_adapter_refuses_even_to_save_nothing(run, tmp_path):
+    history, conversations = BackstoryHistory(tmp_path / "a.db"), BackstoryConversations(tmp_path / "b.db")
+    notes = conversations.history("mine")
+    history.close(), conversations.close()
+    for nothing in (lambda: history.save_messages("s", []), lambda: notes.save([])):
+        with pytest.raises(RuntimeError, match="closed"):
+            run(nothing())

@@ -82,6 +82,7 @@ class BackstoryHistory(HistoryProvider):
         **kwargs: Any,
     ) -> None:
         """Write messages behind the others. Of a transcript that is handed in again, only what is new."""
+        self._history.store  # noqa: B018  a closed store refuses even an empty list
         if messages:
             forms = [plain(message.to_dict()) for message in messages]
             write: Callable[[Agent], None] = partial(_save, forms=forms)

@@ -150,6 +150,7 @@ class MessageHistory:
 
     async def save(self, messages: Sequence[ModelMessage]) -> None:
         """Write new messages, such as `result.new_messages()`, behind the others: all or none."""
+        self._history.store  # noqa: B018  a closed store refuses even an empty list
         batch = [event for form in _forms(messages) for event in drafts(form, str(uuid4()))]
         if batch:
             write: Callable[[Agent], list[Event]] = lambda agent: agent.extend(batch)  # noqa: E731
