@@ -335,7 +335,8 @@ class Store:
     ) -> "Outcome":
         """Add the histories that other tools keep in these files, folders, databases and zips, and nothing
         twice. `format` says whose they are; without it that is recognised. `progress(done, total)` is told
-        the bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle` and `dry`."""
+        the bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle`, `dry`
+        and `siblings`."""
         from backstory.importers import format_named
         from backstory.importers.run import import_transcripts
 

@@ -282,6 +282,21 @@ def test_sessions_can_be_chosen_by_time_and_by_folder(store, tmp_path):
     assert said(main(store))[0] == "one"
 
 
+def test_chats_with_one_system_prompt_can_be_forks_of_one_root(store, tmp_path):
+    chats = [[("system", "Be kind."), ("user", text)] for text in ("one", "two")] + [[("user", "alone")]]
+    lines = [{"messages": [{"role": role, "content": said} for role, said in chat]} for chat in chats]
+    path = settle(write_lines(tmp_path / "chats.jsonl", lines))
+    store.import_transcripts(path, siblings=True)
+    [root] = [agent for agent in store.agents() if not said(agent)]
+    forks = [agent for agent in store.agents() if agent.parent == root.id]
+    assert sorted(said(fork) for fork in forks) == [["one"], ["two"]]
+    assert all(fork.context().messages[0].content == "Be kind." for fork in forks)
+    assert len(store.sessions()) == 2
+    os.utime(path)
+    assert not store.import_transcripts(path, siblings=True, settle=0).has_news
+    assert not store.verify()
+
+
 def test_progress_is_told_in_bytes(store, tmp_path):
     path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND))
     told = []

@@ -11,13 +11,14 @@ from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
 from backstory.importers.escapes import holdable
 from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.format import Format
-from backstory.importers.formats import FORMATS
+from backstory.importers.formats import FORMATS, openai_chat
 from backstory.importers.masks import Mask
 from backstory.importers.meter import Meter, Progress
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.pen import Changes
 from backstory.importers.raw import keep_raw
 from backstory.importers.rehearsal import Rehearsal
+from backstory.importers.siblings import as_siblings
 from backstory.importers.tail import Bookmark, Reach, ReadWhole
 from backstory.importers.transcript import Fault, Session
 from backstory.importers.writer import Target, Writer
@@ -44,6 +45,7 @@ class Run:
         raw: bool = False,
         settle: float = SETTLE,
         dry: bool = False,
+        siblings: bool = False,
     ) -> None:
         self._store: Target = Rehearsal(store) if dry else store
         self._mask = Mask() if mask else None
@@ -52,6 +54,7 @@ class Run:
         self._since = None if since is None else since.timestamp()
         self._dry = dry
         self._raw = raw
+        self._siblings = siblings
         self._intake = store.intake()
         self.outcome = Outcome()
         self.candidates = catalog(
@@ -158,7 +161,10 @@ class Run:
         """The sessions in some sources. If one of them cannot be read, each is tried by itself."""
         told: set[str] = set()
         try:
-            for session in map(holdable, format.sessions(sources)):
+            found = format.sessions(sources)
+            if self._siblings and format.name == openai_chat.NAME:
+                found = as_siblings(found)
+            for session in map(holdable, found):
                 told.add(session.id)
                 yield session
         except (OSError, Unreadable) as error:

@@ -53,6 +53,9 @@ LOOK = 1.0  # seconds between two looks at what is watched
 @click.option("--mask", is_flag=True, help="Replace what looks like a secret with a digest.")
 @click.option("--no-images", is_flag=True, help="Leave out images.")
 @click.option("--raw", is_flag=True, help="Also keep every record of the source as it is, beside the log.")
+@click.option(
+    "--siblings", is_flag=True, help="Make chats (openai-chat) with one system prompt forks of one root."
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 if anything is damaged.")
 @click.option(
     "--settle",
@@ -98,6 +101,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
         "images": not given["no_images"],
         "raw": given["raw"],
         "settle": given["settle"],
+        "siblings": given["siblings"],
         "dry": given["dry_run"],
     }
 
