@@ -81,7 +81,7 @@ def digest() -> str:
 
 def first_line() -> bytes:
     """What the script begins with."""
-    return f"/* Made by tools/bundle.py of sources with the digest {digest()} */\n".encode()
+    return f"/* tools/bundle.py, {digest()} */\n".encode()
 
 
 def main() -> None:
