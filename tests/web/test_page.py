@@ -369,3 +369,13 @@ def test_forks_and_sub_agents_stand_below_the_event_where_they_were_born_and_are
     assert "forked idea" not in " ".join(screen.texts(".born"))
     screen(".filters button").filter(has_text="prompts").click()
     screen(".born").first.wait_for(state="detached")
+
+
+def test_what_each_side_of_a_diff_has_of_its_own_stands_side_by_side(show, filled):
+    main, idea = filled.agent("main"), filled.agent("idea")
+    idea.user("And b.py?")
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@6?pane=diff&with={idea.id}@6")
+    screen(".pair").first.wait_for()
+    pairs = [one.split("\n") for one in screen.texts(".pair")]
+    assert [pair[1:] for pair in pairs][0] == ["Delete b.py.", "5 user", "Rename a.py to main.py."]
+    assert screen(".pair").count() == 2

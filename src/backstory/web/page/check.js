@@ -15,7 +15,7 @@ export default function Check() {
   }, []);
   const all = stats.value;
   return html`<main class="plain wide"><h1>Check</h1><h2>Verify</h2>
-    <div role="status">${!findings.value ? html`<p class="hint">Reading everything again …</p>` : findings.value.length
+    <div role="status">${!findings.value ? html`<p class="hint">Reading …</p>` : findings.value.length
       ? html`<p class="problem">${number(findings.value.length)} problems</p><ul>${findings.value.slice(0, 200).map((one, index) => html`<li key=${index}><b>${one.severity}</b> ${one.agent || "the store"}${one.position === null ? "" : `@${one.position}`}: ${one.problem}; ${one.remedy}</li>`)}</ul>`
       : html`<p class="good">The store is sound: every event is what was written.</p>`}</div>
     <h2>In numbers</h2>${!all ? html`<p class="hint">Counting …</p>` : html`<${Table} name="check" head=${["What", "#How many"]} rows=${["sessions", "agents", "events", "live", "dead", "bytes", "size"].map((name) => [name, all[name]])} />

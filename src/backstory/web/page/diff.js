@@ -35,6 +35,20 @@ function wordsOf(event, words, sign) {
 }
 const isCopy = ({ left, right }) => left && right && left.kind === right.kind && textOf(left) === textOf(right);
 
+/** What only one side has stands beside what only the other has, up to the next message that both have. */
+function paired(changes) {
+  const rows = [];
+  let from = 0;
+  for (const one of changes) {
+    const side = one.left ? "left" : "right";
+    const free = rows.findIndex((row, place) => place >= from && !row[side]);
+    if (one.left && one.right) from = rows.push(one);
+    else if (free < 0) rows.push({ ...one });
+    else rows[free][side] = one[side];
+  }
+  return rows;
+}
+
 function Side({ event, words, sign, id, same }) {
   if (!event) return html`<div class="side none" aria-hidden="true"></div>`;
   return html`<div class=${`side ${same ? "" : sign === "-" ? "mine" : "theirs"}`}><header><${Branch} id=${id} at=${event.seq}>${event.seq}<//> <${Kind} kind=${event.kind} /></header>
@@ -72,12 +86,12 @@ export default function Diff() {
       other.value = { ...to, at: Math.max(0, Math.min(Number(event.target.value), theirs ? theirs.head : 0)) }; state.remember(false);
     }} /></label><button onClick=${swap} title="D">Swap</button>`}
     <button onClick=${pin} title="d">Pin this position</button></p>
-    ${!to && html`<p class="hint">Choose a branch, or press <kbd>d</kbd> to pin this position and then go somewhere else.</p>`}
+    ${!to && html`<p class="hint">Choose a branch, or pin this position and go elsewhere.</p>`}
     ${to && !page && html`<p class="hint">Comparing …</p>`}
     ${page && html`<p>${page.parted ? html`The histories part after <b>${number(page.parted)}</b>.` : "The histories have nothing in common."}
-      ${" "}${messages(page.common)} the same in both${page.total ? `, ${number(page.total)} differ.` : ": the model sees no difference."}</p>
+      ${" "}${page.total ? `${messages(page.total)} differ.` : "The model sees no difference."}</p>
       ${page.common > 0 && html`<div class="common">${messages(page.common)} in common</div>`}
-      ${page.changes.map((one, index) => html`<div class="pair" key=${index}>
+      ${paired(page.changes).map((one, index) => html`<div class="pair" key=${index}>
         <${Side} event=${one.left} words=${one.words} sign="-" id=${page.left.agent} same=${isCopy(one)} /><${Side} event=${one.right} words=${one.words} sign="+" id=${page.right.agent} same=${isCopy(one)} /></div>`)}
       ${page.changes.length < page.total && html`<button onClick=${() => load(`${name} ${page.changes.length}`)}>Show more changes</button>`}`}</div>`;
 }

@@ -57,7 +57,7 @@ export default function Overview() {
     <h3>Models and usage</h3>
     <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which model answered.</p>`}</div>
     <h3>Moves and marks</h3>
-    ${!all.length ? html`<p class="hint">There are none: everything that was written is in the context.</p>` : html`<${Table} head=${["#Position", "What", "Where to, or its label", "#Context before", "#after", "#When"]}
+    ${!all.length ? html`<p class="hint">There are none.</p>` : html`<${Table} head=${["#Position", "What", "Where to, or its label", "#Context before", "#after", "#When"]}
       rows=${all.slice(first, first + MOST).map(([seq, what, more]) => [html`<span onClick=${close}><${Place} seq=${seq} /></span>`, html`<${Kind} kind=${what === "compaction" ? "clear" : what} name=${what} />`, more,
         state.tokensOf(size[seq - 1]), state.tokensOf(size[seq]), state.timeOf(seq).toLocaleString()])} />`}
     ${all.length > MOST && html`<p class="facts"><button disabled=${!first} onClick=${() => setFirst(Math.max(0, first - MOST))}>Earlier</button>
