@@ -45,7 +45,8 @@ const vm = require("vm"), fs = require("fs");
 const place = vm.createContext({ sourceMap: {}, console });
 vm.runInContext(fs.readFileSync(process.argv[1], "utf8"), place);
 const options = { module: true, ecma: 2022, format: { ecma: 2022 },
-  compress: { ecma: 2022, passes: 4, inline: 1, unsafe_arrows: true, unsafe_methods: true, keep_fargs: false } };
+  compress: {
+    ecma: 2022, passes: 4, inline: 1, unsafe_arrows: true, unsafe_methods: true, keep_fargs: false } };
 place.Terser.minify(fs.readFileSync(0, "utf8"), options).then(({ code }) => process.stdout.write(code));
 """
 TYPESCRIPT = Package(
