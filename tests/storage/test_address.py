@@ -50,6 +50,16 @@ def test_the_password_in_an_address_with_a_typing_error_is_not_shown(url):
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.parametrize("url", ["sqlite:///history.db?mode=ro", "sqlite:////var/history.db?timeout=5"])
+def test_options_of_a_url_of_sqlite_are_refused_not_taken_for_the_name_of_a_file(url):
+    with pytest.raises(backstory.CannotOpen, match="takes no options"):
+        parse_address(url)
+
+
+def test_a_file_whose_name_has_a_question_mark_is_given_by_its_path():
+    assert parse_address("./what?.db") == Address(Database.SQLITE, "./what?.db")
+
+
 SHOWN = {
     "postgresql://ann:hunter2@h:5432/x": "postgresql://ann@h:5432/x",
     "postgresql://ann@h/x": "postgresql://ann@h/x",

@@ -52,6 +52,11 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
     path = text.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
     if path == _MEMORY:
         return Address(Database.MEMORY, path)
+    if path != text and "?" in path:  # a file that is called so can be given as a path
+        raise CannotOpen(
+            f"{without_password(text)!r} is not a store: a URL of SQLite takes no options",
+            remedy="leave out what follows the question mark; read_only=True opens a store for reading",
+        )
     if not path or _LIKE_A_URL.match(path):
         raise CannotOpen(
             f"{without_password(text)!r} is not a store",
