@@ -160,3 +160,55 @@ def test_thinking_without_its_text_is_broken_and_told():
 
 def test_a_document_is_still_a_document():
     assert PDF in str(dump(load(chat({"type": "file", "file": {"file_data": PDF}}), "openai"), "openai").body)
+
+
+def thought(format, model, **seal):
+    if format == "anthropic":
+        blocks = [{"type": "thinking", "thinking": "Hm.", **seal}, {"type": "text", "text": "42."}]
+    else:
+        blocks = [{"reasoningContent": {"reasoningText": {"text": "Hm.", **seal}}}, {"text": "42."}]
+    native = {"provider": format, "wire": blocks} | ({"model": model} if model else {})
+    return [
+        ("user", "What?", None),
+        ("assistant", "42.", {"native": native}),
+        ("user", "Sure?", None),
+    ], blocks
+
+
+@pytest.mark.parametrize("seal", [{}, {"signature": ""}, {"signature": None}])
+@pytest.mark.parametrize(
+    ("format", "model"),
+    [
+        *(
+            ("anthropic", model)
+            for model in ("deepseek-chat", "kimi-k2", "glm-4.6", "MiniMax-M2", "qwen3-max")
+        ),
+        ("bedrock", "openai.gpt-oss-120b-1:0"),
+        ("bedrock", "qwen.qwen3-32b-v1:0"),
+        ("bedrock", "us.amazon.nova-2-lite-v1:0"),
+        ("bedrock", "moonshot.kimi-k2-thinking"),
+    ],
+)
+def test_models_that_sign_nothing_get_their_thinking_back(format, model, seal):
+    events, blocks = thought(format, model, **seal)
+    body, repairs = dump(events, format, model=model)
+    assert (body["messages"][1]["content"], repairs) == (blocks, [])
+    assert [repair.rule for repair in dump(events, format, model="another").repairs] == ["native"]
+
+
+@pytest.mark.parametrize(
+    ("format", "model"),
+    [
+        ("anthropic", "claude-sonnet-4-5"),
+        ("anthropic", None),
+        ("bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0"),
+        ("bedrock", "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/a1b2c3"),
+        ("bedrock", "us.deepseek.r1-v1:0"),
+        ("bedrock", None),
+    ],
+)
+def test_models_that_refuse_unsigned_thinking_do_not_get_it(format, model):
+    events, _ = thought(format, model)
+    body, repairs = dump(events, format, model=model)
+    assert "Hm." not in str(body)
+    assert [repair.rule for repair in repairs] == ["native"]

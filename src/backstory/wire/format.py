@@ -89,6 +89,8 @@ class Format(NamedTuple):
     mended: Callable[[Form, bool], tuple[Form, list[str]]] = lambda form, stored: (form, [])
     # Whether a recording says that the service refuses a form of these parts (role, parts).
     refuses: Callable[[str, list[Part]], bool] = lambda role, parts: False
+    # Whether a model takes its thinking back without a signature.
+    takes_unsigned: Callable[[str | None], bool] = lambda model: False
     # A result's form for the same call under another id.
     renamed: Callable[[Form, str], Form] = lambda form, key: form
     # The kinds of calls for which `result` can write an output.

@@ -13,6 +13,7 @@ _VERSION = re.compile(r"-v\d+(:\d+)?$|:(free|extended|thinking|online|nitro|floo
 _PLACE = re.compile(
     r"^(arn:.*/|(.*/)?models/|openrouter/)?((us|eu|apac|jp|au|ca|global|us-gov)\.)?(anthropic\.)?"
 )
+_CLAUDE = re.compile(r"claude|anthropic|sonnet|opus|haiku|inference-profile/[a-z0-9]*$", re.IGNORECASE)
 _BETWEEN = re.compile(r"[-._ ]")
 
 
@@ -25,6 +26,11 @@ def is_same_model(one: str | None, other: str | None) -> bool:
     name, other_name = _taken_apart(one), _taken_apart(other)
     is_dated = name.date == other_name.date or not name.date or not other_name.date
     return is_dated and name[:2] == other_name[:2]
+
+
+def is_claude(model: str) -> bool:
+    """Whether a model is Claude, or may be: the resource name of an inference profile does not say."""
+    return _CLAUDE.search(model) is not None
 
 
 class _Name(NamedTuple):

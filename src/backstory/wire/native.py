@@ -72,7 +72,7 @@ def settle_say(say: Say, native: Native, target: Target) -> None:
         target.tell("native", say.at, "its native content no longer says what the message says: left out")
         return
     say.is_own = target.is_home_of(native)
-    if native.provider == target.format.name and _goes_back(say.role, parts, target.format):
+    if native.provider == target.format.name and _goes_back(say.role, parts, native, target.format):
         say.wire = _form(native.wire, target, say.at)
         return
     kept = _translated(parts, target, say.at, in_result=False)
@@ -123,7 +123,7 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status value is
     # error" (Bedrock): else a result may be empty.
     is_mine = is_mine and (bool(parts) or not answer.error)
-    if is_mine and _goes_back("result", parts, target.format):
+    if is_mine and _goes_back("result", parts, native, target.format):
         form = _form(native.wire, target, answer.at)
         answer.wire = form if (result.id or "") == call.id else target.format.renamed(form, call.id)
         return
@@ -170,7 +170,8 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
                 return
             is_now = _is_untouched(step, parts, target.format, set() if SAME_IDS in step.took else taken)
             is_same = is_same or is_now
-            if is_now and _goes_back("step", parts, target.format) and _is_answerable(parts, step, target):
+            goes_back = is_now and _goes_back("step", parts, natives[0], target.format)
+            if goes_back and _is_answerable(parts, step, target):
                 _replay(step, form, parts, target)
                 return
     why = "it belongs to another provider or model"
@@ -314,10 +315,14 @@ def _is_same(said: str, text: str) -> bool:
     return said == text or (is_blank(said) and is_blank(text))
 
 
-def _goes_back(role: str, parts: list[Part], format: Format) -> bool:
+def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Whether a form can be sent as it was: nothing in it is broken, and no recording shows it refused."""
+    is_signed = all(part.signed for part in parts if isinstance(part, Other))
     return (
-        (bool(parts) or role == "result") and all(map(_is_whole, parts)) and not format.refuses(role, parts)
+        (bool(parts) or role == "result")
+        and all(map(_is_whole, parts))
+        and (is_signed or format.takes_unsigned(native.model))
+        and not format.refuses(role, parts)
     )
 
 

@@ -60,7 +60,8 @@ class Other(NamedTuple):
     """Something only its own provider understands: reasoning, a server's tool, a file in its store."""
 
     what: str
-    complete: bool = True  # would the provider take it back? Not thinking without its signature
+    complete: bool = True  # would the provider take it back?
+    signed: bool = True  # does it have its signature? Some models refuse their thinking without
 
 
 Part = Text | Media | Call | Result | Speaker | Other

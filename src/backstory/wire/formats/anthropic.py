@@ -21,6 +21,7 @@ from backstory.wire.formats.blocks import (
     without_empty_text,
 )
 from backstory.wire.media import IMAGES, PDF, media, standard, type_of, usual_type, web_url, words_of
+from backstory.wire.models import is_claude
 from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -159,8 +160,8 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             parts = read("result", block.get("content") or [], f"{path}.content") + unread(block, RESULT)
             return [Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)]
         case "thinking":
-            is_text = isinstance(block.get("thinking"), str)
-            return [Other("thinking", complete=is_text and is_said(block.get("signature")))]
+            is_text, is_signed = isinstance(block.get("thinking"), str), is_said(block.get("signature"))
+            return [Other("thinking", complete=is_text, signed=is_signed)]
         case "redacted_thinking":
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
         case other:
@@ -244,6 +245,12 @@ def refuses(role: str, parts: list[Part]) -> bool:
     return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
 
 
+def takes_unsigned(model: str | None) -> bool:
+    """Whether a model takes its thinking back without a signature. Claude answers "Invalid `signature` in
+    `thinking` block"; DeepSeek, Kimi, GLM, MiniMax and Qwen, which speak this language too, sign nothing."""
+    return model is not None and not is_claude(model)
+
+
 def has_more_behind_a_call(parts: list[Part]) -> bool:
     """Whether something other than calls follows a call."""
     kinds = [isinstance(part, Call) for part in parts]
@@ -281,5 +288,6 @@ ANTHROPIC = Format(
     body=body,
     mended=mended,
     refuses=refuses,
+    takes_unsigned=takes_unsigned,
     renamed=lambda form, key: renamed_block(form, "tool_use_id", key),
 )

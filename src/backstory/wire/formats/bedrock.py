@@ -13,8 +13,16 @@ from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
 from backstory.wire.formats.anthropic import MESSAGE, has_more_behind_a_call, system_units
 from backstory.wire.formats.blobs import pack, read_media, unpack, write_media
-from backstory.wire.formats.blocks import is_without_words, summed, unread, unread_keys, without_empty_text
+from backstory.wire.formats.blocks import (
+    is_said,
+    is_without_words,
+    summed,
+    unread,
+    unread_keys,
+    without_empty_text,
+)
 from backstory.wire.media import is_base64
+from backstory.wire.models import is_claude
 from backstory.wire.streams import bedrock_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, is_blank
 
@@ -118,7 +126,7 @@ def _read_block(role: str, block: dict[str, Any], path: str) -> list[Part]:
         case "toolResult":
             return [_read_result(role, expect(value, dict, f"{path}.toolResult"), f"{path}.toolResult")]
         case "reasoningContent":
-            return [Other(key, complete=_is_signed(value))]
+            return [_read_reasoning(value)]
         case _:
             return [Other(key, complete=key not in FOREIGN)]
 
@@ -131,18 +139,24 @@ RESULT = frozenset({"toolUseId", "content", "status"})
 FOREIGN = frozenset({"type", "functionCall", "functionResponse", "inlineData", "fileData"})
 
 
-def _is_signed(reasoning: Any) -> bool:
-    """Whether reasoning can go back. DeepSeek's, which is not signed, was refused: "User messages cannot
-    contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+def _read_reasoning(reasoning: Any) -> Other:
     match reasoning:
-        case {"reasoningText": {"signature": str(signature)}}:
-            return bool(signature)
+        case {"reasoningText": dict(said)}:
+            is_signed = is_said(said.get("signature"))
+            is_text = isinstance(said.get("text"), str)
+            return Other("reasoningContent", complete=is_signed or is_text, signed=is_signed)
         case {"redactedContent": str(sealed)}:
-            return is_base64(sealed)
+            return Other("reasoningContent", complete=is_base64(sealed))
         case {"redactedContent": bytes(sealed)}:
-            return bool(sealed)
+            return Other("reasoningContent", complete=bool(sealed))
         case _:
-            return False
+            return Other("reasoningContent", complete=False)
+
+
+def takes_unsigned(model: str | None) -> bool:
+    """Whether a model takes its reasoning back without a signature. Claude does not, and neither does
+    DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
+    return model is not None and not is_claude(model) and "deepseek.r1" not in model
 
 
 def _read_inside(key: str, value: Any) -> list[Part]:
@@ -285,6 +299,7 @@ BEDROCK = Format(
     body=body,
     mended=mended,
     refuses=refuses,
+    takes_unsigned=takes_unsigned,
     renamed=renamed,
     finished=finished,
     pack=pack,
