@@ -164,6 +164,25 @@ def test_reasoning_keeps_the_signature_of_its_provider(stored):
     assert log(one.threads[0])[0].data["native"]["wire"][0]["signature"] == "c2ln"
 
 
+def test_a_picture_that_a_tool_found_and_a_document_of_the_person_are_kept(stored):
+    picture = {"type": "file", "mime": "image/png", "url": "data:image/png;base64,iVBORw0KGgo="}
+    paper = {
+        "id": "p2",
+        "type": "file",
+        "mime": "application/pdf",
+        "url": "data:application/pdf;base64,JVBERg==",
+    }
+    told = [
+        user("msg_1", text("p1", "look"), paper),
+        answer("msg_2", tool("p3", "c1", output="read", attachments=[picture])),
+    ]
+    [one] = stored(session("ses_1", *told))
+    asked, _, result = log(one.threads[0])
+    assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
+    assert (result.content, result.data["id"]) == ("read", "c1")
+    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == ["text", "image"]
+
+
 def test_an_answer_that_died_is_an_event_without_words(stored):
     [one] = stored(session("ses_1", answer("msg_1", error={"name": "MessageAbortedError"})))
     event = log(one.threads[0])[0]

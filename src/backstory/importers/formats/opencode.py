@@ -11,6 +11,7 @@ from backstory.importers.decode import decoded
 from backstory.importers.entries import Data, as_text
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import opencode_parts as parts
+from backstory.importers.formats import opencode_rows as rows
 from backstory.importers.formats.opencode_parts import Message
 from backstory.importers.transcript import Entry, Move, Origin, Report, Session, Step, Thread, Unit
 
@@ -99,22 +100,44 @@ def _from_database(source: Source, tables: Any, report: Report) -> Iterator[Info
         data: Data = dict(zip(names, values, strict=True))
         data["parentID"] = data.pop("parent_id", None)
         data["revert"] = decoded(data["revert"], source.path, report) if data.get("revert") else None
+        newer = "seq" in tables.get(rows.TABLE, ())
 
-        def messages(met: Report, id: str = id) -> list[Message]:
-            inside: dict[str, list[Data]] = {}
-            query = "select id, message_id, data from part where session_id = ? order by id"
-            for part, message, text in source.rows(query, (id,)):
-                value = decoded(text, source.path, met)
-                if isinstance(value, dict):
-                    inside.setdefault(message, []).append(value | {"id": part})
-            found = []
-            for message, text in source.rows("select id, data from message where session_id = ?", (id,)):
-                value = decoded(text, source.path, met)
-                if isinstance(value, dict):
-                    found.append(_message(value | {"id": message}, inside.get(message, [])))
+        def messages(met: Report, id: str = id, newer: bool = newer) -> list[Message]:
+            found = _from_messages(source, id, met)
+            others = _from_rows(source, id, met) if newer else []
+            if not found:
+                return others
+            if lost := sum(not rows.is_mirror(row, found) for row in others):
+                met.unknown[f"{rows.TABLE} beside message ({NAME})"] += lost
             return found
 
         yield Info(as_text(id), data, messages)
+
+
+def _from_messages(source: Source, id: str, report: Report) -> list[Message]:
+    inside: dict[str, list[Data]] = {}
+    query = "select id, message_id, data from part where session_id = ? order by id"
+    for part, message, text in source.rows(query, (id,)):
+        value = decoded(text, source.path, report)
+        if isinstance(value, dict):
+            inside.setdefault(message, []).append(value | {"id": part})
+    found = []
+    for message, text in source.rows("select id, data from message where session_id = ?", (id,)):
+        value = decoded(text, source.path, report)
+        if isinstance(value, dict):
+            found.append(_message(value | {"id": message}, inside.get(message, [])))
+    return found
+
+
+def _from_rows(source: Source, id: str, report: Report) -> list[Message]:
+    query = f"select id, type, seq, data from {rows.TABLE} where session_id = ? order by seq"
+    found = []
+    for row, type_, seq, text in source.rows(query, (id,)):
+        value = decoded(text, source.path, report)
+        if isinstance(value, dict):
+            message = rows.message_of(as_text(row), type_, seq, value, report)
+            found += [] if message is None else [message]
+    return found
 
 
 def _message(info: Data, inside: Any) -> Message:
@@ -136,6 +159,8 @@ def _steps(info: Info, report: Report) -> Iterator[Step]:
     back: tuple[str | None] | None = None
     for number, message in enumerate(messages):
         hidden = message.id == revert.get("messageID")
+        if "seq" in message.info:  # here the message itself stays
+            hidden = number > 0 and messages[number - 1].id == revert.get("messageID")
         if hidden and not revert.get("partID"):
             back = (at,)
         for unit in _units(message, at, messages[:number], revert if hidden else {}):

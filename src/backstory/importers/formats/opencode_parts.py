@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from backstory.importers.answers import Block, family_of, parts_of
-from backstory.importers.entries import Data, Part, anthropic_message, as_text, microseconds, result_data
+from backstory.importers.entries import (
+    Data,
+    Part,
+    anthropic_message,
+    anthropic_result,
+    as_text,
+    microseconds,
+    result_data,
+)
 from backstory.importers.transcript import Entry
 
 FINISHED = frozenset({"completed", "error"})
@@ -28,7 +36,7 @@ def is_summary(message: Message) -> bool:
 def is_settled(message: Message) -> bool:
     """Whether nothing of a message can still come."""
     if message.info.get("role") != "assistant":
-        return True
+        return message.info.get("running") is not True
     done = isinstance(_time(message.info).get("completed"), int | float) or bool(message.info.get("error"))
     return done and all(_state(part).get("status") in FINISHED for part in message.parts if _is_tool(part))
 
@@ -52,9 +60,10 @@ def created(message: Message) -> int | None:
     return microseconds(_time(message.info).get("created"))
 
 
-def order(message: Message) -> tuple[int, str]:
+def order(message: Message) -> tuple[int, int, str]:
     """Where a message stands among the others: an import need not have ids that ascend."""
-    return created(message) or 0, message.id
+    seq = message.info.get("seq")
+    return seq if isinstance(seq, int) else 0, created(message) or 0, message.id
 
 
 def words(message: Message) -> str:
@@ -64,8 +73,11 @@ def words(message: Message) -> str:
 
 def entries(message: Message) -> Iterator[Entry]:
     """What a message says."""
-    if message.info.get("role") == "assistant":
+    role = message.info.get("role")
+    if role == "assistant":
         yield from _answers(message)
+    elif role == "system":
+        yield Entry(message.id, "system", words(message), None, created(message))
     else:
         yield from _prompts(message)
 
@@ -101,15 +113,16 @@ def _prompt(parts: list[Data], time: int | None) -> Entry:
 
 
 def _block(part: Data) -> Data | None:
-    """A part as Anthropic has it. Files that are not images are in the texts beside them."""
+    """A part as Anthropic has it. Files other than images and PDF are in the texts beside them."""
     if part.get("type") == "text":
         return {"type": "text", "text": as_text(part.get("text"))}
     if part.get("type") == "subtask":
         return {"type": "text", "text": as_text(part.get("prompt"))}
     url, mime = as_text(part.get("url")), as_text(part.get("mime"))
-    if mime.startswith("image/") and url.startswith("data:") and ";base64," in url:
+    type_ = "image" if mime.startswith("image/") else "document" if mime == "application/pdf" else None
+    if type_ is not None and url.startswith("data:") and ";base64," in url:
         source = {"type": "base64", "media_type": mime, "data": url.split(";base64,", 1)[1]}
-        return {"type": "image", "source": source}
+        return {"type": type_, "source": source}
     return None
 
 
@@ -210,4 +223,12 @@ def _result(part: Data, message: Message) -> Entry:
     text = as_text(state.get("error") if error else state.get("output"))
     time = microseconds(_time(state).get("end")) or created(message)
     id = as_text(part.get("id"))
-    return Entry(f"{id}/result", "tool_result", text, result_data(part.get("callID"), id, error=error), time)
+    data = result_data(part.get("callID"), id, error=error)
+    files = state.get("attachments")
+    media = [_block(file) for file in (files if isinstance(files, list) else ()) if isinstance(file, dict)]
+    if any(media):
+        said = [{"type": "text", "text": text}] if text else []
+        content = [*said, *filter(None, media)]
+        block = {"type": "tool_result", "tool_use_id": data["id"], "is_error": error, "content": content}
+        text, data = anthropic_result(block, id)
+    return Entry(f"{id}/result", "tool_result", text, data, time)
