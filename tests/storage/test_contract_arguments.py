@@ -1,6 +1,7 @@
 """Every backend: what can be passed without naming it, and what an old handle of a deleted agent says."""
 
 from datetime import UTC, datetime, timedelta
+from enum import Enum
 
 import pytest
 
@@ -40,3 +41,30 @@ def test_a_deleted_agent_has_no_position_at_a_time(store):
 
 def test_backslashes_are_not_taken_for_a_nul(store, agent):
     assert agent.describe(cwd="C:\\u0000")["cwd"] == "C:\\u0000"
+
+
+class Word(str, Enum):  # noqa: UP042  the older way, of which str() gives the name
+    USER = "user"
+    HELLO = "hello there"
+    TODO = "todo"
+
+
+def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
+    agent.append(Word.USER, Word.HELLO)
+    agent.append(Word.USER, "with a key", key=Word.TODO)
+    agent.extend([(Word.USER, Word.HELLO, None, "first"), (Word.USER, Word.HELLO, None, Word.HELLO)])
+    agent.note(Word.TODO)
+    child = agent.fork(Word.HELLO)
+
+    kept = [(event.kind, event.content, event.key) for event in agent.events()]
+    assert kept == [
+        ("user", "hello there", None),
+        ("user", "with a key", "todo"),
+        ("user", "hello there", "first"),
+        ("user", "hello there", "hello there"),
+        ("note", "todo", None),
+    ]
+    assert {type(value) for row in kept for value in row} == {str, type(None)}
+    assert [type(child.name), child.name] == [str, "hello there"]
+    assert agent.last_note("todo") == agent.last_note(Word.TODO) == agent.events()[-1]
+    assert store.verify() == []

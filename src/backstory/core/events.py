@@ -225,7 +225,7 @@ def checked_key(key: Any) -> str:
         shown = f"of {len(key)} characters" if isinstance(key, str) else type(key).__name__
         raise Invalid(f"a key is a text of 1 to {LONGEST_KEY} characters, not {shown}", remedy="use its hash")
     check_text(key, "the key")
-    return key
+    return plain(key)
 
 
 def checked_prefix(prefix: Any) -> str:
@@ -256,6 +256,8 @@ def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> 
         )
     elif not content.isascii() or "\0" in content:
         check_text(content, f"the content of this {kind} event")
+    if type(kind) is not str or type(content) is not str:
+        kind, content = plain(kind), None if content is None else plain(content)
     text = None if data is None else _data_json(kind, data)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
@@ -308,6 +310,12 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
     for within in value.values() if isinstance(value, dict) else value:
         if isinstance(within, dict | list):
             _check_depth(within, deepest - 1, kind)
+
+
+def plain(text: str) -> str:
+    """A text without its class. A member of an enum is a text too, but `str(…)`, an f-string and a driver
+    would each see something else in it: its name, or its value."""
+    return text if type(text) is str else str.__str__(text)
 
 
 def check_text(text: str, what: str) -> None:

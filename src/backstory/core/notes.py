@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from backstory.core.events import check_text
+from backstory.core.events import check_text, plain
 from backstory.errors import Invalid
 
 OURS = "backstory."  # how the names of the library's own notes begin
@@ -13,13 +13,14 @@ def checked_note_name(name: Any) -> str:
     if not isinstance(name, str) or not name.strip():
         raise Invalid(f"{name!r:.60} is not the name of a note", remedy="pass a non-empty string")
     check_text(name, "the name of a note")
-    return name
+    return plain(name)
 
 
 def own_note_name(name: Any) -> str:
     """A name that a note of the caller's can have. Raises Invalid."""
-    if checked_note_name(name).startswith(OURS):
+    checked = checked_note_name(name)
+    if checked.startswith(OURS):
         raise Invalid(
             f"{name!r:.60}: names that begin with {OURS!r} are the library's own", remedy="use another name"
         )
-    return str(name)
+    return checked

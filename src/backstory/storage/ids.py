@@ -4,7 +4,7 @@ import os
 import time
 from uuid import UUID, uuid5
 
-from backstory.core.events import checked_key
+from backstory.core.events import checked_key, plain
 from backstory.errors import Invalid
 
 LONGEST_NAME = 200
@@ -57,4 +57,4 @@ def checked_name(name: object) -> str:
         )
     if not name.isprintable() or "/" in name or "@" in name:
         raise Invalid(f"{shown!r} cannot be a name", remedy="leave out '/', '@' and control characters")
-    return name
+    return plain(name)
