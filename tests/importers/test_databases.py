@@ -242,6 +242,16 @@ def test_one_message_holds_the_results_of_several_calls(goose):
     assert thread.about == {"title": "Chat", "cwd": "/w"}
 
 
+def test_a_picture_in_a_result_of_goose_is_kept(goose):
+    value = {"content": [text("seen"), {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
+    goose.say(
+        "user", {"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": value}}
+    )
+    [result] = log(one(goose.read()[0]))
+    assert (result.content, result.data["id"]) == ("seen", "c1")
+    assert result.data["native"]["wire"][0]["content"][1]["source"]["data"] == "iVBORw0KGgo="
+
+
 def test_the_old_lines_of_goose_have_a_header(tmp_path):
     header = {"description": "Old", "working_dir": "/w", "message_count": 1}
     lines = [header, {"role": "user", "created": 1784278801, "content": [text("go")]}]
@@ -298,6 +308,29 @@ def test_a_command_that_a_person_ran_in_crush_is_told_with_its_output(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.say("s1", "m1", "user", ("shell_command", {"command": "ls", "output": "a b", "exit_code": 0}))
     assert context(log(one(crush.read()[0]))) == [("user", "$ ls\na b\n(exit code 0)")]
+
+
+def test_files_that_were_attached_in_crush_and_pictures_of_its_tools_are_kept(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    notes = {"Path": "notes.md", "MIMEType": "text/markdown", "Data": "aGVsbG8="}
+    paper = {"Path": "a.pdf", "MIMEType": "application/pdf", "Data": "JVBERg=="}
+    crush.say("s1", "m1", "user", ("text", {"text": "read"}), ("binary", notes), ("binary", paper))
+    seen = {"tool_call_id": "c1", "content": "seen", "data": "iVBORw0KGgo=", "mime_type": "image/png"}
+    crush.say("s1", "m2", "tool", ("tool_result", seen))
+    asked, file, result = log(one(crush.read()[0]))
+    assert [block["type"] for block in asked.data["native"]["wire"]] == ["text", "document"]
+    assert (file.content, file.data["meta"]) == ("<file path='notes.md'>\n\nhello\n</file>", "attachment")
+    assert [block["type"] for block in result.data["native"]["wire"][0]["content"]] == ["text", "image"]
+
+
+def test_reasoning_that_openai_sealed_is_kept_by_crush(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    sealed = {"item_id": "rs_1", "encrypted_content": "c2VhbGVk", "summary": []}
+    parts = [{"type": "reasoning", "data": {"thinking": "hm", "signature": "", "responses_data": sealed}}]
+    parts += [{"type": "text", "data": {"text": "so"}}, {"type": "finish", "data": {"reason": "end_turn"}}]
+    crush.add("messages", "m1", "s1", "assistant", json.dumps(parts), "gpt-5", 1775293200, 0, "openai")
+    [said] = log(one(crush.read()[0]))
+    assert said.data["native"]["wire"][0]["encrypted_content"] == "c2VhbGVk"
 
 
 def test_an_answer_of_crush_without_its_end_is_still_being_written(crush):

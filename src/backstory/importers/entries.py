@@ -256,6 +256,26 @@ def anthropic_message(content: Any, model: str | None = None) -> tuple[str, Data
         return text_in(blocks), None
 
 
+def media_block(mime: Any, data: Any) -> Data | None:
+    """An image or PDF in Base64 as a block; None: something else."""
+    name = as_text(mime)
+    type_ = "image" if name.startswith("image/") else "document" if name == "application/pdf" else None
+    if type_ is None or not isinstance(data, str) or not data:
+        return None
+    return {"type": type_, "source": {"type": "base64", "media_type": name, "data": data}}
+
+
+def result_with(text: str, data: Data, media: Iterable[Data | None]) -> tuple[str, Data]:
+    """A result's text and data, with the images and documents that came with it."""
+    blocks = [block for block in media if block is not None]
+    if not blocks:
+        return text, data
+    said = [{"type": "text", "text": text}] if text else []
+    error = {"is_error": True} if data.get("error") else {}
+    result = {"type": "tool_result", "tool_use_id": data["id"], "content": [*said, *blocks], **error}
+    return anthropic_result(result, data["id"])
+
+
 def anthropic_result(block: Mapping[str, Any], otherwise: str) -> tuple[str, Data]:
     """A tool_result block: its text and its data, with its own form where it is more than text."""
     data = result_data(block.get("tool_use_id"), otherwise, error=block.get("is_error") is True)

@@ -144,8 +144,10 @@ class Reader:
         payload = record.get("payload")
         time = microseconds(record.get("timestamp"))
         match record.get("type"):
-            case "response_item" | "inter_agent_communication" if isinstance(payload, dict):
+            case "response_item" if isinstance(payload, dict):
                 yield from self._item(payload, id, time, line)
+            case "inter_agent_communication" if isinstance(payload, dict):
+                yield from self._item({"type": "agent_message"} | payload, id, time, line)
             case "compacted" if isinstance(payload, dict):
                 yield from self._compaction(payload, id, time, line)
             case "event_msg" if isinstance(payload, dict):

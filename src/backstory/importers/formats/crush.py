@@ -1,12 +1,21 @@
 """crush: a database in each project. The context begins at the summary; a child's id names its call. Pure."""
 
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backstory.importers.answers import Block, family_of, parts_of
 from backstory.importers.chain import chained, reported
 from backstory.importers.decode import decoded
-from backstory.importers.entries import Data, anthropic_message, as_text, microseconds, result_data
+from backstory.importers.entries import (
+    Data,
+    anthropic_message,
+    as_text,
+    media_block,
+    microseconds,
+    result_data,
+    result_with,
+)
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
@@ -80,7 +89,7 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
                 ],
             )
         else:
-            yield id, [_prompt(id, as_text(role), parts, time)]
+            yield id, [_prompt(id, as_text(role), parts, time), *_attached(id, parts, time)]
 
 
 def _parts(text: Any, source: Source, report: Report) -> list[tuple[str, Data]]:
@@ -97,15 +106,39 @@ def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None)
     for type_, data in parts:
         if type_ == "text":
             blocks.append({"type": "text", "text": as_text(data.get("text"))})
-        elif type_ == "binary" and as_text(data.get("MIMEType")).startswith("image/"):
-            source = {"type": "base64", "media_type": data["MIMEType"], "data": as_text(data.get("Data"))}
-            blocks.append({"type": "image", "source": source})
+        elif type_ == "binary":
+            block = media_block(data.get("MIMEType"), data.get("Data"))
+            blocks += [] if block is None else [block]
         elif type_ == "shell_command":  # as crush tells it to the model
             ran, said = as_text(data.get("command")), as_text(data.get("output"))
             shown = f"$ {ran}\n{said}\n(exit code {data.get('exit_code')})"
             blocks.append({"type": "text", "text": f"\n\n{shown}" if blocks else shown})
     text, native = anthropic_message(blocks)
     return Entry(id, "system" if role == "system" else "user", text, native, time)
+
+
+def _attached(id: str, parts: list[tuple[str, Data]], time: int | None) -> Iterator[Entry]:
+    """The text files that a person attached, as crush shows them to the model."""
+    for number, (type_, data) in enumerate(parts):
+        if type_ == "binary" and as_text(data.get("MIMEType")).startswith("text/"):
+            given = as_text(data.get("Data"))
+            try:
+                text = b64decode(given).decode("utf-8", "replace")
+            except ValueError:
+                text = given
+            path = as_text(data.get("Path"))
+            shown = f"<file path='{path}'>" if path else "<file>"
+            said = f"{shown}\n\n{text}\n</file>"
+            yield Entry(f"{id}:{number}", "user", said, {"meta": "attachment"}, time)
+
+
+def _seal(data: Data) -> Any:
+    """What the provider of a reasoning wants to see again."""
+    sealed = data.get("responses_data")
+    if isinstance(sealed, dict) and isinstance(sealed.get("encrypted_content"), str):
+        id = {"id": sealed["item_id"]} if isinstance(sealed.get("item_id"), str) else {}
+        return id | {"encrypted_content": sealed["encrypted_content"]}
+    return data.get("signature") or data.get("thought_signature") or None
 
 
 def _answer(
@@ -117,8 +150,7 @@ def _answer(
         if type_ == "text":
             blocks.append(Block("text", as_text(data.get("text"))))
         elif type_ == "reasoning":
-            seal = data.get("signature") or data.get("thought_signature") or None
-            blocks.append(Block("thinking", as_text(data.get("thinking")), seal=seal))
+            blocks.append(Block("thinking", as_text(data.get("thinking")), seal=_seal(data)))
         elif type_ == "tool_call":
             blocks.append(
                 Block("call", id=data.get("id"), name=data.get("name"), arguments=data.get("input"))
@@ -134,14 +166,9 @@ def _answer(
 
 
 def _result(data: Data, id: str, time: int | None) -> Entry:
-    failed = data.get("is_error") is True
-    return Entry(
-        id,
-        "tool_result",
-        as_text(data.get("content")),
-        result_data(data.get("tool_call_id"), id, error=failed),
-        time,
-    )
+    about = result_data(data.get("tool_call_id"), id, error=data.get("is_error") is True)
+    media = media_block(data.get("mime_type"), data.get("data"))
+    return Entry(id, "tool_result", *result_with(as_text(data.get("content")), about, [media]), time)
 
 
 FORMAT = Format(

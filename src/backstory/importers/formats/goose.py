@@ -15,9 +15,11 @@ from backstory.importers.entries import (
     Data,
     anthropic_message,
     as_text,
+    media_block,
     microseconds,
     named,
     result_data,
+    result_with,
     text_in,
 )
 from backstory.importers.format import Format, Head, Place, Source
@@ -144,10 +146,15 @@ def _result(part: Data, id: str, time: int | None) -> Entry:
         failed = failed or value.get("isError") is True
         value = value.get("content")
     pieces = value if isinstance(value, list) else [value if value is not None else result.get("error")]
-    text = "\n".join(
-        text_in(piece) or ("" if isinstance(piece, dict) else as_text(piece)) for piece in pieces
-    )
-    return Entry(id, "tool_result", text, result_data(part.get("id"), id, error=failed), time)
+    media, words = [], []
+    for piece in pieces:
+        block = media_block(piece.get("mimeType"), piece.get("data")) if isinstance(piece, dict) else None
+        if block is None:
+            words.append(text_in(piece) or ("" if isinstance(piece, dict) else as_text(piece)))
+        else:
+            media.append(block)
+    data = result_data(part.get("id"), id, error=failed)
+    return Entry(id, "tool_result", *result_with("\n".join(words), data, media), time)
 
 
 # ------------------------------------------------------------------ two readers
@@ -202,7 +209,7 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         if "messages" in tables:
             names = [
                 name
-                for name in ("name", "description", "working_dir", "provider_name")
+                for name in ("name", "description", "working_dir", "provider_name", "model_config_json")
                 if name in tables["sessions"]
             ]
             for id, *values in list(source.rows(f"select id, {', '.join(names)} from sessions order by id")):
@@ -215,10 +222,14 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
     report = Report()
 
+    config = decoded(header.get("model_config_json") or "{}", source.path, report)
+    model = config.get("model_name") if isinstance(config, dict) else None  # the newest: it may have changed
+
     def read(met: Report) -> Iterator[Step]:
         return chained(_units(reader(source, id, met), header.get("provider_name"), None))
 
-    found = {"title": header.get("name") or header.get("description"), "cwd": header.get("working_dir")}
+    title = header.get("name") or header.get("description")
+    found = {"title": title, "cwd": header.get("working_dir"), "model": model}
     about = {key: value for key, value in found.items() if isinstance(value, str) and value}
     return Session(NAME, id, [Thread(id, None, reported(report, read), None, about)], source.path, report)
 

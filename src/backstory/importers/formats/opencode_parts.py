@@ -8,10 +8,11 @@ from backstory.importers.entries import (
     Data,
     Part,
     anthropic_message,
-    anthropic_result,
     as_text,
+    media_block,
     microseconds,
     result_data,
+    result_with,
 )
 from backstory.importers.transcript import Entry
 
@@ -118,12 +119,8 @@ def _block(part: Data) -> Data | None:
         return {"type": "text", "text": as_text(part.get("text"))}
     if part.get("type") == "subtask":
         return {"type": "text", "text": as_text(part.get("prompt"))}
-    url, mime = as_text(part.get("url")), as_text(part.get("mime"))
-    type_ = "image" if mime.startswith("image/") else "document" if mime == "application/pdf" else None
-    if type_ is not None and url.startswith("data:") and ";base64," in url:
-        source = {"type": "base64", "media_type": mime, "data": url.split(";base64,", 1)[1]}
-        return {"type": type_, "source": source}
-    return None
+    url = as_text(part.get("url"))
+    return media_block(part.get("mime"), url.partition(";base64,")[2]) if url.startswith("data:") else None
 
 
 # ------------------------------------------------------------------ answers
@@ -226,9 +223,5 @@ def _result(part: Data, message: Message) -> Entry:
     data = result_data(part.get("callID"), id, error=error)
     files = state.get("attachments")
     media = [_block(file) for file in (files if isinstance(files, list) else ()) if isinstance(file, dict)]
-    if any(media):
-        said = [{"type": "text", "text": text}] if text else []
-        content = [*said, *filter(None, media)]
-        block = {"type": "tool_result", "tool_use_id": data["id"], "is_error": error, "content": content}
-        text, data = anthropic_result(block, id)
+    text, data = result_with(text, data, media)
     return Entry(f"{id}/result", "tool_result", text, data, time)
