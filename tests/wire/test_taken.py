@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from backstory.errors import Invalid
 from backstory.wire import FORMATS, dump, load
 from tests.wire.maker import PDF, PIXEL, WAV
+from tests.wire.rules import violations
 
 
 def chat(*parts: Any) -> dict[str, Any]:
@@ -25,6 +27,10 @@ def use(id: str, **more: Any) -> dict[str, Any]:
 def answered(*ids: str) -> dict[str, Any]:
     results = [{"type": "tool_result", "tool_use_id": id, "content": "seen"} for id in ids]
     return {"role": "user", "content": results}
+
+
+def output(id: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": id, "output": "x"}
 
 
 CONVERSE = [{"toolUse": {"toolUseId": "1", "name": "look", "input": {}}}, {"cachePoint": {"type": "default"}}]
@@ -193,6 +199,8 @@ def test_models_that_sign_nothing_get_their_thinking_back(format, model, seal):
     events, blocks = thought(format, model, **seal)
     body, repairs = dump(events, format, model=model)
     assert (body["messages"][1]["content"], repairs) == (blocks, [])
+    assert violations(body, format, strict=False, model=model) == []
+    assert violations(body, format, strict=False, model="claude-sonnet-4-5") != []
     assert [repair.rule for repair in dump(events, format, model="another").repairs] == ["native"]
 
 
@@ -212,3 +220,86 @@ def test_models_that_refuse_unsigned_thinking_do_not_get_it(format, model):
     body, repairs = dump(events, format, model=model)
     assert "Hm." not in str(body)
     assert [repair.rule for repair in repairs] == ["native"]
+
+
+BARE = PIXEL.rstrip("=").replace("+", "-").replace("/", "_")
+
+
+@pytest.mark.parametrize(
+    ("format", "body"),
+    [
+        ("openai", chat({"type": "image_url", "image_url": {"url": f"data:image/png;base64,{BARE}"}})),
+        (
+            "gemini",
+            {
+                "contents": [
+                    {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": BARE}}]}
+                ]
+            },
+        ),
+    ],
+)
+def test_base64_without_padding_goes_back_as_it_was_and_padded_elsewhere_and_is_told(format, body):
+    assert BARE != PIXEL
+    events = load(body, format, model="m")
+    for other in FORMATS:
+        dumped, repairs = dump(events, other, model="m")
+        assert [repair.rule for repair in repairs] == ["native"]
+        assert "no padding" in repairs[0].why
+        if other == format:
+            assert dumped == body
+        elif other != "bedrock":
+            assert PIXEL in str(dumped)
+        else:
+            assert b"PNG" in dumped["messages"][0]["content"][0]["image"]["source"]["bytes"]
+
+
+def test_base64_that_lost_its_end_in_a_log_is_still_left_out():
+    native = {
+        "provider": "openai",
+        "wire": chat({"type": "image_url", "image_url": {"url": BARE}})["messages"][0],
+    }
+    body, repairs = dump([("user", "", {"native": native})], "openai")
+    assert BARE not in str(body)
+    assert [repair.rule for repair in repairs] == ["native"]
+
+
+def test_a_server_that_takes_fields_beside_a_message_is_not_refused_them_but_told():
+    message = {"role": "user", "content": "Hi.", "id": "m1"}
+    body, repairs = dump(
+        load({"messages": [message]}, "anthropic", model="glm-4.6"), "anthropic", model="glm-4.6"
+    )
+    assert body["messages"] == [{"role": "user", "content": "Hi."}]
+    assert [repair.rule for repair in repairs] == ["native"]
+    for model in ("claude-sonnet-4-5", None):
+        with pytest.raises(Invalid, match=r"messages\[0\]\.id"):
+            load({"messages": [message]}, "anthropic", model=model)
+
+
+BESIDE: list[dict[str, Any]] = [
+    *({"function_call": empty} for empty in (None, {})),
+    *({"tool_calls": empty} for empty in (None, [])),
+    {"audio": None, "refusal": None, "annotations": []},
+    {"provider_specific_fields": {"citations": None}},
+    {"reasoning": "Hm."},
+    {"prefix": True},
+    {"partial": True},
+    {"cache_control": {"type": "ephemeral"}},
+]
+
+
+@pytest.mark.parametrize("fields", BESIDE)
+def test_what_compatible_servers_put_beside_an_answer_comes_back(fields):
+    answer = {"role": "assistant", "content": "Yes.", **fields}
+    body = {"messages": [{"role": "user", "content": "Hi."}, answer, {"role": "user", "content": "Sure?"}]}
+    assert dump(load(body, "openai", model="m"), "openai", model="m") == (body, [])
+
+
+@pytest.mark.parametrize("item", [{"role": "user", "content": "Go on."}, output("1")])
+def test_a_request_that_continues_a_stored_one_without_being_stored_does_so_again(item):
+    body = {"previous_response_id": "resp_1", "store": False, "input": [item]}
+    events = load(body, "openai-responses", model="m")
+    assert dump(events, "openai-responses", model="m") == (body, [])
+    stored, _ = dump(events, "openai-responses", model="m", stored=True)
+    assert stored == {"previous_response_id": "resp_1", "input": [item]}
+    assert dump(events, "openai", model="m").repairs != []

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
 from backstory.wire.native import TEXT_FIRST, Target, settle_say
-from backstory.wire.origin import Native, native_of
+from backstory.wire.origin import Native, native_of, told_of
 from backstory.wire.rows import Readable, Tell, rows
 from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
 
@@ -39,6 +39,9 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | St
     for at, kind, text, data in rows(messages, tell):
         native = native_of(data) if data else None
         is_native = is_native or native is not None
+        if data and "native" in data:
+            for rule, why in told_of(data):
+                tell(rule, at, why)
         if kind == "tool_result":
             turns.append(loose(at, text, data, native))
             step = None
@@ -191,7 +194,7 @@ def kept_apart(answer: Answer, target: Target) -> Say | None:
     native = answer.native
     if native is None or not isinstance(native.after, dict):
         return None
-    if not target.stored or native.provider != target.format.name:
+    if not target.continues(native.after) or native.provider != target.format.name:
         return None
     say = Say("user", answer.text, answer.at)
     say.wire, say.after = native.wire, native.after

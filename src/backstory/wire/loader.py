@@ -4,20 +4,24 @@ A format takes its body apart into units. Here each unit becomes the events that
 those would not be written as the very same form again, the form rides along as native content.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from backstory.wire.format import Format
-from backstory.wire.origin import LAST_WORD, SAME_IDS
+from backstory.wire.media import padded_part
+from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNPADDED
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
+from backstory.wire.rows import without_halves
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
 
+NUL = "\0"
 Loaded = tuple[str, str | None, dict[str, Any] | None]
 
 
 def events_of(format: Format, body: Mapping[str, Any], model: str | None) -> Iterator[Loaded]:
     """The events of a body, in order."""
-    units = list(Ids().named(format.units(body)))
+    units = list(Ids().named(_storable(format.units, {**body, "model": model})))
     yield from _events(format, _taken(_placed(units, format), format, model), model)
 
 
@@ -38,12 +42,26 @@ def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Lo
 def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
     """The events of a provider's answer; its model and usage ride on the first."""
     form, its_model, usage = format.answered(response)
-    units = list(Ids().named(_answer_units(format, format.pack(form))))
+    units = list(Ids().named(_storable(partial(_answer_units, format), format.pack(form))))
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
     # Who asked "claude-x-latest" asks it again: the name that the answer gives is often another.
     (kind, text, data), *rest = _events(format, units, model or its_model)
     return [(kind, text, {**(data or {}), **about} or None), *rest]
+
+
+def _storable(units_of: Callable[[Any], Iterable[Unit]], source: Any) -> list[Unit]:
+    """The units with a question mark for each half of a surrogate pair, and a mark where there was one. No
+    store holds such a half, and services refuse it: "no low surrogate in string" (Anthropic)."""
+    cleaned = without_halves(source, "?")
+    units = list(units_of(cleaned))
+    if cleaned is source:
+        return units
+    others = units_of(without_halves(source, "!"))
+    return [
+        unit if unit == other else unit._replace(took=(*unit.took, REPLACED))
+        for unit, other in zip(units, others, strict=True)
+    ]
 
 
 def _answer_units(format: Format, form: Any) -> Iterable[Unit]:
@@ -69,8 +87,8 @@ def _placed(units: list[Unit], format: Format) -> list[Unit]:
 
 def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
     """The units, marked where this request shows that its service takes what others were seen to refuse: ids
-    of calls that come again, and an answer at the end, which the model goes on from. Not every model does so:
-    where none is named, the body may be a transcript and no request at all."""
+    of calls that come again, base64 without padding, and an answer at the end, which the model goes on from.
+    Not every model does so: where none is named, the body may be a transcript and no request at all."""
     may_go_on = format.alternates and model is not None
     found: list[Unit] = []
     known: set[str | None] = set()
@@ -78,9 +96,11 @@ def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
         calls = _calls(unit.parts) if unit.role == "step" else []
         ids = [] if format.ids is None else [call.id for call in calls]
         if not known.isdisjoint(ids):
-            unit = unit._replace(took=(SAME_IDS,))
+            unit = unit._replace(took=(*unit.took, SAME_IDS))
         if may_go_on and unit.role == "step" and not calls and index == len(units) - 1:
             unit = unit._replace(took=(*unit.took, LAST_WORD))
+        if any(padded_part(part) is not part for part in unit.parts):
+            unit = unit._replace(took=(*unit.took, UNPADDED))
         known.update(ids)
         found.append(unit)
     return found
@@ -152,9 +172,18 @@ def _shuffled(units: list[Unit]) -> set[int]:
 def _said(format: Format, unit: Unit, model: str | None) -> Loaded:
     text = text_of(unit.parts)
     native = None
-    if unit.wire is not None and not _is_plain(format, unit, text):
+    if unit.wire is None:
+        # Words without a form of their own (Responses' `instructions`): what is replaced in them is marked.
+        if unit.took or NUL in text:
+            native = {"native": {"provider": format.name, "took": [REPLACED]}}
+    elif not _is_plain(format, unit, text):
         native = {"native": _native(format, unit, model)}
-    return unit.role, text, native
+    return unit.role, _shown(text), native
+
+
+def _shown(text: str) -> str:
+    """A text as an event can have it. Its form has the U+0000, which JSON escapes."""
+    return text.replace(NUL, "\ufffd")
 
 
 def _is_plain(format: Format, unit: Unit, text: str) -> bool:
@@ -162,7 +191,8 @@ def _is_plain(format: Format, unit: Unit, text: str) -> bool:
     kind of event goes. System text has two places in some formats; what was not on top stays there."""
     if unit.role == "system" and (format.system_on_top and (format.system_in_place or _is_inside(unit))):
         return False
-    return not is_blank(text) and unit.after is None and format.said(unit.role, text, None) == unit.wire
+    is_marked = unit.after is not None or bool(unit.took) or NUL in text
+    return not is_blank(text) and not is_marked and format.said(unit.role, text, None) == unit.wire
 
 
 def _is_inside(unit: Unit) -> bool:
@@ -178,9 +208,10 @@ def _result(format: Format, unit: Unit, model: str | None, *, is_shuffled: bool)
         data["error"] = True
     id = "" if format.ids is None else str(result.id)
     plain = format.result(id, result.name or "", text, bool(result.error), "")
-    if is_shuffled or unit.after is not None or is_blank(text) or plain != unit.wire:
+    is_marked = is_shuffled or unit.after is not None or bool(unit.took) or NUL in text
+    if is_marked or is_blank(text) or plain != unit.wire:
         data["native"] = _native(format, unit, model)
-    return "tool_result", text, data
+    return "tool_result", _shown(text), data
 
 
 def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> Iterator[Loaded]:
@@ -190,12 +221,13 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
         not is_apart
         and unit.after is None
         and not unit.took
+        and NUL not in text
         and all(_is_legal(format, call) for call in calls)
     )
     if not is_plain or _default_step(format, text, calls) != unit.wire:
         native = {"native": _native(format, unit, model)}
     if text or is_apart or not calls:
-        yield "assistant", text, native
+        yield "assistant", _shown(text), native
         native = None
     for call in calls:
         data = {"id": call.id, "name": call.name, "arguments": call.arguments if call.sound else call.text}

@@ -6,8 +6,9 @@ Pure: nothing is fetched. What is given by URL stays a URL.
 import base64
 import binascii
 import re
+from operator import is_
 
-from backstory.wire.turns import Media
+from backstory.wire.turns import Media, Part, Result
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
@@ -48,6 +49,7 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
     "audio/mp3": "mp3",
     "text/x-markdown": "md",
 }
+_AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
 _USUAL = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -161,6 +163,32 @@ def is_base64(data: str) -> bool:
     return size > 0 and size % 4 == 0
 
 
+def padded(data: str) -> str:
+    """Base64 with the padding that it lacks, where that is all that it lacks; else the very same."""
+    if "=" in data or (len(data) % 4 == 0 and "\n" not in data):
+        return data
+    missing = -len("".join(data.split())) % 4
+    whole = data + "=" * missing
+    return whole if missing and is_base64(whole) else data
+
+
+def padded_part(part: Part) -> Part:
+    """A part with its base64 padded, in a result as well; the very same where nothing is missing."""
+    match part:
+        case Media(data=str(data)) if (whole := padded(data)) is not data:
+            return part._replace(data=whole)
+        case Result(parts=parts):
+            found = list(map(padded_part, parts))
+            return part if all(map(is_, found, parts)) else part._replace(parts=found)
+    return part
+
+
+def unshown(parts: list[Part]) -> str:
+    """What to say where there was nothing but media that a format cannot carry."""
+    kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Media))
+    return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+
+
 def is_sound(found: Media) -> bool:
     """Whether what is given is all there: whole base64, or an address."""
     if found.data is not None:
@@ -171,7 +199,7 @@ def is_sound(found: Media) -> bool:
 def to_bytes(data: str | None) -> bytes | None:
     """What base64 stands for; None where it stands for nothing."""
     try:
-        return binascii.a2b_base64(_standard(data or ""))
+        return binascii.a2b_base64(_standard(padded(data or "")))
     except (binascii.Error, ValueError):
         return None
 

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from backstory.errors import Invalid
 from backstory.wire import own
 from backstory.wire.format import Form, Format
-from backstory.wire.media import is_sound
+from backstory.wire.media import is_sound, padded_part, unshown
 from backstory.wire.models import is_same_model
-from backstory.wire.origin import SAME_IDS, Native
+from backstory.wire.origin import SAME_IDS, UNPADDED, Native
 from backstory.wire.rows import Tell
 from backstory.wire.turns import (
     BETWEEN,
@@ -39,7 +39,6 @@ from backstory.wire.turns import (
 REFUSED = "the service would refuse it"
 TEXT_FIRST = "text behind a call of the same answer goes before the calls"
 UNSHOWN = "(output that cannot be shown here)"
-_AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
 
 
 class Target(NamedTuple):
@@ -52,6 +51,11 @@ class Target(NamedTuple):
     stored: bool = False  # does the service keep what it was sent?
     packed: bool = False  # are blobs wanted as base64?
     any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
+
+    def continues(self, after: Mapping[str, Any]) -> bool:
+        """Whether the service has in its store what a request was loaded to continue. One that was not to be
+        stored itself says so."""
+        return self.format.name == "openai-responses" and (self.stored or after.get("store") is False)
 
     def is_home_of(self, native: Native) -> bool:
         """Whether something came from this very provider and model."""
@@ -81,7 +85,7 @@ def settle_say(say: Say, native: Native, target: Target) -> None:
         say.name = _named(speaker, kept, target, say.at)
     say.content, say.text = _content(kept, say.text, target)
     if not kept and is_blank(say.text):
-        say.text = _unshown(parts)
+        say.text = unshown(parts)
 
 
 def _named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
@@ -96,12 +100,6 @@ def _named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str
     why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
     target.tell("native", at, why)
     return None
-
-
-def _unshown(parts: list[Part]) -> str:
-    """What to say where there was nothing but media that the format cannot carry."""
-    kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Media))
-    return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
 
 
 # --- results ---
@@ -135,7 +133,7 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     else:
         answer.content = content
     if not kept and is_blank(answer.text) and not all(isinstance(part, Text) for part in parts):
-        answer.text = _unshown(parts) or UNSHOWN
+        answer.text = unshown(parts) or UNSHOWN
 
 
 def _answers(result: Result, call: Asked, answer: Answer, format: Format) -> bool:
@@ -256,7 +254,9 @@ def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     if others:
         names = ", ".join(dict.fromkeys(others))
         target.tell("native", step.at, f"{names} of this answer left out: {why}")
-    elif why == REFUSED and _has_words_behind_a_call(parts):
+    if any("\0" in part.text for part in parts if isinstance(part, Text)):
+        target.tell("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
+    if not others and why == REFUSED and _has_words_behind_a_call(parts):
         target.tell("order", step.at, TEXT_FIRST)
     written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
     for call in step.calls:
@@ -308,11 +308,12 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
     if role != "step" and any(isinstance(part, Call) for part in parts):
         target.tell("native", at, f"native content with a call in it is not that of a {role}: left out")
         return None
-    return parts
+    return list(map(padded_part, parts)) if UNPADDED in native.took else parts
 
 
 def _is_same(said: str, text: str) -> bool:
-    return said == text or (is_blank(said) and is_blank(text))
+    """Whether a form says what its event says, which cannot have a U+0000."""
+    return said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text
 
 
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:

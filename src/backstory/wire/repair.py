@@ -132,9 +132,10 @@ def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
     after = first.after if first is not None else None
     if not isinstance(after, dict):
         return None
-    if target.stored and target.format.name == "openai-responses":
-        return after
-    what = ", ".join(f"{key} {value!r}" for key, value in after.items())
+    named = {key: value for key, value in after.items() if key != "store"}
+    if target.continues(after):
+        return named if target.stored else after
+    what = ", ".join(f"{key} {value!r}" for key, value in named.items())
     target.tell(
         "native", first.at if first else None, f"what came before is left out: it is in a store ({what})"
     )

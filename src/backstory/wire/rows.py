@@ -6,7 +6,9 @@ it is, it comes out of here as something that can be written to a wire, and noth
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_
 from typing import Any, NoReturn
 
 from backstory.core.events import Columns, Event, columns_of
@@ -31,6 +33,7 @@ class Gathered(tuple[Event, ...]):
         return gathered
 
 
+_HALF = re.compile("[\ud800-\udfff]")
 DEEPEST = 100  # levels of nesting; encoders give up at about 250
 
 
@@ -220,3 +223,29 @@ def clean(value: Any, depth: int = 0) -> Any:
             return [clean(item, depth + 1) for item in value]
         case _:
             return str(value)
+
+
+def without_halves(value: Any, mark: str) -> Any:
+    """The value with a mark for each half of a surrogate pair in its texts; the very same if there is none.
+    What is nested too deeply to look into stays as it is: the store says so."""
+    try:
+        return _without_halves(value, mark)
+    except RecursionError:
+        return value
+
+
+def _without_halves(value: Any, mark: str) -> Any:
+    match value:
+        case str():
+            return value if value.isascii() or is_unicode(value) else _HALF.sub(mark, value)
+        case dict():
+            found: Any = {
+                _without_halves(key, mark): _without_halves(item, mark) for key, item in value.items()
+            }
+            is_same = all(map(is_, found.values(), value.values())) and all(map(is_, found, value))
+        case list():
+            found = [_without_halves(item, mark) for item in value]
+            is_same = all(map(is_, found, value))
+        case _:
+            return value
+    return value if is_same else found

@@ -22,6 +22,7 @@ from backstory.wire.formats.blocks import (
 )
 from backstory.wire.media import IMAGES, PDF, media, standard, type_of, usual_type, web_url, words_of
 from backstory.wire.models import is_claude
+from backstory.wire.origin import FIELDS
 from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -104,16 +105,24 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     """System blocks one by one, then the messages, each user message as its results and the rest."""
     yield from system_units(body, read)
     for path, message in items(dict(body), "messages"):
-        role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
-        # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429).
-        check_keys(message, MESSAGE, path)
-        content, inside = message.get("content"), f"{path}.content"
-        if role == "assistant":
-            yield Unit("step", content, read("step", content, inside), inside)
-        elif isinstance(content, str) or role == "system":
-            yield Unit(role, content, read(role, content, inside), inside)
-        else:
-            yield from _user_units(content, inside)
+        is_plain = all(key in MESSAGE or value is None for key, value in message.items())
+        if not is_plain and not takes_unsigned(body.get("model")):
+            # "messages.1.reasoning_details: Extra inputs are not permitted" (Roo-Code#11429). Other servers
+            # that speak this language take what they do not know.
+            check_keys(message, MESSAGE, path)
+        for unit in _message_units(message, path):
+            yield unit if is_plain else unit._replace(took=(FIELDS,))
+
+
+def _message_units(message: dict[str, Any], path: str) -> Iterator[Unit]:
+    role = one_of(message.get("role"), ("user", "assistant", "system"), f"{path}.role")
+    content, inside = message.get("content"), f"{path}.content"
+    if role == "assistant":
+        yield Unit("step", content, read("step", content, inside), inside)
+    elif isinstance(content, str) or role == "system":
+        yield Unit(role, content, read(role, content, inside), inside)
+    else:
+        yield from _user_units(content, inside)
 
 
 def system_units(body: Mapping[str, Any], read: Any) -> Iterator[Unit]:
@@ -245,10 +254,10 @@ def refuses(role: str, parts: list[Part]) -> bool:
     return is_without_words(parts) or (role == "step" and has_more_behind_a_call(parts))
 
 
-def takes_unsigned(model: str | None) -> bool:
+def takes_unsigned(model: Any) -> bool:
     """Whether a model takes its thinking back without a signature. Claude answers "Invalid `signature` in
     `thinking` block"; DeepSeek, Kimi, GLM, MiniMax and Qwen, which speak this language too, sign nothing."""
-    return model is not None and not is_claude(model)
+    return isinstance(model, str) and not is_claude(model)
 
 
 def has_more_behind_a_call(parts: list[Part]) -> bool:

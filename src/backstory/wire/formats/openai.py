@@ -176,7 +176,7 @@ def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
     if isinstance(message.get("refusal"), str):
         parts.append(Text(message["refusal"]))
     parts.extend(_more(message))
-    if message.get("function_call") is not None:
+    if message.get("function_call"):  # servers fill it in with null, and with {}
         function = expect(message["function_call"], dict, f"{path}.function_call")
         parts.append(_read_function(None, function, f"{path}.function_call", LEGACY))
     if message.get("tool_calls") is not None:

@@ -99,6 +99,8 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
         text = expect(body["instructions"], str, "instructions")
         yield Unit("system", None, [Text(text)], "instructions")
     continued = {key: body[key] for key in CONTINUED if body.get(key)} or None
+    if continued and body.get("store") is False:  # what it continues is in the store, though it is not itself
+        continued["store"] = False
     is_first = True
     for unit in _units(body):
         # What came before is in the service's store: there are the calls that these results answer.
