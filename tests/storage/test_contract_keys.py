@@ -259,3 +259,16 @@ def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_man
     assert store.sessions(order="updated", prefix="nobody/") == []
     behind = store.sessions(order="updated", prefix="user/", after="other/4")
     assert [one.id for one in behind] == wanted[2:]
+
+
+def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(store, monkeypatch):
+    monkeypatch.setattr(sessions, "FEW", 2)
+    monkeypatch.setattr(sessions, "PAGE", 2)
+    old = [store.ensure(f"old/{n}").id for n in range(3)]  # more than a few
+    for n in range(60):
+        store.ensure(f"other/{n}")
+    asked = []
+    listed = store._log.backend.agents
+    monkeypatch.setattr(store._log.backend, "agents", lambda wanted: asked.append(wanted) or listed(wanted))
+    assert [one.id for one in store.sessions(order="updated", prefix="old/", limit=2)] == old[:0:-1]
+    assert len(asked) < 15

@@ -138,6 +138,25 @@ def test_sessions_by_their_last_write_stand_where_their_latest_agent_stands(stor
     assert [one.name for one in store.sessions(order="updated", since=since)] == ["s0", "s1"]
 
 
+def test_a_session_that_is_written_to_while_sessions_are_listed_is_not_left_out(store, monkeypatch):
+    root = store.start("busy")
+    root.user("x")
+    for n in range(5):
+        store.start(f"other{n}").user("x")
+    root.fork("fork").user("the latest")
+    backend = store._log.backend
+    listed = backend.agents
+
+    def write_behind(wanted):
+        found = listed(wanted)
+        if wanted.sessions is None:
+            root.user("meanwhile")
+        return found
+
+    monkeypatch.setattr(backend, "agents", write_behind)
+    assert [one.name for one in store.sessions(order="updated", limit=2)] == ["busy", "other4"]
+
+
 def test_the_agent_that_was_written_to_last_is_meant_by_an_at_sign(store, agent):
     other = store.start("other")
     assert store.resolve("@").agent == other

@@ -9,7 +9,7 @@ from backstory.core.events import parse_object, to_datetime
 from backstory.storage.protocols import AgentRecord, Agents, Wanted
 
 PAGE = 200  # agents looked at in one go
-FEW = 1_000  # sessions that are sorted here, instead of being looked for among all
+FEW = 1_000  # sessions that are sorted here at once, instead of being looked for among all
 
 
 class Session(NamedTuple):
@@ -68,35 +68,46 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
     last = _latest_agent(backend, after)
     size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
     page = wanted._replace(key_prefix=None, limit=size, after=last)
-    found: list[Session] = []
-    may_be_few = wanted.key_prefix is not None
+    among = wanted._replace(roots=True, latest_first=False, since_us=None, until_us=None)
+    found: dict[str, Session] = {}
+    few, looked, enough = FEW, 0, 0
     while records := backend.agents(page):
-        _add_sessions(backend, records, wanted, found)
+        _add_sessions(backend, records, wanted, found, from_top=last is None and wanted.until_us is None)
         if len(found) == wanted.limit:
             break
-        if may_be_few:  # those with the prefix are not all among the latest: perhaps there are no more
-            among = wanted._replace(
-                roots=True, latest_first=False, since_us=None, until_us=None, limit=FEW + 1
-            )
-            roots = backend.agents(among)
-            if len(roots) <= FEW:
+        looked += len(records)
+        # Those with the prefix are not all among the latest. They are sorted if that is no more work than was
+        # done so far, so that old ones are not looked for among very many others.
+        if wanted.key_prefix is not None and looked >= enough:
+            roots = backend.agents(among._replace(limit=few + 1))
+            if len(roots) <= few:
                 return _latest_among(backend, wanted, roots, last)
-            may_be_few = False
+            few = enough = 4 * few
         page = page._replace(after=records[-1], limit=PAGE)
-    return found
+    return list(found.values())
 
 
-def _add_sessions(backend: Agents, records: list[AgentRecord], wanted: Wanted, found: list[Session]) -> None:
+def _add_sessions(
+    backend: Agents,
+    records: list[AgentRecord],
+    wanted: Wanted,
+    found: dict[str, Session],
+    *,
+    from_top: bool,
+) -> None:
     """Add the sessions whose latest agents are among some, as many as are wanted. No tree is read that is not
-    needed."""
+    needed. `from_top`: no later agent was left out, so the first of a session was its latest, even if another
+    of its agents has been written to since."""
     while records and len(found) != wanted.limit:
         some = _of_few_sessions(records, wanted.limit and wanted.limit - len(found))
         records = records[len(some) :]
         trees = _trees(backend, some)
         for record in some:
-            tree = trees.get(record.session, ())
-            if tree and tree[0].id == record.id and _has_key(tree, wanted.key_prefix):
-                found += sessions_of(tree)
+            tree = trees.get(record.session)
+            if tree is None or record.session in found or not _has_key(tree, wanted.key_prefix):
+                continue
+            if from_top or tree[0].id == record.id:
+                [found[record.session]] = sessions_of(tree)
 
 
 def _of_few_sessions(records: list[AgentRecord], most: int | None) -> list[AgentRecord]:
