@@ -277,8 +277,10 @@ def test_a_server_that_takes_fields_beside_a_message_is_not_refused_them_but_tol
 
 
 BESIDE: list[dict[str, Any]] = [
-    *({"function_call": empty} for empty in (None, {})),
-    *({"tool_calls": empty} for empty in (None, [])),
+    {"function_call": None},
+    {"function_call": {}},
+    {"tool_calls": None},
+    {"tool_calls": []},
     {"audio": None, "refusal": None, "annotations": []},
     {"provider_specific_fields": {"citations": None}},
     {"reasoning": "Hm."},

@@ -53,7 +53,7 @@ def body_of(format: str, text: str) -> dict[str, Any]:
                 {"role": "user", "parts": [{"functionResponse": response}]},
             ],
         }
-    result = {"toolResult": {"toolUseId": "c", "content": [{"text": text}]}}
+    said = {"toolResult": {"toolUseId": "c", "content": [{"text": text}]}}
     return {
         "system": [{"text": text}],
         "messages": [
@@ -62,7 +62,7 @@ def body_of(format: str, text: str) -> dict[str, Any]:
                 "role": "assistant",
                 "content": [{"text": text}, {"toolUse": {"toolUseId": "c", "name": "f", "input": given}}],
             },
-            {"role": "user", "content": [result]},
+            {"role": "user", "content": [said]},
         ],
     }
 
