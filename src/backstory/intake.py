@@ -129,12 +129,6 @@ class Intake:
             times.append(now() if own is None else own)
         self._waiting.append(_Batch(agent, drafts(batch), times, expected))
 
-    def take(
-        self, agent: Agent, checked: Sequence[Draft], times: Sequence[int], *, expected: int | None = None
-    ) -> None:
-        """Hand over events that are checked already, with their times in microseconds: `extend`, for many."""
-        self._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected))
-
     def describe(self, agent: Agent, /, **about: Any) -> None:
         """Change what is kept beside an agent, as `agent.describe` does."""
         described(None, about)
@@ -184,6 +178,14 @@ class Intake:
                 self._new.pop(id)._record = record
         self._waiting, self._sources = [], []
         return commit.written
+
+
+def hand_over(
+    intake: Intake, agent: Agent, checked: Sequence[Draft], times: Sequence[int], expected: int
+) -> None:
+    """`intake.extend` for events that are checked already, with their times in microseconds: the importers
+    bring very many."""
+    intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected))
 
 
 class _Commit:

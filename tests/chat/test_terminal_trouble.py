@@ -210,7 +210,7 @@ def test_retry_asks_again_where_there_is_no_answer(start, reopened):
         terminal.answered("Better.")
         assert [text for role, text in server.said() if role == "user"] == ["Hello"]
         terminal.send("/retry")
-        terminal.wait("the last answer is whole")
+        terminal.wait("the last answer is complete")
         terminal.send("More")
         terminal.wait("half an answer")
         terminal.type("\x03")

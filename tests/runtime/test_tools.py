@@ -59,7 +59,7 @@ def test_grep_names_file_and_line(tools):
     assert tools["grep"].run(pattern=r"x\b") == "src/deep.py:1:x = 1\nsrc/deep.py:2:y = x"
     assert tools["grep"].run(pattern="print", glob="b.*") == "b.py:1:print('b')"
     assert tools["grep"].run(pattern="nowhere at all") == "no match"
-    with pytest.raises(ToolError, match="is no regular expression"):
+    with pytest.raises(ToolError, match="is not a valid regular expression"):
         tools["grep"].run(pattern="(")
 
 
@@ -295,7 +295,7 @@ def test_a_new_file_has_the_mode_that_any_program_would_give_it(tools, folder):
         ("bash", {"command": "a\0b"}, "it could not be started: "),
         ("bash", {"command": "echo \ud800"}, "it could not be started: "),
         ("grep", {"pattern": "a" * 200_000}, "it could not be started: Argument list too long"),
-        ("grep", {"pattern": "(" * 5000}, "is no regular expression"),
+        ("grep", {"pattern": "(" * 5000}, "is not a valid regular expression"),
         ("list_dir", {"path": "n" * 5000}, "is not a path: File name too long"),
     ],
 )

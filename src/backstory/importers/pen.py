@@ -20,7 +20,7 @@ from backstory.importers.outcome import Imported
 from backstory.importers.pictures import without_pictures
 from backstory.importers.tail import ReadWhole
 from backstory.importers.transcript import Fault, Label, Move, Step, Unit
-from backstory.intake import Intake
+from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
@@ -128,7 +128,7 @@ class Pen:
             return
         checked = [self._draft(event) for event in self._batch]
         times = [event.time or self._floor for event in self._batch]
-        self._intake.take(self._agent, checked, times, expected=self._written)
+        hand_over(self._intake, self._agent, checked, times, self._written)
         self._written += len(checked)
 
     def commit(self) -> None:

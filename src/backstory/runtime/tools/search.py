@@ -55,7 +55,7 @@ def _compiled(expression: str, written: str, what: str) -> re.Pattern[str]:
     try:
         return re.compile(expression)
     except (re.error, RecursionError, OverflowError) as error:
-        sys.exit(f"{written!r:.200} is no {what}: {error}")
+        sys.exit(f"{written!r:.200} is not a valid {what}: {error}")
 
 
 def _print(found: Iterable[str], what_to_do: str) -> None:
