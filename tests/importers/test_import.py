@@ -266,6 +266,29 @@ def test_raw_keeps_every_record_beside_the_conversation(store, tmp_path):
     assert keeper.head == len(records)
 
 
+def test_raw_keeps_a_document_of_one_session_and_says_what_it_cannot_keep(store, tmp_path):
+    info = {"id": "ses_1", "title": "T", "directory": "/w", "odd": [1]}
+    asked = {"info": {"id": "msg_1", "role": "user", "time": {"created": 1}}, "parts": []}
+    document = {"info": info, "messages": [asked]}
+    folder = tmp_path / "transcripts"
+    folder.mkdir()
+    path = folder / "export.json"
+    path.write_text(json.dumps(document))
+    settle(path)
+    chats = [{"messages": [{"role": "user", "content": str(n)}]} for n in range(2)]
+    settle(write_lines(folder / "chats.jsonl", chats))
+    outcome = store.import_transcripts(folder, raw=True)
+    [keeper] = [agent for agent in store.agents() if agent.name.startswith("raw ")]
+    assert keeper.parent == store.agent("ses_1").id
+    assert [note.data for note in keeper.notes("backstory.raw")] == [{"record": document}]
+    [note] = outcome.report.notes
+    assert note.source.endswith("chats.jsonl")
+    assert "one session" in note.what
+    os.utime(path)
+    store.import_transcripts(folder, raw=True, settle=0)
+    assert keeper.head == 1
+
+
 def test_sessions_can_be_chosen_by_time_and_by_folder(store, tmp_path):
     from datetime import UTC, datetime
 

@@ -1,5 +1,11 @@
-"""`--raw`: every record of a file as it is, as notes of a sub-agent beside the conversation."""
+"""`--raw`: the records of a file as they are, as notes of a sub-agent beside the conversation.
 
+Only of files that hold one session. A database or an export has many, and beside them what belongs to none:
+access tokens, copies of files, accounts.
+"""
+
+from collections.abc import Iterator
+from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
@@ -11,26 +17,41 @@ from backstory.importers.format import Source
 from backstory.importers.transcript import Report
 from backstory.intake import Intake
 
-RAW = "backstory.raw"  # the name of the notes; their data: {"line": its number, "record": the JSON value}
+JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
+RAW = "backstory.raw"  # the name of the notes; their data: {"line": its number?, "record": the value}
 BATCH = 500
 
 
-def keep_raw(intake: Intake, agent: Agent, source: Source) -> int:
-    """Write the records of a file of JSON lines that are not kept yet, and return how many those were."""
+def records(source: Source) -> Iterator[tuple[str, int | None, Any]]:
+    """The records of a file: their names, lines and values. A document is one record, anew if it changed."""
+    if source.path.endswith(JSON_LINES):
+        for line in source.lines(Report()):
+            yield f"{line.number}:{line.part}", line.number, line.value
+    elif not source.is_folder and not source.columns():
+        value = source.document(Report())
+        if value is not None:
+            yield blake2b(as_text(value).encode("utf-8", "replace"), digest_size=16).hexdigest(), None, value
+
+
+def keep_raw(intake: Intake, agent: Agent, source: Source) -> bool:
+    """Write the records of a file that are not kept yet. False: it has none that can be kept."""
+    found = iter(records(source))
+    chunk = list(islice(found, BATCH))
+    if not chunk:
+        return False
     keeper = intake.agent(f"{agent.key}/raw", name=f"raw {agent.id[-6:]}", parent=agent, spawned=True)
-    lines = ((f"raw:{source.stem}:{line.number}:{line.part}", line) for line in source.lines(Report()))
-    written = 0
-    while chunk := list(islice(lines, BATCH)):
-        rows = [_row(key, line.number, line.value) for key, line in chunk]
-        intake.extend(keeper, rows)
-        written += intake.commit()
-    return written
+    while chunk:
+        intake.extend(keeper, [_row(f"raw:{source.stem}:{key}", line, value) for key, line, value in chunk])
+        intake.commit()
+        chunk = list(islice(found, BATCH))
+    return True
 
 
-def _row(key: str, number: int, value: Any) -> tuple[Any, ...]:
-    row = ("note", RAW, {"line": number, "record": value}, key)
+def _row(key: str, line: int | None, value: Any) -> tuple[Any, ...]:
+    place = {} if line is None else {"line": line}
+    row = ("note", RAW, place | {"record": value}, key)
     try:
         draft(*row)
     except InvalidEvent:  # nested too deeply, or with what no store can hold
-        return "note", RAW, {"line": number, "text": as_text(value)}, key
+        return "note", RAW, place | {"text": as_text(value)}, key
     return row

@@ -23,7 +23,6 @@ from backstory.importers.tail import Bookmark, Reach, ReadWhole
 from backstory.importers.transcript import Fault, Session
 from backstory.importers.writer import Target, Writer
 
-JSON_LINES = (".jsonl", ".jsonl.zst", ".jsonl.gz")
 SETTLE = 30.0  # seconds without a change after which an answer counts as whole
 
 Finished = Callable[[Imported], object]
@@ -209,20 +208,19 @@ class Run:
             return
         if self._raw:
             for one, source in opened:
-                self._keep_raw(format.name, one, source)
+                self._keep_raw(format.name, one, source, [s.id for s in told if s.source == source.path])
         if self._project is None and self._since is None:
             threads = (thread for session in told for thread in session.threads)
             marks = {mark.path: mark for thread in threads if (mark := thread.bookmark()) is not None}
             self._remember([one for one, _ in opened], unsettled, marks)
 
-    def _keep_raw(self, tool: str, one: Candidate, source: FileSource) -> None:
+    def _keep_raw(self, tool: str, one: Candidate, source: FileSource, sessions: list[str]) -> None:
         """Keep a file's records beside the session that it belongs to."""
-        known = (self._store.source(tool, tie) for tie in sorted(one.ties))
+        ids = [*sorted(one.ties), *(sessions if len(sessions) == 1 else ())]
+        known = (self._store.source(tool, id) for id in ids)
         agent = next((found.agent for found in known if found is not None and found.agent), None)
-        if agent is not None and source.path.endswith(JSON_LINES):
-            keep_raw(self._intake, self._store.agent(agent), source)
-        else:
-            why = "--raw keeps the records of files of JSON lines only"
+        if agent is None or not keep_raw(self._intake, self._store.agent(agent), source):
+            why = "--raw keeps the records of files that hold one session, as JSON or JSON lines"
             self.outcome.report.notes.append(Fault(one.shown, None, why))
 
     def _is_wanted(self, session: Session) -> bool:
