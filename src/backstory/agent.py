@@ -17,7 +17,7 @@ from backstory.core.events import Draft, Event, draft
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something
-from backstory.core.notes import checked_note_name, own_note_name
+from backstory.core.notes import checked_note_name, checked_note_names, own_note_name
 from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
@@ -293,8 +293,9 @@ class Agent(Identity):
 
     def messages(self, at: At = None, *, notes: Iterable[str] = ()) -> list[Event]:
         """The live messages, oldest first, and the notes of these names. Other notes are not read."""
+        names = checked_note_names(notes)
         pieces = self._log.walk(self._record, at).pieces
-        found = self._log.backend.read_said(self._record, pieces, list(notes))
+        found = self._log.backend.read_said(self._record, pieces, names)
         if not found:
             self.head  # noqa: B018  raises if the agent was deleted in between
         return [event for event in found if event.kind in SPOKEN or event.kind == "note"]
@@ -302,8 +303,9 @@ class Agent(Identity):
     def texts(self, at: At = None, *, notes: Iterable[str] = ()) -> list[tuple[str | None, str | None]]:
         """Of the same messages and notes only the content and the JSON text of the data: half of the work,
         for who needs nothing else."""
+        names = checked_note_names(notes)
         pieces = self._log.walk(self._record, at).pieces
-        found = self._log.backend.texts(self._record, pieces, list(notes))
+        found = self._log.backend.texts(self._record, pieces, names)
         if not found:
             self.head  # noqa: B018  raises if the agent was deleted in between
         return found

@@ -43,6 +43,14 @@ def test_backslashes_are_not_taken_for_a_nul(store, agent):
     assert agent.describe(cwd="C:\\u0000")["cwd"] == "C:\\u0000"
 
 
+@pytest.mark.parametrize("notes", ["todo", None, [1], [""], ["a\0b"], ["\ud800"]])
+def test_what_cannot_be_names_of_notes_is_refused(agent, notes):
+    agent.note("t")
+    for read in (agent.messages, agent.texts):
+        with pytest.raises(backstory.Invalid):
+            read(notes=notes)
+
+
 class Word(str, Enum):  # noqa: UP042  the older way, of which str() gives the name
     USER = "user"
     HELLO = "hello there"

@@ -1,5 +1,6 @@
 """The names of notes: any text, but those of the library's own notes are not for others. Pure."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from backstory.core.events import check_text, plain
@@ -14,6 +15,13 @@ def checked_note_name(name: Any) -> str:
         raise Invalid(f"{name!r:.60} is not the name of a note", remedy="pass a non-empty string")
     check_text(name, "the name of a note")
     return plain(name)
+
+
+def checked_note_names(names: Iterable[Any]) -> list[str]:
+    """Names that notes can have. Raises Invalid, also for a single text, whose letters would be names."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise Invalid(f"notes={names!r:.60} is not a list of names", remedy="pass notes=[…]")
+    return [checked_note_name(name) for name in names]
 
 
 def own_note_name(name: Any) -> str:
