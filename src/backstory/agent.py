@@ -302,7 +302,7 @@ class Agent(Identity):
 
     def texts(self, at: At = None, *, notes: Iterable[str] = ()) -> list[tuple[str | None, str | None]]:
         """Of the same messages and notes only the content and the JSON text of the data: half of the work,
-        for who needs nothing else."""
+        for callers that need nothing else."""
         names = checked_note_names(notes)
         pieces = self._log.walk(self._record, at).pieces
         found = self._log.backend.texts(self._record, pieces, names)

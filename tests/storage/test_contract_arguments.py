@@ -39,6 +39,25 @@ def test_a_deleted_agent_has_no_position_at_a_time(store):
         agent.position(datetime.now(UTC))
 
 
+@pytest.mark.parametrize(
+    ("read", "by"),
+    [("messages", "read_said"), ("texts", "texts"), ("outline", "outline"), ("events", "read")],
+)
+def test_an_agent_that_is_deleted_under_a_read_is_not_found(store, monkeypatch, read, by):
+    agent = store.start("main")
+    agent.user("hi")
+    real = getattr(store._log.backend, by)
+
+    def delete_first(*given):
+        monkeypatch.undo()
+        store.delete(agent)
+        return real(*given)
+
+    monkeypatch.setattr(store._log.backend, by, delete_first)
+    with pytest.raises(backstory.AgentNotFound):
+        getattr(agent, read)()
+
+
 def test_backslashes_are_not_taken_for_a_nul(store, agent):
     assert agent.describe(cwd="C:\\u0000")["cwd"] == "C:\\u0000"
 

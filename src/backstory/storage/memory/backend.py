@@ -210,7 +210,9 @@ class MemoryBackend:
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         found = []
         for key, low, high, _ in pieces:
-            own = self._agents[key]
+            own = self._agents.get(key)
+            if own is None:  # deleted since the pieces were looked up
+                continue
             fork = own.new.fork_seq
             found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
@@ -225,9 +227,9 @@ class MemoryBackend:
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         found = []
         for piece in pieces:
-            bases = self._agents[piece.owner].bases
+            own = self._agents.get(piece.owner)
             for event in self.read(agent, [piece]):
-                base = bases.get(event.seq)
+                base = own.bases.get(event.seq) if own else None
                 found.append(OutlineRow(event.seq, event.kind, size_of(event), event.created_us, base))
         return found
 
@@ -242,10 +244,11 @@ class MemoryBackend:
 
     def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
         found = []
-        for record in self.agents(Wanted(key_prefix=key_prefix)):
-            own = self._agents[record.id]
-            notes = (event for event in own.events[::-1] if (event.kind, event.content) == ("note", name))
-            found.append(NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0))
+        with self._lock:
+            for record in self.agents(Wanted(key_prefix=key_prefix)):
+                own = self._agents[record.id]
+                notes = (event for event in own.events[::-1] if (event.kind, event.content) == ("note", name))
+                found.append(NewestNote(record.id, next(notes, None), own.jumps[-1] if own.jumps else 0))
         return found
 
     def irregular(self, regular: Collection[str]) -> list[Irregular]:
