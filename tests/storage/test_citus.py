@@ -98,7 +98,7 @@ def sent(store, monkeypatch):
 
         db.add_notice_handler(note)
         db.execute("SET citus.log_remote_commands = on; SET client_min_messages = notice")
-        monkeypatch.setattr(backend, "_connection", this_one)
+        monkeypatch.setattr(backend._pool, "connection", this_one)
         yield of
 
 
