@@ -147,6 +147,14 @@ def test_a_connection_whose_settings_were_dropped_is_refused(empty_database, mon
     monkeypatch.setattr("backstory.storage.postgres.backend.conninfo", lambda place, **_: place)
     with pytest.raises(backstory.CannotOpen, match="settings of the connection were dropped"):
         backstory.open(address)
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {db.info.dbname} SET search_path = pg_catalog, pg_temp")
+    with pytest.raises(backstory.CannotOpen, match="default_transaction_read_only is 'off'"):
+        backstory.open(address, read_only=True)
+    with psycopg.connect(address, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {db.info.dbname} SET default_transaction_isolation = serializable")
+    with pytest.raises(backstory.CannotOpen, match="SET default_transaction_isolation = 'read committed'"):
+        backstory.open(address)
 
 
 class InThread:

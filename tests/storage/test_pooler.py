@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import backstory
+from tests import databases
 from tests.processes import wait_until
 
 POOLER = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
@@ -81,7 +82,8 @@ def _other_than_root(known):
 
 def _answers(url):
     try:
-        psycopg.connect(url, connect_timeout=2).close()
+        with psycopg.connect(url, connect_timeout=2) as db:
+            db.execute("SELECT 1")
     except psycopg.OperationalError:
         return False
     return True
@@ -107,15 +109,47 @@ def test_settings_that_a_pooler_drops_are_noticed_and_nothing_is_made(pooled):
         assert db.execute("SELECT to_regnamespace('backstory')").fetchall() == [(None,)]
 
 
+def set_on_server(direct, url, setting):
+    """Set it for the database; all connections through the pooler have it from then on."""
+    with psycopg.connect(direct, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {db.info.dbname} SET {setting}")
+        db.execute(  # those that the pooler holds already
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    wait_until(lambda: _answers(url))
+
+
+@NEEDED
+def test_reading_only_is_refused_where_the_pooler_would_let_writes_through(pooled):
+    direct, url = pooled
+    set_on_server(direct, url, "search_path = pg_catalog, pg_temp")
+    with backstory.open(url) as store:
+        store.start("main")
+    with pytest.raises(backstory.CannotOpen, match="default_transaction_read_only is 'off'") as refused:
+        backstory.open(url, read_only=True)
+    assert "SET default_transaction_read_only = on" in str(refused.value)
+    set_on_server(direct, url, "default_transaction_read_only = on")
+    with backstory.open(url, read_only=True) as store:
+        with pytest.raises(backstory.ReadOnly):
+            store.start("another")
+        assert len(store.agents()) == 1
+
+
+@NEEDED
+def test_options_of_the_address_that_a_pooler_drops_are_noticed(pooled):
+    direct, url = pooled
+    set_on_server(direct, url, "search_path = pg_catalog, pg_temp")
+    with pytest.raises(backstory.CannotOpen, match="options of the address were dropped"):
+        backstory.open(f"{url}?options=-c%20work_mem%3D8MB")
+    with backstory.open(databases.with_parameter(direct, "options=-c%20work_mem%3D8MB")) as store:
+        store.start("main")
+
+
 @NEEDED
 def test_behind_a_pooler_of_transactions_every_answer_is_ones_own(pooled):
     direct, url = pooled
-    with psycopg.connect(direct, autocommit=True) as db:
-        db.execute(f"ALTER DATABASE {db.info.dbname} SET search_path = pg_catalog, pg_temp")
-        db.execute(  # those that the pooler holds already
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+    set_on_server(direct, url, "search_path = pg_catalog, pg_temp")
     with backstory.open(url) as store:
         agent = store.start("main")
         writers = [subprocess.Popen([sys.executable, "-c", WRITER, url, str(n)]) for n in range(6)]

@@ -121,7 +121,7 @@ class PostgresBackend:
         with self._translated(CannotOpen):
             # A connection of our own first: the pool would say only that time ran out.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
-                check_connection(db, self.url)
+                check_connection(db, self.url, read_only=self._only_reads)
                 migrate(db, self.url, read_only=self._only_reads)
                 self._is_distributed = is_distributed(db)
                 self._prepares = self._prepares and not is_pooled(db)

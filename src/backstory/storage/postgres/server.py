@@ -19,7 +19,17 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 SCHEMA = "backstory"
 OLDEST_SERVER = 14
 LOCK_PATIENCE = 60  # seconds to wait for someone who holds a row and does nothing
-SEARCH_PATH = "pg_catalog, pg_temp"
+# All names of ours are qualified. The search path keeps a function that someone left in another schema from
+# being taken for a built-in one. Whatever the database's defaults are: an append needs to see what the writer
+# before it left.
+SETTINGS = {
+    "search_path": "pg_catalog, pg_temp",
+    "default_transaction_isolation": "'read committed'",
+}
+BARE = str.maketrans("", "", "\"' ")  # without quotes and spaces
+HAS_SETTINGS = """
+    SELECT name, pg_catalog.current_setting(name) FROM pg_catalog.unnest(%s::pg_catalog.text[]) AS s (name)"""
+HAS_OPTIONS = "SELECT source = 'client' FROM pg_catalog.pg_settings WHERE name = 'search_path'"
 PATIENCE = 30.0  # seconds to wait for the server or for a free connection
 
 # MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty but in the test that
@@ -80,16 +90,21 @@ class Clash(StorageError):
 def conninfo(url: str, *, read_only: bool = False) -> str:
     """The address with all that a connection of ours needs."""
     known = conninfo_to_dict(url)
-    # All names of ours are qualified. The search path keeps a function that someone left in another schema
-    # from being taken for a built-in one. Whatever the database's defaults are: an append needs to see what
-    # the writer before it left.
-    ours = "-c search_path=pg_catalog,pg_temp -c default_transaction_isolation=read\\ committed"
-    ours += f" -c lock_timeout={LOCK_PATIENCE}s"
-    ours += " -c default_transaction_read_only=on" if read_only else ""
-    options = f"{known.get('options') or ''} {ours}".strip()
+    options = f"{known.get('options') or ''} {_options(read_only)}".strip()
     known.setdefault("connect_timeout", 10)
     known.setdefault("application_name", "backstory")
     return make_conninfo("", **{**known, "options": options, "client_encoding": "UTF8"})
+
+
+def _settings(read_only: bool) -> dict[str, str]:
+    """What a connection must have, as SQL writes it."""
+    return SETTINGS | {"default_transaction_read_only": "on"} if read_only else SETTINGS
+
+
+def _options(read_only: bool) -> str:
+    wanted = _settings(read_only) | {"lock_timeout": f"{LOCK_PATIENCE}s"}
+    escaped = {name: value.strip("'").replace(" ", "\\ ") for name, value in wanted.items()}
+    return " ".join(f"-c {name}={value}" for name, value in escaped.items())
 
 
 def split_prepare(url: str) -> tuple[str, bool]:
@@ -109,15 +124,22 @@ def is_pooled(db: Connection) -> bool:
     return db.execute("SELECT pg_catalog.pg_backend_pid()").fetchone() != (db.info.backend_pid,)
 
 
-def check_connection(db: Connection, url: str) -> None:
+def check_connection(db: Connection, url: str, *, read_only: bool = False) -> None:
     """Refuse a connection that is not what was asked for, and a schema that is not the store's owner's: its
     functions would run with our rights."""
-    [(path,)] = db.execute("SELECT pg_catalog.current_setting('search_path')").fetchall()
-    if [name.strip(' "') for name in path.split(",")] != SEARCH_PATH.split(", "):
+    wanted = _settings(read_only)
+    for name, found in db.execute(HAS_SETTINGS, (list(wanted),)).fetchall():
+        if found.translate(BARE) != wanted[name].translate(BARE):
+            raise CannotOpen(
+                f"{url!r}: the settings of the connection were dropped on the way ({name} is {found!r})",
+                remedy="connect to the server itself, or have the pooler pass `options` on, or run "
+                f"ALTER ROLE … SET {name} = {wanted[name]}",
+            )
+    has_more = db.info.get_parameters().get("options") != _options(read_only)
+    if has_more and db.execute(HAS_OPTIONS).fetchone() != (True,):
         raise CannotOpen(
-            f"{url!r}: the settings of the connection were dropped on the way (search_path is {path!r})",
-            remedy="connect to the server itself, or have the pooler pass `options` on, or run "
-            f"ALTER ROLE … SET search_path = {SEARCH_PATH}",
+            f"{url!r}: the options of the address were dropped on the way",
+            remedy="connect to the server itself, or have the pooler pass `options` on",
         )
     for owner, is_trusted in db.execute(OWNER).fetchall():
         if not is_trusted:
