@@ -284,6 +284,32 @@ def test_a_paginated_fork_points_at_an_ordinal_of_its_parent(tmp_path):
     assert unit.after == units[1].id
 
 
+def test_a_thread_that_was_reverted_goes_on_in_another_file_as_a_fork(tmp_path):
+    def paginated(lines, start=0):
+        return [line | {"ordinal": start + n} for n, line in enumerate(lines)]
+
+    write(tmp_path, *paginated([meta(), *BASE, said("user", "left")]))
+    again, later = "019e8c81-1800-7f02-a000-0000000000cc", "019e8c82-1800-7f02-a000-0000000000dd"
+    base = {"thread_id": ID, "end_ordinal_exclusive": 3, "end_byte_offset": 1}
+    write(tmp_path, *paginated([meta(history_base=base), said("user", "right")], 3), id=f"{ID}_{again}")
+    base = {"thread_id": again, "end_ordinal_exclusive": 5}
+    write(tmp_path, *paginated([meta(history_base=base), said("user", "on")], 5), id=f"{ID}_{later}")
+    sessions, report = read(tmp_path)
+    assert [session.id for session in sessions] == [ID, again, later]
+    assert [session.threads[0].origin and session.threads[0].origin.session for session in sessions] == [
+        None,
+        ID,
+        again,
+    ]
+    assert not report.notes
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        said_last = [store.agent(id).context().messages[-1].content for id in (ID, again, later)]
+        assert said_last == ["left", "right", "on"]
+        words = [event.content for event in store.agent(later).context().messages]
+        assert words == ["one", "first", "right", "on"]
+
+
 def test_a_compressed_rollout_is_read(tmp_path):
     plain = write(tmp_path / "plain", meta(), said("user", "go"))
     packed = tmp_path / f"rollout-{ID}.jsonl.zst"

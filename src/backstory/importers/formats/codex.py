@@ -5,6 +5,7 @@ The file of a fork begins with a copy of its parent's items, without ids and und
 paginated one points at its parent instead.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -61,7 +62,9 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     family = _Family(threads, {id: name for id, (_, name) in names.items()})
     for id in threads:
         yield from family.tell(id)
-    for id in names.keys() - threads.keys():  # the name may have changed since its thread was read
+    for id in names.keys() - {
+        file.thread for file in threads.values()
+    }:  # the name may have changed since its thread was read
         named = Thread(id, None, lambda: iter(()), None, {"title": names[id][1]}, read=0)
         yield Session(NAME, id, [named], paths[0], Report())
 
@@ -84,6 +87,7 @@ def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
                 names[record["id"]] = (when, record["thread_name"])
 
 
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ITEMS = BARE | {"response_item", "compacted"}
 
 
@@ -98,12 +102,15 @@ class _File:
             if r.get("type") == "session_meta" and isinstance(r.get("payload"), dict)
         ]
         meta = metas[0] if metas else (head[0] if head and is_bare_start(head[0]) else {})
-        self.id = _text(meta.get("id")) or source.stem
-        self.forked_from = _text(meta.get("forked_from_id"))
-        others = [id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.id)]
+        self.thread = _text(meta.get("id")) or source.stem
+        self.id = _rollout(source.stem, self.thread)
+        self.base = meta.get("history_base") if isinstance(meta.get("history_base"), dict) else None
+        # A rollout goes on from a rollout; the thread that it was forked from may have several.
+        before = _text(self.base.get("thread_id")) if self.base else None
+        self.forked_from = before if before not in (None, self.id) else _text(meta.get("forked_from_id"))
+        others = [id for other in metas[1:] if (id := _text(other.get("id"))) not in (None, self.thread)]
         if self.forked_from is None and others:
             self.forked_from = others[0]
-        self.base = meta.get("history_base") if isinstance(meta.get("history_base"), dict) else None
         self.spawned_from = _spawner(meta)
         self.meta = meta
         self.report = Report()
@@ -112,6 +119,13 @@ class _File:
     def is_mirror(self) -> bool:
         """Whether the file has events only, and none of the items that they mirror."""
         return not self._has_items and next(self.source.having(b'"response_item"'), None) is None
+
+
+def _rollout(stem: str, thread: str) -> str:
+    """The id of a rollout: its thread's. A thread that was reverted goes on in another file, which has the
+    thread's id, and one of its own behind it in its name."""
+    own = stem.partition(f"-{thread}_")[2]
+    return own if UUID.fullmatch(own) else thread
 
 
 def _text(value: Any) -> str | None:
@@ -153,7 +167,7 @@ class _Family:
                 yield self._session(file)
 
     def _session(self, file: _File) -> Session:
-        named = {"title": self._names[file.id]} if file.id in self._names else {}
+        named = {"title": self._names[file.thread]} if file.thread in self._names else {}
         about = about_of(file.meta) | named
         parent = self._parent(file)
         origin = self._origin(file, parent)
