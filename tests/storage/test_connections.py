@@ -1,6 +1,7 @@
 """The connections to a PostgreSQL server: which are kept at hand, and which go back to the pool."""
 
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -28,6 +29,36 @@ def test_a_connection_is_used_again_without_the_pool(pool):
     asked = pool.get_stats()["requests_num"]
     assert process(pool) == first
     assert pool.get_stats()["requests_num"] == asked
+
+
+@pytest.mark.parametrize("statement", ["SELECT 1", "BEGIN"])
+def test_ctrl_c_while_a_connection_is_given_back_does_not_lose_it(pool, monkeypatch, statement):
+    pool.timeout = 5
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), monkeypatch.context() as patched, pool.connection() as db:
+        patched.setattr(pool, "give_back", interrupted)
+        db.execute(statement)
+    del db
+    assert process(pool)
+
+
+def test_ctrl_c_while_a_connection_is_taken_does_not_lose_it(pool, monkeypatch):
+    pool.timeout = 5
+    first = process(pool)
+    original = pool._one_at_hand
+
+    def interrupted():
+        taken = original()
+        assert taken
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr(pool, "_one_at_hand", interrupted)
+        process(pool)
+    assert process(pool) == first
 
 
 def test_who_waits_gets_the_connection_that_is_given_back(pool):

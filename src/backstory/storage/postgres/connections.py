@@ -7,7 +7,9 @@ connection that is kept ready is only checked for anything that the server has s
 import select
 import time
 from collections import deque
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
+from weakref import ref
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -22,33 +24,64 @@ AT_HAND = 4  # connections, at most
 WHILE = 600.0  # seconds; then the pool decides whether it is too old
 
 
-class _Kept(NamedTuple):
-    """A connection, what tells whether there is something to read from it, and since when it is out."""
+def _poll_of(db: Connection) -> "select.poll | None":
+    """What tells whether there is something to read; select() itself knows no file numbers above 1023."""
+    poll = select.poll() if hasattr(select, "poll") else None
+    if poll is not None:
+        poll.register(db.fileno(), select.POLLIN)
+    return poll
 
-    db: Connection
-    poll: "select.poll | None"  # select() itself knows no file numbers above 1023
-    since: float
 
-    @property
-    def is_silent(self) -> bool:
-        """An idle connection has nothing to say: if there is something to read, the server has most likely
-        closed it, and only then is it worth a round trip to find out."""
-        if self.poll is not None:
-            return not self.poll.poll(0)
-        return not select.select([self.db.fileno()], [], [], 0)[0]
+def _is_silent(db: Connection, poll: "select.poll | None") -> bool:
+    """An idle connection has nothing to say: if there is something to read, the server has most likely closed
+    it, and only then is it worth a round trip to find out."""
+    if poll is not None:
+        return not poll.poll(0)
+    return not select.select([db.fileno()], [], [], 0)[0]
 
 
 def check_if_silent(db: Connection) -> None:
     """Ask the server only if it may have closed the connection."""
-    if not _kept(db).is_silent:
+    if not _is_silent(db, _poll_of(db)):
         ConnectionPool.check_connection(db)
 
 
-def _kept(db: Connection) -> _Kept:
-    poll = select.poll() if hasattr(select, "poll") else None
-    if poll is not None:
-        poll.register(db.fileno(), select.POLLIN)
-    return _Kept(db, poll, time.monotonic())
+class _Kept:
+    """A connection that is out of the pool, and since when."""
+
+    __slots__ = ("_poll", "_pool", "db", "since")
+
+    def __init__(self, db: Connection, pool: "Connections") -> None:
+        self.db = db
+        self._pool: Callable[[], Connections | None] = ref(pool)
+        self._poll = None if db.closed else _poll_of(db)
+        self.since = time.monotonic()
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can be lent again as it is."""
+        return not self.db.closed and _is_silent(self.db, self._poll)
+
+    def put_back(self) -> None:
+        """Return it to the pool, which finds out what it is worth."""
+        pool, self._pool = self._pool(), _nowhere
+        if pool is not None:
+            pool.putconn(self.db)
+
+    def __del__(self) -> None:
+        # Ctrl-C came while it was being taken or given back, and no one has it any more. The pool would count
+        # it for ever. No lock is taken here, because this may run at any time.
+        pool = self._pool()
+        if pool is None:
+            return
+        if pool.closed or self.db.pgconn.transaction_status != TransactionStatus.IDLE:
+            self.db.close()
+        if not pool.closed:
+            pool.keep(self.db)
+
+
+def _nowhere() -> None:
+    """The pool of a connection that was put back."""
 
 
 class Connections(ConnectionPool[Connection]):
@@ -77,7 +110,7 @@ class Connections(ConnectionPool[Connection]):
         self._asking.append(None)
         try:
             # Look again: a thread that returned one in between did not see that this one is waiting.
-            return self._one_at_hand() or _kept(self.getconn(timeout))
+            return self._one_at_hand() or _Kept(self.getconn(timeout), self)
         finally:
             self._asking.pop()
 
@@ -87,9 +120,9 @@ class Connections(ConnectionPool[Connection]):
                 kept = self._at_hand.pop()
             except IndexError:  # another thread was quicker
                 return None
-            if not kept.db.closed and kept.is_silent:
+            if kept.is_usable:
                 return kept
-            self.putconn(kept.db)  # the pool finds out, and replaces it
+            kept.put_back()  # the pool finds out, and replaces it
         return None
 
     def give_back(self, kept: _Kept) -> None:
@@ -98,7 +131,7 @@ class Connections(ConnectionPool[Connection]):
         status = kept.db.pgconn.transaction_status
         is_old = time.monotonic() - kept.since > WHILE
         if self.closed or self._asking or is_old or status != TransactionStatus.IDLE:
-            self.putconn(kept.db)
+            kept.put_back()
             return
         self._at_hand.append(kept)
         if self._asking or self.closed or len(self._at_hand) > AT_HAND:
@@ -109,7 +142,11 @@ class Connections(ConnectionPool[Connection]):
             kept = self._at_hand.popleft()
         except IndexError:
             return
-        self.putconn(kept.db)
+        kept.put_back()
+
+    def keep(self, db: Connection) -> None:
+        """Keep a connection ready that was lost on the way; what is closed is replaced when it is taken."""
+        self._at_hand.append(_Kept(db, self))
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the idle connections; the others are closed when they are returned."""
