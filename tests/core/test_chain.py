@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.chain import START, digest, digest_of, has_erased, inner, overall
+from backstory.core.chain import START, WIDTH, digest, digest_of, ending, has_erased, inner, overall
 
 EVENT = {
     "previous": START,
@@ -66,6 +66,13 @@ def test_text_cannot_move_from_the_kind_into_the_key(kind, key, other_kind, othe
 def test_both_ways_to_a_digest_give_the_same(content, data, base, key):
     place = (START, 3, "user", 1_700_000_000_000_000, base, key)
     assert digest_of(*place, content, data) == digest(*place, inner(content, data))
+
+
+@given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))
+def test_a_server_that_adds_position_and_time_to_an_ending_has_the_digest(content, data, base, key):
+    hashed = START + (3).to_bytes(8) + (1_700_000).to_bytes(8) + ending("user", base, key, content, data)
+    whole = digest_of(START, 3, "user", 1_700_000, base, key, content, data)
+    assert sha256(hashed).digest()[:WIDTH] == whole
 
 
 def test_an_erased_event_keeps_its_place_in_the_chain():
