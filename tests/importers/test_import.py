@@ -266,6 +266,18 @@ def test_raw_keeps_every_record_beside_the_conversation(store, tmp_path):
     assert keeper.head == len(records)
 
 
+def test_raw_records_have_no_secrets_and_no_images_if_that_is_asked_for(store, tmp_path):
+    secret = "ghp_" + "a1B2" * 9
+    source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    content = [{"type": "image", "source": source}, {"type": "text", "text": f"use {secret}"}]
+    path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", [user("u1", content, None, 1, odd=secret)]))
+    store.import_transcripts(path, raw=True, mask=True, images=False)
+    kept = "".join(event.data_json or "" for agent in store.agents() for event in agent.events())
+    assert "backstory.raw" in {event.content for agent in store.agents() for event in agent.events()}
+    assert secret not in kept
+    assert "iVBORw0KGgo" not in kept
+
+
 def test_raw_keeps_a_document_of_one_session_and_says_what_it_cannot_keep(store, tmp_path):
     info = {"id": "ses_1", "title": "T", "directory": "/w", "odd": [1]}
     asked = {"info": {"id": "msg_1", "role": "user", "time": {"created": 1}}, "parts": []}

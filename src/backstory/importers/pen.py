@@ -37,6 +37,11 @@ class Changes(NamedTuple):
     mask: Mask | None = None
     images: bool = True
 
+    def made(self, value: Any) -> Any:
+        """A JSON value with the changes made."""
+        value = value if self.images else without_pictures(value)
+        return value if self.mask is None else self.mask.value(value)
+
 
 class Pen:
     """Writes the steps of one thread behind what its agent has."""
@@ -144,11 +149,9 @@ class Pen:
         data, content = event.data, event.content
         if event.source_time is not None:
             data = (data or {}) | {"source": {"time": event.source_time}}
-        if not self._changes.images and data is not None:
-            data = without_pictures(data)
-        if self._changes.mask is not None:
-            content = None if content is None else self._changes.mask.text(content)
-            data = self._changes.mask.value(data)
+        data = self._changes.made(data)
+        if self._changes.mask is not None and content is not None:
+            content = self._changes.mask.text(content)
         key = None if event.id is None else key_of(event.id)
         try:
             return draft(event.kind, content, _once(content, data), key)

@@ -14,6 +14,7 @@ from backstory.core.events import draft
 from backstory.errors import InvalidEvent
 from backstory.importers.entries import as_text
 from backstory.importers.format import Source
+from backstory.importers.pen import Changes
 from backstory.importers.transcript import Report
 from backstory.intake import Intake
 
@@ -33,7 +34,7 @@ def records(source: Source) -> Iterator[tuple[str, int | None, Any]]:
             yield blake2b(as_text(value).encode("utf-8", "replace"), digest_size=16).hexdigest(), None, value
 
 
-def keep_raw(intake: Intake, agent: Agent, source: Source) -> bool:
+def keep_raw(intake: Intake, agent: Agent, source: Source, changes: Changes) -> bool:
     """Write the records of a file that are not kept yet. False: it has none that can be kept."""
     found = iter(records(source))
     chunk = list(islice(found, BATCH))
@@ -41,17 +42,17 @@ def keep_raw(intake: Intake, agent: Agent, source: Source) -> bool:
         return False
     keeper = intake.agent(f"{agent.key}/raw", name=f"raw {agent.id[-6:]}", parent=agent, spawned=True)
     while chunk:
-        intake.extend(keeper, [_row(f"raw:{source.stem}:{key}", line, value) for key, line, value in chunk])
+        rows = [_row(f"raw:{source.stem}:{key}", line, value, changes) for key, line, value in chunk]
+        intake.extend(keeper, rows)
         intake.commit()
         chunk = list(islice(found, BATCH))
     return True
 
 
-def _row(key: str, line: int | None, value: Any) -> tuple[Any, ...]:
+def _row(key: str, line: int | None, value: Any, changes: Changes) -> tuple[Any, ...]:
     place = {} if line is None else {"line": line}
-    row = ("note", RAW, place | {"record": value}, key)
     try:
-        draft(*row)
+        draft("note", RAW, place | {"record": value}, key)
     except InvalidEvent:  # nested too deeply, or with what no store can hold
-        return "note", RAW, place | {"text": as_text(value)}, key
-    return row
+        return "note", RAW, place | {"text": changes.made(as_text(value))}, key
+    return "note", RAW, place | {"record": changes.made(value)}, key

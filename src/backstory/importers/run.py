@@ -219,7 +219,7 @@ class Run:
         ids = [*sorted(one.ties), *(sessions if len(sessions) == 1 else ())]
         known = (self._store.source(tool, id) for id in ids)
         agent = next((found.agent for found in known if found is not None and found.agent), None)
-        if agent is None or not keep_raw(self._intake, self._store.agent(agent), source):
+        if agent is None or not keep_raw(self._intake, self._store.agent(agent), source, self._changes):
             why = "--raw keeps the records of files that hold one session, as JSON or JSON lines"
             self.outcome.report.notes.append(Fault(one.shown, None, why))
 

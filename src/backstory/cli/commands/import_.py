@@ -52,7 +52,7 @@ LOOK = 1.0  # seconds between two looks at what is watched
 @click.option("--dry-run", is_flag=True, help="Say what would be new, and write nothing.")
 @click.option("--mask", is_flag=True, help="Replace what looks like a secret with a digest.")
 @click.option("--no-images", is_flag=True, help="Leave out images.")
-@click.option("--raw", is_flag=True, help="Also keep every record of the source as it is, beside the log.")
+@click.option("--raw", is_flag=True, help="Also keep the records of files with one session as they are.")
 @click.option(
     "--siblings", is_flag=True, help="Make chats (openai-chat) with one system prompt forks of one root."
 )
