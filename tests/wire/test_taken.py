@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backstory.errors import Invalid
-from backstory.wire import FORMATS, dump, load
+from backstory.wire import FORMATS, dump, load, turn_forms
 from tests.wire.maker import PDF, PIXEL, WAV
 from tests.wire.rules import violations
 
@@ -305,3 +305,10 @@ def test_a_request_that_continues_a_stored_one_without_being_stored_does_so_agai
     stored, _ = dump(events, "openai-responses", model="m", stored=True)
     assert stored == {"previous_response_id": "resp_1", "input": [item]}
     assert dump(events, "openai", model="m").repairs != []
+
+
+@pytest.mark.parametrize("format", ["anthropic", "bedrock"])
+def test_a_model_that_is_not_a_name_refuses_it_too(format):
+    events, _ = thought(format, 5)
+    assert "Hm." not in str(dump(events, format, model=5).body)
+    assert "Hm." not in str(turn_forms(events, format))

@@ -153,10 +153,10 @@ def _read_reasoning(reasoning: Any) -> Other:
             return Other("reasoningContent", complete=False)
 
 
-def takes_unsigned(model: str | None) -> bool:
+def takes_unsigned(model: Any) -> bool:
     """Whether a model takes its reasoning back without a signature. Claude does not, and neither does
     DeepSeek-R1: "User messages cannot contain reasoning content" (langchain-aws#401, bedrock-chat PR#851)."""
-    return model is not None and not is_claude(model) and "deepseek.r1" not in model
+    return isinstance(model, str) and not is_claude(model) and "deepseek.r1" not in model
 
 
 def _read_inside(key: str, value: Any) -> list[Part]:
