@@ -1,28 +1,24 @@
-"""Locks and gates that survive a fork of the process.
+"""Locks and gates that survive a fork of the process, and Ctrl-C.
 
 A child process gets a copy of every lock as it was at that moment: one that another thread held
 would stay locked for ever. So a fork waits until it holds the locks itself.
+
+Only a lock of the interpreter's own is entered and left in one step. Within an `__enter__` that is written in
+Python, as that of `threading.Condition` is, Ctrl-C can come when the lock is taken and nothing releases it.
 """
 
 import os
 import threading
 from weakref import WeakSet
 
-_locks: "WeakSet[ForkableLock]" = WeakSet()
+_locks: "WeakSet[threading.RLock]" = WeakSet()
 
 
-class ForkableLock:
+def forkable_lock() -> threading.RLock:
     """A re-entrant lock, free on both sides of a fork."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        _locks.add(self)
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
 
 
 class ForkGate:
@@ -32,21 +28,29 @@ class ForkGate:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._inside: dict[int, int] = {}  # how deep each thread is inside
         self._is_forking = False
         _gates.add(self)
 
     def __enter__(self) -> None:
         me = threading.get_ident()
-        with self._changed:
-            while self._is_forking and me not in self._inside:
-                self._changed.wait()
-            self._inside[me] = self._inside.get(me, 0) + 1
+        is_inside = False
+        try:
+            with self._lock:
+                while self._is_forking and me not in self._inside:
+                    self._changed.wait()
+                self._inside[me] = self._inside.get(me, 0) + 1
+                is_inside = True
+        except BaseException:
+            if is_inside:
+                self.__exit__()
+            raise
 
     def __exit__(self, *_: object) -> None:
         me = threading.get_ident()
-        with self._changed:
+        with self._lock:
             self._inside[me] -= 1
             if not self._inside[me]:
                 del self._inside[me]
@@ -72,7 +76,7 @@ _gates: "WeakSet[ForkGate]" = WeakSet()
 
 def _acquire_all() -> None:
     for lock in list(_locks):
-        lock.__enter__()
+        lock.acquire()
     for gate in list(_gates):
         gate.close()
 
@@ -81,7 +85,7 @@ def _release_all() -> None:
     for gate in list(_gates):
         gate.open()
     for lock in list(_locks):
-        lock.__exit__()
+        lock.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -17,13 +17,19 @@ class Signal:
     """Counts commits, and wakes who waits for the next one."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition()
+        self.renew()
         self.count = 0
         _signals.add(self)
 
+    def renew(self) -> None:
+        """Make locks that no one holds. Enter `lock` itself: Ctrl-C can come within `with condition:`, which
+        is written in Python, and leave it locked for ever."""
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+
     def send(self) -> None:
         """Say that something was committed."""
-        with self.changed:
+        with self.lock:
             self.count += 1
             self.changed.notify_all()
 
@@ -47,7 +53,7 @@ class SignalWatch:
 
     def _signalled(self, seconds: float | None) -> bool:
         """Wait for the signal; False after this many seconds."""
-        with self._signal.changed:
+        with self._signal.lock:
             done = self._signal.changed.wait_for(self._is_over, seconds)
             self._seen = self._signal.count
             return done
@@ -56,17 +62,17 @@ class SignalWatch:
         return self._signal.count != self._seen or self._woken or self.closed
 
     def woken(self) -> bool:
-        with self._signal.changed:
+        with self._signal.lock:
             woken, self._woken = self._woken, False
             return woken
 
     def wake(self) -> None:
-        with self._signal.changed:
+        with self._signal.lock:
             self._woken = True
             self._signal.changed.notify_all()
 
     def close(self) -> None:
-        with self._signal.changed:
+        with self._signal.lock:
             self.closed = True
             self._signal.changed.notify_all()
 
@@ -79,7 +85,7 @@ def until(deadline: float | None, most: float) -> float:
 def _renew_all() -> None:
     """In a child process: another thread of the parent may have held a lock when it was copied."""
     for signal in list(_signals):
-        signal.changed = threading.Condition()
+        signal.renew()
 
 
 if hasattr(os, "register_at_fork"):

@@ -16,7 +16,7 @@ from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
-from backstory.storage.fork_lock import ForkableLock
+from backstory.storage.fork_lock import forkable_lock
 from backstory.storage.memory.intake import KeptSources, MemoryIntake, sources_in
 from backstory.storage.memory.removal import MemoryRemoval
 from backstory.storage.memory.rows import OwnRows, behind, is_wanted, lateness, size_of
@@ -48,7 +48,7 @@ class MemoryBackend:
     read_only = False
 
     def __init__(self) -> None:
-        self._lock = ForkableLock()
+        self._lock = forkable_lock()
         self._open: dict[str, OwnRows] | None = {}
         self._sources: KeptSources = {}
         self._committed = Signal()

@@ -16,7 +16,7 @@ from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
-from backstory.storage.fork_lock import ForkableLock, ForkGate
+from backstory.storage.fork_lock import ForkGate, forkable_lock
 from backstory.storage.protocols import (
     ALL,
     AgentRecord,
@@ -67,7 +67,7 @@ class SqliteBackend:
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
         self.url = os.path.abspath(path)  # the program may change its directory
-        self._writing = ForkableLock()
+        self._writing = forkable_lock()
         self._asking = ForkGate()
         self._free: list[apsw.Connection] = []
         self._left_to_parent: list[apsw.Connection] = []
