@@ -102,3 +102,16 @@ def test_the_folder_is_the_first_directory_else_the_hash(tmp_path):
     thread = thread_of(tmp_path, user("u", "go"), {"$set": {"summary": "Layout", "directories": ["/w"]}})
     assert thread.about == {"title": "Layout", "cwd": "/w"}
     assert thread_of(tmp_path, user("u", "go")).about["cwd"] == "abc"
+
+
+def test_pictures_that_a_tool_found_are_kept_beside_its_words_or_within_them(tmp_path):
+    picture = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    beside = call("c1", "one")
+    beside["result"].append(picture)
+    within = call("c2", "two")
+    within["result"][0]["functionResponse"]["parts"] = [picture]
+    events = log(thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=[beside, within])))
+    results = [event for event in events if event.kind == "tool_result"]
+    assert [(event.content, event.data["id"]) for event in results] == [("one", "c1"), ("two", "c2")]
+    for event in results:
+        assert [block["type"] for block in event.data["native"]["wire"][0]["content"]] == ["text", "image"]

@@ -15,11 +15,11 @@ from backstory.importers.entries import (
     as_text,
     microseconds,
     named,
-    result_data,
     shallow,
     usage_of,
 )
 from backstory.importers.format import Format, Head, Place, Source
+from backstory.importers.formats import gemini_results as results
 from backstory.importers.transcript import Entry, Move, Origin, Report, Session, Step, Thread, Unit
 from backstory.wire import load
 
@@ -243,7 +243,7 @@ def _prompt(message: Data, id: str, time: int | None) -> Iterator[Entry]:
     said = [part for part in parts if "functionResponse" not in part]
     for number, part in enumerate(parts):
         if part not in said and isinstance(part["functionResponse"], dict):
-            yield _response(part["functionResponse"], f"{id}/{number}", time)
+            yield results.of_part(part["functionResponse"], f"{id}/{number}", time)
     if not said and parts:
         return
     text = _words(said)
@@ -272,7 +272,7 @@ def _answer(message: Data, id: str, time: int | None) -> Iterator[Entry]:
         extra = {}
     for number, call in enumerate(calls):
         if call.get("result"):
-            yield _result(call, f"{id}/{named(call.get('id'), str(number))}", time)
+            yield results.of_call(call, f"{id}/{named(call.get('id'), str(number))}", time)
 
 
 def _is_id(value: Any) -> bool:
@@ -320,36 +320,6 @@ def _block(part: Data, calls: list[Data]) -> Block | None:
 def _thought(thought: Data) -> Block:
     subject, description = as_text(thought.get("subject")), as_text(thought.get("description"))
     return Block("thinking", f"**{subject}** {description}" if subject else description)
-
-
-def _result(call: Data, id: str, time: int | None) -> Entry:
-    result = call["result"]
-    error = call.get("status") == "error"
-    when = microseconds(call.get("timestamp")) or time
-    parts = result if isinstance(result, list) else [result]
-    texts = [_response_text(part) for part in parts]
-    data = result_data(call.get("id"), id, error=error)
-    return Entry(f"{id}/result", "tool_result", "\n".join(text for text in texts if text), data, when)
-
-
-def _response(response: Data, id: str, time: int | None) -> Entry:
-    text = _response_text({"functionResponse": response})
-    return Entry(id, "tool_result", text, result_data(response.get("id"), id), time)
-
-
-def _response_text(part: Any) -> str:
-    """The words of a function's response: its output, its error, or all of it."""
-    if not isinstance(part, dict):
-        return as_text(part)
-    response = part.get("functionResponse")
-    if not isinstance(response, dict):
-        return as_text(part.get("text")) if "text" in part else ""
-    said = response.get("response")
-    if isinstance(said, dict):
-        for key in ("output", "error", "content"):
-            if isinstance(said.get(key), str):
-                return str(said[key])
-    return as_text(said)
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
