@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.storage.fork_lock import ForkGate
+from backstory.storage.memory import backend as memory_backend
 
 
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])
@@ -42,3 +43,20 @@ def test_ctrl_c_at_a_gate_leaves_no_one_inside(monkeypatch):
         pass
     assert not gate._inside
     assert not lock.locked()
+
+
+def test_ctrl_c_within_a_batch_leaves_nothing_of_it(monkeypatch):
+    def interrupted(*_):
+        if agent.head:  # one event of the batch is there
+            raise KeyboardInterrupt
+        return bytes(16)
+
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(memory_backend, "digest_of", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                agent.extend([("user", "a"), ("clear",), ("user", "b")])
+        assert agent.events() == []
+        agent.user("c")
+        assert store.verify() == []

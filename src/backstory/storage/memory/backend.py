@@ -147,10 +147,14 @@ class MemoryBackend:
                 raise Conflict.at(agent.name, expected, head)
             now = max(now, own.updated_us)
             previous = self._digest(agent.pk, head)
-            for seq, (draft, base) in enumerate(events, head + 1):
-                kind, content, data, key = draft
-                previous = digest_of(previous, seq, kind, now, base, key, content, data)
-                own.add(draft.at(seq, now), base, previous)
+            try:
+                for seq, (draft, base) in enumerate(events, head + 1):
+                    kind, content, data, key = draft
+                    previous = digest_of(previous, seq, kind, now, base, key, content, data)
+                    own.add(draft.at(seq, now), base, previous)
+            except BaseException:  # Ctrl-C: all of a batch or nothing
+                own.cut(head)
+                raise
             self.announce()
             return own.events[len(own.events) - len(events) :]
 
