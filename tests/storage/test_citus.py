@@ -307,36 +307,3 @@ def test_a_taken_name_is_refused_on_an_intake(store):
 
     with pytest.raises(backstory.NameTaken):
         take_in()
-
-
-def test_a_store_that_is_older_than_the_extension_is_distributed_on_request(request, tmp_path):
-    name = databases.create(plain=True)
-    request.addfinalizer(lambda: databases.drop(name))
-    url = databases.url(name)
-    with backstory.open(url) as store:
-        root = store.start("main", key="root")
-        root.user("needle")
-        root.mark("here")
-        root.user("two")
-        root.fork("keyed", key="of a fork").user("three")
-        for n in range(20):
-            store.start(f"s{n}").user("needle")
-        assert len(store.search("needle")) == 20
-        with pytest.raises(backstory.Invalid, match="does not have the Citus extension"):
-            store.distribute()
-        before = store.seal()
-    databases.extend(name)
-    with backstory.open(url) as store:
-        heard = []
-        done = store.distribute(lambda done, total: heard.append((done, total)))
-        assert done.servers == len(databases.workers())
-        assert heard[-1] == (done.rows, done.rows)
-        assert store.distribute() == (0, done.servers)
-        assert store.verify(seal=before) == []
-        assert store.keyed("of a fork").context().messages[-1].content == "three"
-        store.keyed("root").rewind("here")
-        assert len(store.search("needle", limit=30)) == 21
-        with psycopg.connect(url) as db:
-            assert db.execute("SELECT pg_relation_size('backstory.events')").fetchone() == (0,)
-    with backstory.open(url) as again:
-        assert len(again.agents()) == 22

@@ -11,7 +11,7 @@ from backstory.present.measures import count
 def distribute_command(url: str | None, as_json: bool) -> None:
     """The database needs the Citus extension and its workers first. A store created there is distributed from
     the start; this command is for one that existed before. Sessions are spread over the workers. Other
-    processes wait until it is done; restart those that follow the store."""
+    processes wait until it is done, and then go on."""
     with opened(url) as store, progress_bar("distributing", "rows") as progress:
         done = store.distribute(progress)
     if as_json:

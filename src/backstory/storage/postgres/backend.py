@@ -57,7 +57,7 @@ from backstory.storage.postgres.server import (
     split_prepare,
     translation,
 )
-from backstory.storage.postgres.survey import PostgresSurvey
+from backstory.storage.postgres.survey import CENSUS, SIZE, PostgresSurvey
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocols import (
     ALL,
@@ -76,23 +76,6 @@ from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 T = TypeVar("T")
 
 PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
-
-CENSUS = """
-    SELECT e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
-        pg_catalog.sum(pg_catalog.octet_length(coalesce(e.content, ''))
-            + pg_catalog.octet_length(coalesce(e.data, '')))
-    FROM ROWS FROM (
-        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
-        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
-    CROSS JOIN LATERAL (
-        SELECT kind, base, content, data FROM backstory.events
-        WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
-        OFFSET 0) e
-    GROUP BY e.kind"""
-SIZE = """
-    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
-    FROM pg_catalog.pg_class
-    WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
 
 
 class PostgresBackend:
@@ -163,7 +146,22 @@ class PostgresBackend:
             with pool.connection() as db:
                 return self._writer(db).append(agent, events, expected, now)
         except (psycopg.Error, PoolTimeout) as error:
+            if self._was_distributed(error):
+                return self.append(agent, events, expected, now)
             raise self._translation(error, StorageError) from error
+
+    def _was_distributed(self, error: Exception) -> bool:
+        """Whether a plain append failed, and wrote nothing, because the store was distributed meanwhile: the
+        servers of a cluster do not have the table of the followers."""
+        is_plain = isinstance(error, psycopg.errors.UndefinedTable) and not self._is_distributed
+        return is_plain and self._has_servers()
+
+    def _has_servers(self) -> bool:
+        """Whether the store is spread over servers. It may become so while it is open."""
+        if not self._is_distributed:
+            with self._connection() as db:
+                self._is_distributed = is_distributed(db)
+        return self._is_distributed
 
     def _writer(self, db: Connection) -> PostgresRows:
         is_direct = CAN_POLL and self._prepares and not self._is_distributed
@@ -183,7 +181,7 @@ class PostgresBackend:
         try:
             return self._read(lambda rows: rows.agents(wanted))
         except ConnectionLost:
-            if not (wanted.partial and self._is_distributed):
+            if not (wanted.partial and self._has_servers()):
                 raise
             with self._connection() as db:
                 return reachable_agents(db, wanted)
@@ -283,7 +281,7 @@ class PostgresBackend:
         return [Census(kind, events, moves, int(bytes)) for kind, events, moves, bytes in rows]
 
     def size(self) -> int:
-        return int(self._query(SIZE_OF_ALL if self._is_distributed else SIZE, {})[0][0])
+        return int(self._query(SIZE_OF_ALL if self._has_servers() else SIZE, {})[0][0])
 
     def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
         moved = 0
@@ -315,7 +313,7 @@ class PostgresBackend:
         return [Backlog(*row) for row in self._query(*asked)]
 
     def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
-        if not self._is_distributed:
+        if not self._has_servers():
             return self._query(postgres_index.UNINDEXED, postgres_index.backlogs(backlog))
         with self._connection() as db:
             return postgres_index.unindexed_one_by_one(db, backlog)
@@ -330,9 +328,10 @@ class PostgresBackend:
                 distribute_index(db)
 
     def index(self, texts: Sequence[tuple[Backlog, Texts]], *, last: bool = True) -> None:
+        one_by_one = self._has_servers()
         with self._connection() as db:
             with db.transaction():
-                postgres_index.index(db, texts, one_by_one=self._is_distributed)
+                postgres_index.index(db, texts, one_by_one=one_by_one)
             self._new_to_planner += sum(len(found) for _, found in texts)
             if self._new_to_planner >= postgres_index.WORTH_ANALYZING:
                 db.execute("ANALYZE backstory.search_3, backstory.searched_3")
@@ -347,14 +346,15 @@ class PostgresBackend:
     def watch(self) -> PostgresWatch:
         if self._closed:
             raise self._is_closed()
-        notify = None if self._is_distributed else self._notify
+        notify = None if self._has_servers() else self._notify
         watch = PostgresWatch(self._conninfo, notify, lambda: self._translated(StorageError))
         self._watches.add(watch)
         return watch
 
     def _notify(self) -> None:
-        with self._connection() as db:
-            db.execute(NOTIFY)
+        if not self._has_servers():
+            with self._connection() as db:
+                db.execute(NOTIFY)
 
     def close(self) -> None:
         for watch in list(self._watches):

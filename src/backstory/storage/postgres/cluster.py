@@ -5,9 +5,12 @@ the functions that write to it are sent there. What a node's death means is in d
 """
 
 import json
+import random
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any, LiteralString
 
@@ -81,6 +84,12 @@ DELEGATED: LiteralString = """
         force_delegation => true)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
         AND p.proname IN ('append_one', 'append_many', 'create_agent')"""
+SHORT_WAIT: LiteralString = "SET LOCAL lock_timeout = '400ms'"
+USUAL_WAIT: LiteralString = "SET LOCAL lock_timeout TO DEFAULT"
+TRIES = 120  # a minute
+# Processes that have the store open hear that no notifications will follow, and that they have to poll.
+DISTRIBUTED: LiteralString = "distributed"
+LAST_NOTICE: LiteralString = f"SELECT pg_catalog.pg_notify('backstory', '{DISTRIBUTED}')"
 # What was copied to the shards is still there, unseen, where it was.
 CLEAR_LOCAL: LiteralString = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
 HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
@@ -128,22 +137,33 @@ def distribute_store(db: Connection, url: str, progress: Callable[[int, int], No
         )
     moved = 0
     with db.transaction():
-        total = hold_tables(db)
+        hold_tables(db)
         if is_distributed(db):
             return 0  # someone else did it while we waited
+        total = sum(_rows(db, name) for name, _ in _tables(db))
         for rows in distribute(db):
             moved += rows
             progress(moved, total)
+        db.execute(LAST_NOTICE)
     return moved
 
 
-def hold_tables(db: Connection) -> int:
-    """Within a transaction: keep everybody out, and return how many rows there are to move."""
-    total = 0
+def hold_tables(db: Connection) -> None:
+    """Within a transaction: keep everybody out. Others take the tables in another order, and PostgreSQL would
+    end one of us after a second: so we let go of all of them before, and try again."""
+    for _ in range(TRIES):
+        with suppress(psycopg.errors.LockNotAvailable), db.transaction():
+            _lock(db)
+            return
+        time.sleep(random.uniform(0.01, 0.1))
+    _lock(db)
+
+
+def _lock(db: Connection) -> None:
+    db.execute(SHORT_WAIT)
     for name, _ in _tables(db):
         db.execute("LOCK TABLE backstory." + name)
-        total += _rows(db, name)
-    return total
+    db.execute(USUAL_WAIT)
 
 
 def distribute(db: Connection) -> Iterator[int]:

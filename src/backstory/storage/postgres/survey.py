@@ -1,4 +1,4 @@
-"""Statements of a PostgreSQL store that ask of all agents at once."""
+"""Statements of a PostgreSQL store that ask of all agents at once, or that count and measure."""
 
 from collections.abc import Collection
 from typing import Any
@@ -43,6 +43,23 @@ IRREGULAR = """
     FROM backstory.events e JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
     WHERE e.base IS NOT NULL OR e.kind <> ALL (%(regular)s::text[])
     ORDER BY e.place, e.agent, e.seq"""
+
+CENSUS = """
+    SELECT e.kind, pg_catalog.count(*), pg_catalog.count(e.base),
+        pg_catalog.sum(pg_catalog.octet_length(coalesce(e.content, ''))
+            + pg_catalog.octet_length(coalesce(e.data, '')))
+    FROM ROWS FROM (
+        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
+        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
+    CROSS JOIN LATERAL (
+        SELECT kind, base, content, data FROM backstory.events
+        WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
+        OFFSET 0) e
+    GROUP BY e.kind"""
+SIZE = """
+    SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(oid)), 0)::bigint
+    FROM pg_catalog.pg_class
+    WHERE relnamespace = 'backstory'::regnamespace AND relkind IN ('r', 'm')"""
 
 
 class PostgresSurvey:

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, suppress
 
 import psycopg
 
+from backstory.storage.postgres.cluster import DISTRIBUTED
 from backstory.storage.postgres.server import Connection
 from backstory.storage.signal import until
 
@@ -66,6 +67,7 @@ class PostgresWatch:
         self._db: Connection | None = None
         self._pid = os.getpid()
         self._heard = False  # whether notifications come through
+        self._is_last = False  # whether there will be no more of them
         self._before = 0  # the first transaction that certainly knows of us; 0: all others are over
         self._refresh_at = self._settled_at = 0.0
         with self._translated():
@@ -99,9 +101,10 @@ class PostgresWatch:
 
     def _is_notified(self, db: Connection) -> bool:
         """Whether there was a notification, perhaps together with the answer to a statement."""
-        notified = bool(list(db.notifies(timeout=0)))
-        self._heard = self._heard or notified
-        return notified
+        notified = [notification.payload for notification in db.notifies(timeout=0)]
+        self._is_last = self._is_last or DISTRIBUTED in notified
+        self._heard = (self._heard or bool(notified)) and not self._is_last
+        return bool(notified)
 
     def _listen(self) -> None:
         self._pid = os.getpid()
