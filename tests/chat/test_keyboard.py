@@ -1,5 +1,19 @@
 """Keys as people know them from other tools: Esc stops, Ctrl-C twice leaves, ! runs a command."""
 
+import io
+import os
+import pty
+import signal
+import sys
+import termios
+import threading
+
+import pytest
+from rich.console import Console
+
+import backstory
+from backstory.chat import keyboard
+from backstory.chat.answer_view import AnswerView
 from backstory.chat.shell import OUTPUT
 from tests.chat.screen import contents, edited, page_of, prompts_on
 from tests.chat.test_mentions import PNG
@@ -19,6 +33,55 @@ def test_escape_stops_an_answer_and_what_was_typed_meanwhile_is_in_the_editor(st
         terminal.enter()
         terminal.answered("Fine.")
         assert terminal.leave() == 0
+
+
+class Waiting(keyboard.Keyboard):
+    """Says when it waits for what may follow an escape."""
+
+    def __init__(self):
+        super().__init__()
+        self.waits = threading.Event()
+
+    def _ready(self, seconds=None):
+        if seconds is not None:
+            self.waits.set()
+        return super()._ready(seconds)
+
+
+def test_an_escape_as_the_answer_ends_stops_nothing_and_the_terminal_is_as_it_was(monkeypatch):
+    interrupts = []
+    monkeypatch.setattr(keyboard, "_interrupt", lambda: interrupts.append(1))
+    monkeypatch.setattr(keyboard, "REST_WITHIN", 60)
+    handed = []
+    monkeypatch.setattr(keyboard, "hand_over", handed.append)
+    master, slave = pty.openpty()
+    with open(slave) as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        before = termios.tcgetattr(slave)
+        keys = Waiting()
+        keys.start()
+        os.write(master, b"next\x1b")
+        assert keys.waits.wait(60)
+        keys.stop()
+        assert (interrupts, handed) == ([], ["next"])
+        assert termios.tcgetattr(slave) == before
+    os.close(master)
+
+
+def test_ctrl_c_while_the_keyboard_is_handed_back_comes_after_it(monkeypatch):
+    console = Console(file=io.StringIO())
+    view = AnswerView(console, backstory.open(":memory:").start("main"), after=0)
+    stopped = []
+
+    def stop():
+        signal.raise_signal(signal.SIGINT)
+        stopped.append("keyboard")
+
+    monkeypatch.setattr(view._keyboard, "stop", stop)
+    monkeypatch.setattr(view._region, "stop", lambda: stopped.append("region"))
+    with pytest.raises(KeyboardInterrupt):
+        view.pause()
+    assert stopped == ["keyboard", "region"]
 
 
 def test_a_second_ctrl_c_in_an_empty_editor_leaves(start):

@@ -36,3 +36,24 @@ def test_agents_are_called_by_their_names_or_by_their_ids_where_names_are_alike(
         assert chat.find(name) == agent
     assert store.agent(chat.ref(same)) == same
     assert store.agent(chat.ref(work)) == work
+
+
+def test_retry_brings_back_a_prompt_only_where_it_was_taken_back():
+    store = backstory.open(":memory:")
+    chat = Chat(store, store.start("main"), Actor())
+    other = store.start("other")
+    other.user("What is left?")
+    other.user("given up on purpose")
+    assert chat.take_back(chat.say("never answered"))
+    while other.head < chat.agent.head - 1:
+        other.note("app.step")
+    other.undo(turn=True)
+    assert other.head == chat.agent.head
+    main = chat.agent
+    chat.switch("other")
+    chat.retry()
+    assert [prompt.content for prompt in chat.prompts()] == ["What is left?"]
+    chat.switch(main.name)
+    chat.fork("idea")
+    chat.retry()
+    assert [prompt.content for prompt in chat.prompts()] == ["never answered"]

@@ -59,6 +59,16 @@ def test_a_result_that_comes_while_the_page_is_open_lights_up_with_its_call(fill
     assert found["calls"] == [[seen, seen + 1]]
 
 
+def test_a_second_result_does_not_take_the_call_of_the_first_in_a_later_page(filled):
+    main = filled.agent("main")
+    call = main.tool_call("glob", {}, id="once")
+    main.tool_result(call, "a.py")
+    seen = main.head
+    main.append("tool_result", "a.py, again", {"id": "once"})
+    assert outline_json(filled, main, 0)["calls"][-1] == (seen - 1, seen)
+    assert outline_json(filled, main, seen)["calls"] == []
+
+
 def test_an_outline_reads_no_text_and_only_the_data_of_what_it_looks_into(filled, monkeypatch):
     main = filled.agent("main")
     monkeypatch.setattr(type(main), "events", None)

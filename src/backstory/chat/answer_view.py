@@ -19,6 +19,7 @@ from backstory.core.events import Event
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import EventWritten, Forked, Stopped, Update, Updates
 from backstory.runtime.models import Retrying, TextDelta, ThinkingDelta
+from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
 
 THOUGHT_LINES = 4  # of what the model thinks, while it does
@@ -75,13 +76,15 @@ class AnswerView:
 
     def pause(self) -> None:
         """Take away what is redrawn: something else needs the screen and the keyboard."""
-        self._keyboard.stop()
-        self._region.stop()
+        with defer_signals():  # else the terminal would stay without an echo, and what was typed be lost
+            self._keyboard.stop()
+            self._region.stop()
 
     def resume(self) -> None:
         """Go on with what is redrawn."""
-        self._keyboard.start()
-        self._region.start()
+        with defer_signals():
+            self._keyboard.start()
+            self._region.start()
 
     def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
         """Whether the last line on the screen is this call, with everything that it asks for."""

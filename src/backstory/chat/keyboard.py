@@ -60,8 +60,12 @@ class Keyboard:
                 if block.endswith(ESCAPE) and self._terminal in self._ready(REST_WITHIN):
                     block += os.read(self._terminal, 1024)
                 self._typed += block.rstrip(ESCAPE)
-                if block.endswith(ESCAPE):
+                if block.endswith(ESCAPE) and not self._has_ended():
                     _interrupt()
+
+    def _has_ended(self) -> bool:
+        """Whether there is nothing left to be stopped."""
+        return bool(select.select([self._ended], [], [], 0)[0])
 
     def _ready(self, seconds: float | None = None) -> list[int]:
         """Whether there is something to read; nothing is once the end has come."""

@@ -74,7 +74,7 @@ class Chat:
         self.folder = folder
         self.instructions = None if folder is None else project.instructions(folder)
         self.loop = Loop(agent, model, tools, allow=allow)
-        self._taken_back: int | None = None  # the head behind which a prompt without an answer can come back
+        self._taken_back: Event | None = None  # the undo of a prompt without an answer, which can come back
         self.is_new = begin(agent, system, self.instructions)
         self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
         if folder is not None:
@@ -173,14 +173,16 @@ class Chat:
         if self.keep or any(_counts(event) for event in after):
             return False
         head = after[-1].seq if after else prompt.seq
-        self._taken_back = self.agent.undo(turn=True, expected=head).seq
+        self._taken_back = self.agent.undo(turn=True, expected=head)
         return True
 
     def retry(self) -> None:
         """Be where the model can answer again: at a prompt that was taken back just now, or before an answer
         that was broken off."""
-        if self.agent.head == self._taken_back:
-            self.agent.redo(expected=self._taken_back)
+        undone, head = self._taken_back, self.agent.head
+        # The event, not its position: another agent may have as many.
+        if undone is not None and head == undone.seq and self.agent.event(head) == undone:
+            self.agent.redo(expected=head)
         last = self._last()
         if last is None:
             raise NotFound("there is nothing to answer yet: say something")

@@ -101,6 +101,8 @@ class _Outline:
         for seq, kind, data in self._data(low, after):
             if kind == "tool_call":
                 self._call(seq, parse_object(data))
+            elif kind == "tool_result":
+                self._called(tool_result(None, parse_object(data)).id)
         self._look_for_summaries(self._agent.outline(low, after))
         self._summaries.clear()
 
@@ -156,9 +158,13 @@ class _Outline:
         result = tool_result(None, data)
         if result.error:
             self.errors.append(seq)
-        call = self._open.pop(result.id, None) if isinstance(result.id, str) else None
+        call = self._called(result.id)
         if call is not None:
             self.calls.append((call, seq))
+
+    def _called(self, id: Any) -> int | None:
+        """Where the call is that a result answers. It has no other result."""
+        return self._open.pop(id, None) if isinstance(id, str) else None
 
 
 def _parsed(texts: Sequence[str | None]) -> list[Any]:

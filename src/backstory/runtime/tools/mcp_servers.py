@@ -167,15 +167,7 @@ class McpServers:
                 if ready.done():
                     return
                 last = _last_line(said)
-                late = f"it did not answer within {server.seconds:g} seconds"
-                ended = "it ended before it said which tools it has"
-                why = (
-                    late
-                    if isinstance(_first(error), TimeoutError)
-                    else ended
-                    if _is_gone(error)
-                    else _why(error)
-                )
+                why = _why_not(error, server.seconds)
                 ready.set_exception(ToolError(f"{why}{f' ({last})' if last else ''}"))
 
     @asynccontextmanager
