@@ -2,7 +2,9 @@
 
 import backstory
 from backstory.agent import Agent
+from backstory.chat.commands import retyped
 from backstory.chat.session import Chat, begin
+from backstory.chat.shell import OUTPUT
 from tests.runtime.acting import Actor
 
 
@@ -57,3 +59,14 @@ def test_retry_brings_back_a_prompt_only_where_it_was_taken_back():
     chat.fork("idea")
     chat.retry()
     assert [prompt.content for prompt in chat.prompts()] == ["never answered"]
+
+
+def test_a_prompt_that_looks_like_a_command_is_a_prompt_when_it_is_sent_again():
+    store = backstory.open(":memory:")
+    main = store.start("main")
+    chat = Chat(store, main, Actor())
+    main.user("I ran this", data={"typed": "!ls", OUTPUT: "a.py"})
+    for text in ("!important: be brief", "/undo is a command", "/usr/bin is a folder"):
+        main.user(text)
+    again = [" !important: be brief", " /undo is a command", "/usr/bin is a folder"]
+    assert [retyped(event) for event in chat.typed()] == ["!ls", *again]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backstory.chat import views as looking
 from backstory.chat.mentions import typed_text
 from backstory.chat.project import session_rows
+from backstory.chat.shell import SIGN, is_command_output
+from backstory.core.events import Event
 from backstory.errors import Invalid, NotFound
 from backstory.present.measures import count
 from backstory.present.titles import title_of
@@ -97,7 +99,8 @@ def _back(at: "Terminal", _: str) -> None:
         raise NotFound("there is no earlier prompt in the context")
     chosen = pick("back to before which prompt?", [typed_text(prompt) for prompt in prompts])
     if chosen is not None:
-        at.typed = at.write(lambda: at.chat.back_to(prompts[chosen]))
+        at.write(lambda: at.chat.back_to(prompts[chosen]))
+        at.typed = retyped(prompts[chosen])
         at.context.redraw("before that prompt, which is in the editor again", "/undo takes it back")
 
 
@@ -263,6 +266,13 @@ def is_command(text: str) -> bool:
 def unescaped(text: str) -> str:
     """What is sent: of two slashes at the beginning one stays."""
     return text[1:] if text.startswith("//") else text
+
+
+def retyped(event: Event) -> str:
+    """What the person typed, for the editor: a prompt that looks like a command stays a prompt."""
+    text = typed_text(event)
+    looks_like_one = is_command(text) or text.startswith((SIGN, "//"))
+    return f" {text}" if looks_like_one and not is_command_output(event) else text
 
 
 def run(at: "Terminal", text: str) -> None:

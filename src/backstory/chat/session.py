@@ -227,9 +227,9 @@ class Chat:
         """What the person asked, of what is live, oldest first."""
         return [event for event in self._said() if not _is_aside(event)]
 
-    def typed(self) -> list[str]:
+    def typed(self) -> list[Event]:
         """What the person typed, commands of the shell too, oldest first."""
-        return [mentions.typed_text(event) for event in self._said() if not _is_carried(event)]
+        return [event for event in self._said() if not _is_carried(event)]
 
     def _said(self) -> list[Event]:
         return [event for event in self.agent.context().messages if event.kind == "user"]
@@ -268,10 +268,9 @@ class Chat:
         """Whether the context is so large that it should be compacted before the next prompt."""
         return self.auto_compact and self.tokens() >= (self.model.window or math.inf) * COMPACT_AT
 
-    def back_to(self, prompt: Event) -> str:
-        """Go to before a prompt; returns its text."""
+    def back_to(self, prompt: Event) -> None:
+        """Go to before a prompt."""
         self.agent.jump(prompt.seq - 1)
-        return mentions.typed_text(prompt)
 
     def labels(self) -> list[str]:
         """The labels to go back to, newest first."""

@@ -15,7 +15,7 @@ from backstory.chat.consent import Consent
 from backstory.chat.context_view import MOVED, UNANSWERED, ContextView, has_moved
 from backstory.chat.cost import Cost, preload
 from backstory.chat.editor import BACK, EXPAND, Editor
-from backstory.chat.mentions import completions, pasted_files, typed_text
+from backstory.chat.mentions import completions, pasted_files
 from backstory.chat.page import Page
 from backstory.chat.session import Chat
 from backstory.chat.shell import SIGN, command_of, ran
@@ -296,11 +296,11 @@ class Terminal:
         with suppress(Error, OSError):  # then it stays where it is, and the screen says so
             if prompt is not None and self.chat.take_back(prompt):
                 self.context.reached(self.chat.agent.head)
-                self._refused.append(typed_text(prompt))
+                self._refused.append(commands.retyped(prompt))
                 if self._editor.has_typeahead():
                     self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
                 else:
-                    self.typed = typed_text(prompt)
+                    self.typed = commands.retyped(prompt)
                     self._hint = f"{TAKEN_BACK}, and in the editor again"
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
@@ -368,7 +368,7 @@ class Terminal:
         try:
             self.context.catch_up()
             self._status = status_line(self.chat, self.page.console.width, self._spent)
-            self._editor.remember([*self.chat.typed(), *self._refused])
+            self._editor.remember([*map(commands.retyped, self.chat.typed()), *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"
             self.page.complain(error)
