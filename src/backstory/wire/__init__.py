@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Dump(NamedTuple):
-    """A request's body, and what it says otherwise than the log."""
+    """A request's body, and where it differs from the log."""
 
     body: dict[str, Any]
     repairs: list[Repair]

@@ -111,7 +111,7 @@ class Conversation(Sequence[Message]):
         return to_bytes(self._sources, format, **options)
 
     def repairs(self, format: str, **options: Any) -> list[Repair]:
-        """What the body says otherwise than the log: which rule, at which event, and why."""
+        """Where the body differs from the log: which rule, at which event, and why."""
         return self.dump(format, **options).repairs
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:

@@ -157,7 +157,7 @@ Turn = Say | Step
 
 
 class Repair(NamedTuple):
-    """One thing that the wire says otherwise than the log: which rule, at which event, and why."""
+    """One difference between a request and the log: which rule, at which event, and why."""
 
     rule: str
     at: int | None  # the event's position, or its index where messages have none; None: no event

@@ -89,7 +89,7 @@ export default function Diff() {
     ${!to && html`<p class="hint">Choose a branch, or pin this position and go elsewhere.</p>`}
     ${to && !page && html`<p class="hint">Comparing …</p>`}
     ${page && html`<p>${page.parted ? html`The histories part after <b>${number(page.parted)}</b>.` : "The histories have nothing in common."}
-      ${" "}${page.total ? `${messages(page.total)} differ.` : "The model sees no difference."}</p>
+      ${" "}${page.total ? `Different: ${messages(page.total)}.` : "The model sees no difference."}</p>
       ${page.common > 0 && html`<div class="common">${messages(page.common)} in common</div>`}
       ${paired(page.changes).map((one, index) => html`<div class="pair" key=${index}>
         <${Side} event=${one.left} words=${one.words} sign="-" id=${page.left.agent} same=${isCopy(one)} /><${Side} event=${one.right} words=${one.words} sign="+" id=${page.right.agent} same=${isCopy(one)} /></div>`)}

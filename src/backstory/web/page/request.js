@@ -52,7 +52,7 @@ export default function Request() {
     <button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
     <button onClick=${() => download().catch(state.trouble)}>Download</button></p>
     ${!page && html`<p class="hint">Building the request …</p>`}
-    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${state.counted(page.repairs.length, "repair")}: what the request says otherwise than the log</summary>
+    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${state.counted(page.repairs.length, "repair")}: where the request differs from the log</summary>
       <ul>${page.repairs.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}</ul></details>`}
     ${page && Object.keys(page.rest).length > 0 && html`<details><summary>${Object.keys(page.rest).join(", ")}</summary><${Json} value=${page.rest} /></details>`}
     ${page && page.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>
