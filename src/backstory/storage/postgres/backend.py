@@ -54,6 +54,7 @@ from backstory.storage.postgres.server import (
     conninfo,
     is_pooled,
     migrate,
+    reads_only,
     split_prepare,
     translation,
 )
@@ -114,7 +115,7 @@ class PostgresBackend:
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         while True:
             try:
-                with self._connection() as db:
+                with self._connection(to_write=True) as db:
                     return PostgresRows(db).create(new, events, now)
             except Clash:  # or someone made an agent here at the same time: it gets the next number
                 new = self._not_taken(new)
@@ -130,18 +131,18 @@ class PostgresBackend:
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
-            with self._connection() as db:
+            with self._connection(to_write=True) as db:
                 PostgresRows(db).rename(agent, name)
         except Clash:
             raise NameTaken.of(name) from None
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
-        with self._connection() as db, db.transaction():
+        with self._connection(to_write=True) as db, db.transaction():
             return PostgresRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
         # Without the context managers of `_connection`: they would take a third of the client's time.
-        pool = self._own_pool()
+        pool = self._own_pool(to_write=True)
         try:
             with pool.connection() as db:
                 return self._writer(db).append(agent, events, expected, now)
@@ -151,8 +152,7 @@ class PostgresBackend:
             raise self._translation(error, StorageError) from error
 
     def _was_distributed(self, error: Exception) -> bool:
-        """Whether a plain append failed, and wrote nothing, because the store was distributed meanwhile: the
-        servers of a cluster do not have the table of the followers."""
+        """Whether a plain append failed, and wrote nothing, because a worker does not have `followers`."""
         is_plain = isinstance(error, psycopg.errors.UndefinedTable) and not self._is_distributed
         return is_plain and self._has_servers()
 
@@ -169,7 +169,7 @@ class PostgresBackend:
 
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
-        with self._connection() as db, db.transaction():
+        with self._connection(to_write=True) as db, db.transaction():
             # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
             # ROLLBACK), and in a transaction there is no second try.
             rows = PostgresRows(db, call_append)
@@ -296,12 +296,12 @@ class PostgresBackend:
 
     @contextmanager
     def intake(self) -> Iterator[PostgresIntake]:
-        with self._connection() as db, db.transaction():
+        with self._connection(to_write=True) as db, db.transaction():
             yield PostgresIntake(db)
 
     @contextmanager
     def removal(self) -> Iterator[PostgresRemoval]:
-        with self._connection() as db, db.transaction():
+        with self._connection(to_write=True) as db, db.transaction():
             yield PostgresRemoval(db)
 
     def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
@@ -367,14 +367,16 @@ class PostgresBackend:
         return self._read(lambda rows: rows.all(sql, bindings))
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
-        pool = self._own_pool()
+    def _connection(self, *, to_write: bool = False) -> Iterator[Connection]:
+        pool = self._own_pool(to_write=to_write)
         with self._translated(StorageError), pool.connection() as db:
             yield db
 
-    def _own_pool(self) -> Connections:
+    def _own_pool(self, *, to_write: bool = False) -> Connections:
         if self._closed:
             raise self._is_closed()
+        if to_write and self._only_reads:  # a function that a cluster sends on would write
+            raise reads_only(self.url)
         if self._pid != os.getpid():  # connections must not be shared with a parent process
             self._left_to_parent = self._pool
             self._pid, self._pool = os.getpid(), self._opened_pool()
@@ -393,6 +395,5 @@ class PostgresBackend:
     def _translation(self, error: Exception, otherwise: type[StorageError]) -> StorageError:
         translated = translation(error, self.url, otherwise)
         if self._only_reads and isinstance(translated, ReadOnly):
-            said = f"{self.url!r} is open for reading only"
-            return ReadOnly(said, remedy="open it without read_only=True")
+            return reads_only(self.url)
         return translated

@@ -209,6 +209,11 @@ def _is_lost(sqlstate: str | None) -> bool:
     return sqlstate is None or sqlstate.startswith(("08", "57P0"))
 
 
+def reads_only(url: str) -> ReadOnly:
+    """What is said to whoever writes to a store that was opened for reading."""
+    return ReadOnly(f"{url!r} is open for reading only", remedy="open it without read_only=True")
+
+
 def translation(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
     """What the server or the pool said, as an error of ours that says what to do."""
     said = str(error).strip()
