@@ -228,6 +228,10 @@ def bedrock_by(place):
     return {"messages": [{"role": "user", "content": [{"text": "Look."}, block]}]}
 
 
+def bedrock_image(image):
+    return {"messages": [{"role": "user", "content": [{"text": "Look."}, {"image": image}]}]}
+
+
 BROKEN = [
     ("openai", openai({"type": "file", "file": 5})),
     ("openai", openai({"type": "input_audio", "input_audio": {"data": 5}})),
@@ -236,6 +240,8 @@ BROKEN = [
     ("openai", openai({"type": "image_url", "image_url": {"url": "data:image/png;base"}})),
     ("anthropic", source("url", url="https:")),
     ("openai", openai({"type": "file", "file": {"filename": "a.pdf", "file_data": "?"}})),
+    ("bedrock", bedrock_image({"format": "p", "source": {"s3Location": {"uri": "s3://bucket/a.png"}}})),
+    ("bedrock", bedrock_image({"source": {"s3Location": {"uri": "s3://bucket/a.png"}}})),
     ("openai-responses", responses({"type": "input_file"})),
     ("openai-responses", responses({"type": "input_image"})),
     ("anthropic", source("base64", data=5)),

@@ -52,11 +52,11 @@ def _format(found: Media) -> str | None:
 def read_media(kind: str, value: Any) -> Part:
     """A block of media: its data, its words, or something in a store."""
     match value:
-        case {"format": str(format), "source": {"bytes": str() | bytes() | bytearray() as data}} if (
-            format.rpartition("/")[2] in FORMATS[kind]
-        ):
+        case {**given} if not _has_format(kind, given.get("format")):
+            return Other(kind, complete=False)
+        case {"format": str(format), "source": {"bytes": str() | bytes() | bytearray() as data}}:
             return _blob(kind, format, data, value.get("name"))
-        case {"source": {"bytes": str() | bytes() | bytearray() as data}} if _is_untyped(kind, value):
+        case {"source": {"bytes": str() | bytes() | bytearray() as data}}:
             found = _blob(kind, "pdf", data, value.get("name"))
             return found if (found.data or "").startswith(PDF_START) else found._replace(type=None)
         case {"source": {"text": str(text)}}:
@@ -67,9 +67,11 @@ def read_media(kind: str, value: Any) -> Part:
             return Other(kind, complete=False)
 
 
-def _is_untyped(kind: str, value: dict[str, Any]) -> bool:
-    """A document may come without its format: botocore's DocumentBlock."""
-    return kind == "document" and value.get("format") is None
+def _has_format(kind: str, format: Any) -> bool:
+    """Whether a format is one that botocore lists. A document may come without: its DocumentBlock."""
+    if format is None:
+        return kind == "document"
+    return isinstance(format, str) and format.rpartition("/")[2] in FORMATS[kind]
 
 
 def _blob(kind: str, format: str, data: Any, name: Any) -> Media:
