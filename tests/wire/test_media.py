@@ -247,6 +247,7 @@ BROKEN = [
     ("anthropic", source("base64", data=5)),
     ("anthropic", anthropic({"type": "document", "source": 5})),
     ("gemini", gemini({"inlineData": {"mimeType": "application/pdf"}})),
+    ("gemini", gemini({"inlineData": {"mimeType": "", "data": PDF}})),
     ("gemini", gemini({"fileData": {"fileUri": 5}})),
     ("gemini", gemini({"inlineData": 5})),
     ("bedrock", bedrock("document", "exe", PDF, name="a")),

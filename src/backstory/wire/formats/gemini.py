@@ -235,7 +235,7 @@ def _read_media(part: dict[str, Any]) -> Part:
     blob, file = spelled(part, "inlineData"), spelled(part, "fileData")
     if isinstance(blob, dict):
         type_, data = spelled(blob, "mimeType"), blob.get("data")
-        if isinstance(type_, str) and isinstance(data, str):
+        if isinstance(type_, str) and type_.strip() and isinstance(data, str):
             return media(type_, data=data)
     elif isinstance(file, dict):
         type_, url = spelled(file, "mimeType"), spelled(file, "fileUri")
