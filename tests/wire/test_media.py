@@ -331,3 +331,11 @@ def test_a_document_in_a_result_arrives_or_its_loss_is_told(target, data):
     assert "Read." in sent
     assert (data in sent or TEXT in sent) == (repairs == [])
     assert violations(dumped, target, gemini_signatures=True) == []
+
+
+def test_a_thought_of_geminis_whose_text_is_none_is_left_out_and_told():
+    native = {"provider": "gemini", "model": "m1", "wire": [{"thought": True, "text": 5}, {"text": "So."}]}
+    events = [("user", "Why?"), ("assistant", "So.", {"native": native}), ("user", "And?")]
+    body, repairs = dump(events, "gemini", model="m1")
+    assert violations(body, "gemini", strict=False) == []
+    assert [repair.rule for repair in repairs] == ["native"]

@@ -170,7 +170,7 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     if answer is not None:
         return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path)]
     if part.get("thought"):
-        return [Other("thought"), *sealed]
+        return [Other("thought", complete=isinstance(part.get("text", ""), str)), *sealed]
     if part.get("text") is not None:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
