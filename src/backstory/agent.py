@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from backstory.operations.attachments import Attachment
     from backstory.wire.conversation import Conversation
 
-
 NO_ARGUMENTS: dict[str, Any] = {}
 
 

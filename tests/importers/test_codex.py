@@ -333,7 +333,7 @@ def test_events_beside_items_are_passed_over(tmp_path):
 
 
 def test_what_another_agent_wrote_is_a_prompt_and_no_system_text(tmp_path):
-    letter = {"author": "/root", "recipient": "/root/a", "content": "look at x", "trigger_turn": True}
+    letter = {"author": "/lead", "recipient": "/lead/a", "content": "look at x", "trigger_turn": True}
     thread = thread_of(tmp_path, record("inter_agent_communication", **letter), said("assistant", "seen"))
     events = log(thread)
     assert context(events) == [("user", "look at x"), ("assistant", "seen")]
