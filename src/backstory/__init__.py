@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from backstory.core.messages import Message
     from backstory.core.outline import OutlineRow
     from backstory.intake import Intake, Source
-    from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
+    from backstory.jobs.export_loader import Transfer
     from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats
     from backstory.jobs.verify import Finding
@@ -140,7 +140,7 @@ _WHERE = {
     "Store": "store",
     "Tool": "runtime.tools",
     "Removed": "jobs.deletion",
-    "Transfer": "jobs.arrival",
+    "Transfer": "jobs.export_loader",
     "aio": "aio",
     "wire": "wire",
     "open": "store",

@@ -26,9 +26,9 @@ from backstory.storage.protocols import Backend, NewAgent, Wanted
 if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
     from backstory.importers.outcome import Outcome
     from backstory.intake import Intake, Source
-    from backstory.jobs.arrival import Transfer
     from backstory.jobs.deletion import Removed
     from backstory.jobs.distribution import Distribution
+    from backstory.jobs.export_loader import Transfer
     from backstory.jobs.indexer import Progress
     from backstory.jobs.search import Hit, Hits
     from backstory.jobs.stats import Stats

@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 import backstory
-from backstory.chat.changes import Line
 from backstory.chat.commands import carried, is_command, unescaped
 from backstory.chat.consent import request
 from backstory.chat.events import drawn
+from backstory.chat.file_diff import Line
 from backstory.chat.markdown import Prose
 from backstory.errors import Invalid
 from backstory.present.safe_text import visible

@@ -49,9 +49,9 @@ def test_just_after_it_was_written_nobody_says_that_it_was_not(terminal, monkeyp
         terminal._send("Hello")
     assert terminal.typed == ""
     assert terminal._hint == "stopped; /retry asks again"
-    assert "Hello" in terminal.page.console.file.getvalue()
+    assert "Hello" in terminal.output.console.file.getvalue()
     terminal.context.catch_up()
-    assert "someone else" not in terminal.page.console.file.getvalue()
+    assert "someone else" not in terminal.output.console.file.getvalue()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_what_a_command_said_is_to_be_read_if_the_store_does_not_take_it(with_sh
     monkeypatch.setattr(type(with_shell.chat.agent), "user", full)
     with pytest.raises(StorageError):
         with_shell._run_shell("!echo precious")
-    shown = with_shell.page.console.file.getvalue()
+    shown = with_shell.output.console.file.getvalue()
     assert "precious" in shown
     assert "this is not recorded" in shown
 
@@ -83,4 +83,4 @@ def test_a_stop_just_after_a_command_was_written_does_not_say_that_it_was_not(wi
     with pytest.raises(KeyboardInterrupt):
         with_shell._run_shell("!echo precious")
     assert with_shell._hint == ""
-    assert "precious" in with_shell.page.console.file.getvalue()
+    assert "precious" in with_shell.output.console.file.getvalue()

@@ -3,7 +3,7 @@
 import re
 
 import backstory
-from backstory.chat.company import OPEN, other_chats
+from backstory.chat.presence import OPEN, other_chats
 from tests.chat.screen import contents, edited
 from tests.runtime.scripted import Say, scripted
 

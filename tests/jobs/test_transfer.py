@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backstory
-from backstory.jobs.arrival import PAGE
+from backstory.jobs.export_loader import PAGE
 from tests.conftest import BACKENDS
 
 IDS = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(1, 5)]

@@ -13,7 +13,7 @@ from backstory.agent import Agent
 from backstory.chat import events as drawing
 from backstory.chat.cost import Cost, duration
 from backstory.chat.keyboard import Keyboard
-from backstory.chat.region import Drawn, Frame, Lines, Region
+from backstory.chat.live_region import Drawn, Frame, Lines, LiveRegion
 from backstory.chat.stream import Stream
 from backstory.core.events import Event
 from backstory.present.safe_text import one_line
@@ -45,7 +45,7 @@ class AnswerView:
         self._expanded = expanded
         self._pen = drawing.Pen(expanded=expanded)
         self._stream = Stream(console)
-        self._region = Region(console, self._frame)
+        self._region = LiveRegion(console, self._frame)
         self._keyboard = Keyboard()
         self._spinner = Spinner("dots")
         self._since = time.monotonic()

@@ -1,6 +1,6 @@
 """What begins with a slash: one table, and a few lines for each command that does something.
 
-Those that only look are in `looking`.
+Those that only look are in `views`.
 """
 
 import json
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from backstory.chat import views as looking
+from backstory.chat import views
 from backstory.chat.mentions import typed_text
 from backstory.chat.project import session_rows
 from backstory.chat.shell import SIGN, is_command_output
@@ -38,7 +38,7 @@ def _expand(at: "Terminal", _: str) -> None:
 def _mark(at: "Terminal", rest: str) -> None:
     mark = at.write(lambda: at.chat.agent.mark(rest or None))
     at.context.draw_new()
-    at.page.say(f"/rewind {mark.label or ''}".rstrip() + " comes back here")
+    at.output.say(f"/rewind {mark.label or ''}".rstrip() + " comes back here")
 
 
 def _rewind(at: "Terminal", rest: str) -> None:
@@ -118,7 +118,7 @@ def _ask_another(at: "Terminal", model: str) -> None:
     first = at.write(lambda: at.chat.ask_again(model))
     at.context.redraw(f"{model} answers in the fork {at.chat.agent.name!r}", asking=True)
     at.answer(at.chat.resume())
-    at.page.say(f"/diff {first} compares the answers, /switch {first} goes back")
+    at.output.say(f"/diff {first} compares the answers, /switch {first} goes back")
 
 
 def _set(at: "Terminal", rest: str) -> None:
@@ -129,9 +129,9 @@ def _set(at: "Terminal", rest: str) -> None:
         at.context.draw_new()
     params = at.chat.params()
     for known in params:
-        at.page.line(f"  {known} = {json.dumps(params[known], ensure_ascii=False)}")
+        at.output.line(f"  {known} = {json.dumps(params[known], ensure_ascii=False)}")
     none = "" if params else "no parameters are set; "
-    at.page.say(f"{none}/set NAME VALUE sets one, /set NAME removes it ({', '.join(NAMES)})")
+    at.output.say(f"{none}/set NAME VALUE sets one, /set NAME removes it ({', '.join(NAMES)})")
 
 
 def _fork(at: "Terminal", rest: str) -> None:
@@ -158,12 +158,12 @@ def _title(at: "Terminal", rest: str) -> None:
     if title:
         at.write(lambda: at.chat.root.describe(title=title))
     shown = title_of(at.chat.root) or "not there yet"
-    at.page.say(f"the title is {shown}; /title TEXT gives another, /title auto lets the model choose one")
+    at.output.say(f"the title is {shown}; /title TEXT gives another, /title auto lets the model choose one")
 
 
 def _tag(at: "Terminal", rest: str) -> None:
     tags = at.write(lambda: at.chat.tag(rest.split()))
-    at.page.say(f"tags: {', '.join(tags) or 'none'}; /tag NAME adds one, /tag -NAME removes it")
+    at.output.say(f"tags: {', '.join(tags) or 'none'}; /tag NAME adds one, /tag -NAME removes it")
 
 
 def _new(at: "Terminal", _: str) -> None:
@@ -189,7 +189,7 @@ def _model(at: "Terminal", rest: str) -> None:
     if rest:
         at.change_model(rest)
     window = f", {at.chat.model.window:,} tokens" if at.chat.model.window else ""
-    at.page.say(f"the model is {at.chat.model.name}{window}; /model NAME takes another")
+    at.output.say(f"the model is {at.chat.model.name}{window}; /model NAME takes another")
 
 
 def _system(at: "Terminal", rest: str) -> None:
@@ -205,8 +205,8 @@ def _system(at: "Terminal", rest: str) -> None:
 
 
 def _help(at: "Terminal", _: str) -> None:
-    at.page.table([(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()])
-    at.page.say(
+    at.output.table([(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()])
+    at.output.say(
         "Enter sends; Alt-Enter, or a backslash before Enter, is a new line; Tab completes. @path sends a "
         "file along; !command runs a command, and the model reads what it says. Esc or Ctrl-C stops an "
         "answer. Esc Esc goes back to an earlier prompt, Ctrl-R finds one, Ctrl-O shows results and thinking "
@@ -234,15 +234,15 @@ COMMANDS = {
     "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
     "title": Command("[text|auto]", "The session's title; give another, or let the model.", _title),
     "tag": Command("[name …]", "The session's tags; add some, -name removes one.", _tag),
-    "agents": Command("", "The trees of all sessions.", looking.agents),
+    "agents": Command("", "The trees of all sessions.", views.agents),
     "switch": Command("AGENT", "Go on in another agent.", _switch, "agents"),
-    "marks": Command("", "The marks to come back to.", looking.marks),
-    "context": Command("", "What the model sees, and its tokens.", looking.context),
-    "log": Command("[n|all]", "The last events, dead ones too.", looking.log),
-    "show": Command("[position]", "One event in full; the last result.", looking.show),
-    "diff": Command("AGENT", "How another agent's context differs.", looking.diff, "agents"),
-    "search": Command("WORDS", "Find words in all sessions.", looking.search),
-    "export": Command("[file]", "The session as JSON lines, or as .md.", looking.export),
+    "marks": Command("", "The marks to come back to.", views.marks),
+    "context": Command("", "What the model sees, and its tokens.", views.context),
+    "log": Command("[n|all]", "The last events, dead ones too.", views.log),
+    "show": Command("[position]", "One event in full; the last result.", views.show),
+    "diff": Command("AGENT", "How another agent's context differs.", views.diff, "agents"),
+    "search": Command("WORDS", "Find words in all sessions.", views.search),
+    "export": Command("[file]", "The session as JSON lines, or as .md.", views.export),
     "model": Command("[name]", "Which model answers; take another.", _model, "models"),
     "set": Command("[name] [value]", "Parameters for the model, such as temperature.", _set, "parameters"),
     "system": Command("[text]", "The system prompt; add to it.", _system),

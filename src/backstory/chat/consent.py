@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from backstory.chat.changes import Line, changed_lines, new_lines
+from backstory.chat.file_diff import Line, changed_lines, new_lines
 from backstory.chat.rules import DENIED, Rule, Rules, suggested
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible

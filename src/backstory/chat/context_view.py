@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from backstory.chat import events as drawing
-from backstory.chat.company import Company
-from backstory.chat.page import Page
+from backstory.chat.output import Output
+from backstory.chat.presence import Presence
 from backstory.chat.session import Chat
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
@@ -18,20 +18,20 @@ MOVED = "someone else has moved this agent"
 class ContextView:
     """Draws the context of the agent in front, and knows how far the screen has come."""
 
-    def __init__(self, chat: Chat, page: Page, company: Company) -> None:
+    def __init__(self, chat: Chat, output: Output, presence: Presence) -> None:
         self._chat = chat
-        self._page = page
-        self._company = company
+        self._output = output
+        self._presence = presence
         self._others_wrote = False  # and the screen says so already
         self.expanded = False  # results in full
         self.shown = chat.agent  # whose events are on the screen
         self.seen = chat.agent.head  # the newest position that is there
 
-    def reached(self, position: int) -> None:
-        """Everything of the agent in front is on the screen, up to a position."""
+    def mark_drawn(self, position: int) -> None:
+        """Remember that the current agent is on the screen up to a position."""
         self.shown, self.seen = self._chat.agent, position
         self._others_wrote = False
-        self._company.enter(self.shown)
+        self._presence.enter(self.shown)
 
     def catch_up(self) -> None:
         """Draw what someone else wrote to this agent; the model will read it too."""
@@ -43,7 +43,7 @@ class ContextView:
     def _draw_others(self) -> None:
         if any(event.kind != "note" for event in self._chat.agent.events(after=self.seen)):
             if not self._others_wrote:
-                self._page.say("someone else wrote to this agent:")
+                self._output.say("someone else wrote to this agent:")
             self._others_wrote = True
         if has_moved(self.draw_new()):
             self.redraw(MOVED)
@@ -53,35 +53,35 @@ class ContextView:
         new = self._chat.agent.events(after=self.seen)
         pen = drawing.Pen(expanded=self.expanded)
         for event in new:
-            self._page.draw(pen.draw(event))
+            self._output.draw(pen.draw(event))
         self.seen += len(new)
         return new
 
     def redraw(self, done: str, hint: str = "", *, asking: bool = False) -> None:
         """A new page that shows the live context: a rule says what was done, a line below it, too. `asking`:
         the model is about to be asked, so a question without an answer is nothing to warn of."""
-        self._page.turn(done)
+        self._output.turn(done)
         self.draw(asking=asking)
-        self._page.say(f"{done}; {hint}" if hint else done)
+        self._output.say(f"{done}; {hint}" if hint else done)
 
     def draw(self, *, asking: bool = False) -> None:
         """The live context, or the end of a long one."""
         context = self._chat.agent.context()
         events = context.messages
-        self.reached(context.at)
+        self.mark_drawn(context.at)
         earlier = max(0, len(events) - MOST_DRAWN)
         if earlier:
-            self._page.say(
+            self._output.say(
                 f"… {count(earlier, 'earlier event')} of the context not drawn: "
                 "/context lists them, /show POSITION shows one, /log all shows everything"
             )
-        self._page.draw(*drawing.drawn(events, first=earlier, expanded=self.expanded))
+        self._output.draw(*drawing.drawn(events, first=earlier, expanded=self.expanded))
         if not asking and self._chat.is_unanswered():
-            self._page.warn(UNANSWERED)
+            self._output.warn(UNANSWERED)
 
     def draw_event(self, event: Event) -> None:
         """One event in full."""
-        self._page.draw(drawing.one(event, expanded=True))
+        self._output.draw(drawing.one(event, expanded=True))
 
     def toggle(self) -> None:
         """Results in full, or short again."""

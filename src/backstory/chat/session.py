@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from backstory import __version__
 from backstory.agent import Agent
 from backstory.chat import mentions, project
-from backstory.chat.company import OtherChat, other_chats
+from backstory.chat.presence import OtherChat, other_chats
 from backstory.chat.shell import is_command_output
 from backstory.core.events import Event
 from backstory.core.kinds import KINDS

@@ -7,8 +7,8 @@ it is printed is remembered as text, because a window that becomes narrower brea
 from rich.console import Console
 from rich.segment import Segment
 
+from backstory.chat.live_region import Lines
 from backstory.chat.markdown import Prose, last_block
-from backstory.chat.region import Lines
 from backstory.present.safe_text import visible
 
 MOST_REDRAWN = 6  # lines

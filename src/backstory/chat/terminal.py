@@ -10,13 +10,13 @@ from rich.console import Console
 
 from backstory.chat import commands
 from backstory.chat.answer_view import AnswerView
-from backstory.chat.company import Company
 from backstory.chat.consent import Consent
 from backstory.chat.context_view import MOVED, UNANSWERED, ContextView, has_moved
 from backstory.chat.cost import Cost, preload
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.mentions import completions, pasted_files
-from backstory.chat.page import Page
+from backstory.chat.output import Output
+from backstory.chat.presence import Presence
 from backstory.chat.session import Chat
 from backstory.chat.shell import SIGN, command_of, ran
 from backstory.chat.shutdown import Shutdown
@@ -54,7 +54,7 @@ class Terminal:
         leaving: Shutdown,
     ) -> None:
         self.chat = chat
-        self.page = Page(console)
+        self.output = Output(console)
         self.typed = ""  # what stands in the editor when it opens
         self.is_done = False
         self._consent = consent
@@ -65,8 +65,8 @@ class Terminal:
         self._spent = Cost()  # since the chat was started
         self._hint = ""  # said before the editor opens
         self._is_leaving = False  # Ctrl-C was the last thing that was typed
-        self._company = Company(lambda: self._editor.run_above(self._hear))
-        self.context = ContextView(chat, self.page, self._company)
+        self._presence = Presence(lambda: self._editor.run_above(self._hear))
+        self.context = ContextView(chat, self.output, self._presence)
         self._models: list[str] | None = None  # to choose from, once someone has asked
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
@@ -84,7 +84,7 @@ class Terminal:
         try:
             self._run_turns(greeting)
         finally:
-            self._company.leave()
+            self._presence.leave()
 
     def _run_turns(self, greeting: Sequence[str]) -> None:
         act: Callable[[], None] = partial(self._begin, greeting)
@@ -96,23 +96,23 @@ class Terminal:
             except EOFError:
                 self.is_done = True
             except (Error, OSError) as error:
-                self.page.complain(error)
+                self.output.complain(error)
             act = self._turn
         if self.is_done:
             self._part()
 
     def _begin(self, greeting: Sequence[str]) -> None:
         preload()
-        self._company.enter(self.chat.agent)
+        self._presence.enter(self.chat.agent)
         for line in greeting:
-            self.page.say(line)
+            self.output.say(line)
         if self.chat.is_new and self.chat.instructions:
-            self.page.say(f"instructions: {self.chat.instructions.described(self.chat.folder)}")
+            self.output.say(f"instructions: {self.chat.instructions.described(self.chat.folder)}")
         if not self.chat.is_new:
             self.context.draw()
-            self.page.say(self.restored_line())
+            self.output.say(self.restored_line())
             if self.chat.has_new_instructions():
-                self.page.say("the project's instructions have changed: /instructions reads them")
+                self.output.say("the project's instructions have changed: /instructions reads them")
 
     def _part(self) -> None:
         """Say how to come back here, where that is not what happens by itself."""
@@ -120,7 +120,7 @@ class Terminal:
             latest = self.chat.store.resolve("@").agent
             if latest != self.chat.agent:
                 here = self.chat.ref(self.chat.agent)
-                self.page.say(
+                self.output.say(
                     f"backstory chat {here} comes back here; without a name it is {latest.name!r}, the one "
                     "that was written to last"
                 )
@@ -166,10 +166,10 @@ class Terminal:
             self._tell_unsaved(error, view)
             raise
         self._refused.pop()
-        self.context.reached(view.drawn_to)
+        self.context.mark_drawn(view.drawn_to)
 
     def _run(self, text: str) -> None:
-        self.page.say(text)
+        self.output.say(text)
         try:
             commands.run(self, text.strip())
         except (Error, OSError):
@@ -182,7 +182,7 @@ class Terminal:
         try:
             self.context.catch_up()
             if self.chat.is_nearly_full():
-                self.page.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
+                self.output.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
                 self.compact()
             said = self.write(lambda: self._say(text))
         except KeyboardInterrupt:
@@ -207,7 +207,7 @@ class Terminal:
 
     def write(self, act: Callable[[], T]) -> T:
         """Do what writes into the store: it may have to wait for others."""
-        return aloud(act, self.page.say)
+        return aloud(act, self.output.say)
 
     def _keep(self, text: str) -> None:
         self.typed = text
@@ -259,14 +259,14 @@ class Terminal:
         else:
             self._draw_missed(view)
             if view.has_answer:
-                self.page.say(view.summary())
+                self.output.say(view.summary())
             self._take_back(said)
         finally:
             self._spent += view.cost
 
     def _view(self, waiting_for: Callable[[], str] | None = None) -> AnswerView:
         return AnswerView(
-            self.page.console,
+            self.output.console,
             self.chat.agent,
             after=self.context.seen,
             expanded=self.context.expanded,
@@ -277,11 +277,11 @@ class Terminal:
         """Compact what is too long for the model; whether that was possible."""
         if not self.chat.auto_compact:
             return False
-        self.page.warn(f"{problem.message}: it is compacted")
+        self.output.warn(f"{problem.message}: it is compacted")
         try:
             self.compact(at_least=1)
         except (Error, OSError) as error:
-            self.page.complain(error)
+            self.output.complain(error)
             return False
         return True
 
@@ -295,7 +295,7 @@ class Terminal:
         """A prompt that got no answer comes back into the editor, if nothing was typed there meanwhile."""
         with suppress(Error, OSError):  # then it stays where it is, and the screen says so
             if prompt is not None and self.chat.take_back(prompt):
-                self.context.reached(self.chat.agent.head)
+                self.context.mark_drawn(self.chat.agent.head)
                 self._refused.append(commands.retyped(prompt))
                 if self._editor.has_typeahead():
                     self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
@@ -311,7 +311,7 @@ class Terminal:
             )
             return []
         missed = view.show_missed()
-        self.context.reached(view.drawn_to)
+        self.context.mark_drawn(view.drawn_to)
         if has_moved(view.others):
             self.context.redraw(MOVED)
         return missed
@@ -321,10 +321,10 @@ class Terminal:
         unsaved = error.unsaved if isinstance(error, Error) else ""
         if isinstance(error, StorageError) and view.said.strip():
             view.show_rest(unsaved or view.said)
-            self.page.warn("this answer is not recorded: the store could not take it")
+            self.output.warn("this answer is not recorded: the store could not take it")
         elif unsaved.strip():
-            self.page.say(unsaved if len(unsaved) <= EXCERPT else f"{unsaved[:EXCERPT]}…")
-            self.page.warn("this is not recorded: the store could not take it")
+            self.output.say(unsaved if len(unsaved) <= EXCERPT else f"{unsaved[:EXCERPT]}…")
+            self.output.warn("this is not recorded: the store could not take it")
         self._draw_missed(view)
         if self.chat.is_unanswered():
             self._hint = UNANSWERED
@@ -353,9 +353,9 @@ class Terminal:
         """Draw what someone else wrote, above the editor."""
         try:
             self.context.catch_up()
-            self._status = status_line(self.chat, self.page.console.width, self._spent)
+            self._status = status_line(self.chat, self.output.console.width, self._spent)
         except (Error, OSError) as error:
-            self.page.complain(error)
+            self.output.complain(error)
 
     def restored_line(self) -> str:
         """What came back."""
@@ -367,11 +367,11 @@ class Terminal:
         """What others wrote, a hint, the status line, and the history behind the arrow keys."""
         try:
             self.context.catch_up()
-            self._status = status_line(self.chat, self.page.console.width, self._spent)
+            self._status = status_line(self.chat, self.output.console.width, self._spent)
             self._editor.remember([*map(commands.retyped, self.chat.typed()), *self._refused])
         except (Error, OSError) as error:  # the person may still want to leave, or to try again
             self._status = f"{self.chat.agent.name} · the store cannot be read"
-            self.page.complain(error)
+            self.output.complain(error)
         if self._hint:
-            self.page.say(self._hint)
+            self.output.say(self._hint)
         self._hint = ""

@@ -22,7 +22,7 @@ def agents(at: "Terminal", _: str) -> None:
     here = at.chat.agent
     found = sorted(at.chat.store.agents(), key=lambda agent: agent.session != here.session)
     ids = short_ids(agent.id for agent in found)
-    at.page.draw(*trees(found, ids, width=at.page.console.width, here=here.id))
+    at.output.draw(*trees(found, ids, width=at.output.console.width, here=here.id))
 
 
 def marks(at: "Terminal", _: str) -> None:
@@ -38,13 +38,13 @@ def context(at: "Terminal", _: str) -> None:
     sizes = tokens.by("at")
     events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].speaks]
     for event in events:
-        at.page.line(f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}")
+        at.output.line(f"{event.seq:>5} {event.kind:<11} {sizes.get(event.seq, 0):>6,}  {gist(event)}")
     for kind, number in tokens.by("kind").items():
         how_many = sum(event.kind == kind for event in events)
         named = f"{kind}: {how_many:,} with" if how_many else "around them:"
-        at.page.say(f"{named} {count(number, 'token')}")
+        at.output.say(f"{named} {count(number, 'token')}")
     window = f" of {at.chat.model.window:,}" if at.chat.model.window else ""
-    at.page.say(f"in all {'' if tokens.exact else 'about '}{tokens:,} tokens{window}")
+    at.output.say(f"in all {'' if tokens.exact else 'about '}{tokens:,} tokens{window}")
 
 
 def log(at: "Terminal", rest: str) -> None:
@@ -75,7 +75,7 @@ def diff(at: "Terminal", rest: str) -> None:
         raise Invalid(f"you are in {other.name!r}: name another agent, or a position of this one (/diff @12)")
     here, there = at.chat.ref(at.chat.agent), at.chat.ref(other) + at_sign + moment
     at.shell("diff", there, here)
-    at.page.say(f"- is only in {there}, + only in {here}")
+    at.output.say(f"- is only in {there}, + only in {here}")
 
 
 def search(at: "Terminal", rest: str) -> None:
@@ -93,4 +93,4 @@ def export(at: "Terminal", rest: str) -> None:
     format = "markdown" if file.endswith(".md") else "jsonl"
     at.shell("export", at.chat.agent.id, "--format", format, "--output", file)
     if Path(file).exists():
-        at.page.say(f"written to {file}")
+        at.output.say(f"written to {file}")

@@ -113,7 +113,7 @@ def rows(
             plain_row(row[column] for column in columns)
 
 
-def paged(lines: Iterator["Text"], *, pager: bool) -> None:
+def draw_lines(lines: Iterator["Text"], *, pager: bool) -> None:
     """Draw lines one after the other, through the pager if that is wanted."""
     if not pager:
         screen = console()

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from backstory.core.events import Stored, to_json
 from backstory.core.terms import harmless
 from backstory.errors import Invalid, InvalidEvent
-from backstory.jobs.arrival import AGENT_FIELDS, PAGE, SINCE_VERSION_2, Arrival, Transfer
+from backstory.jobs.export_loader import AGENT_FIELDS, PAGE, SINCE_VERSION_2, ExportLoader, Transfer
 from backstory.jobs.verify import parents_first
 from backstory.storage.protocols import (
     AgentRecord,
@@ -120,15 +120,15 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
     arriving = iter(lines)
     _check_header(next(arriving, ""))
     with _spooled(arriving) as spool, backend.intake() as intake:
-        arrival = Arrival(intake)
+        loader = ExportLoader(intake)
         for number, text in enumerate(spool, 2):
             try:
-                arrival.take(_parsed(text))
+                loader.take(_parsed(text))
             except (InvalidEvent, Invalid, ValueError, TypeError, KeyError) as error:
                 said = f"{error} is missing" if isinstance(error, KeyError) else str(error)
                 raise Invalid(f"nothing was imported: line {number} of the export: {said}") from error
-        arrival.finish()
-    return Transfer(len(arrival.new_sessions), arrival.new_agents, arrival.new_events)
+        loader.finish()
+    return Transfer(len(loader.new_sessions), loader.new_agents, loader.new_events)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from backstory.present.shapes import (
     tokens_json,
 )
 from backstory.references import Reference
-from backstory.web.asked import LONGEST_QUESTION, Asked, agent_of
+from backstory.web.api_call import LONGEST_QUESTION, ApiCall, agent_of
 from backstory.web.images import Image, images_of
 from backstory.web.outline import outline_json
 from backstory.web.render import view
@@ -46,13 +46,13 @@ ANSWERS = ("assistant", "tool_call")  # the first event of an answer says what i
 MOVES = ("clear", "rewind", "jump", "undo", "redo")
 
 
-def sessions(asked: Asked) -> Any:
+def sessions(asked: ApiCall) -> Any:
     """A page of sessions, the latest written first."""
     before = asked.query.get("before")
     return session_page(asked.store, agent_of(asked.store, before).id if before else None)
 
 
-def agents(asked: Asked) -> Any:
+def agents(asked: ApiCall) -> Any:
     """All agents of a session, with their marks."""
     session = agent_of(asked.store, str(asked.path["id"])).session
     marks: dict[str, list[Event]] = {}
@@ -62,18 +62,18 @@ def agents(asked: Asked) -> Any:
     return {"agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found]}
 
 
-def curve(asked: Asked) -> Any:
+def curve(asked: ApiCall) -> Any:
     """How large the context of a session's first agent was, from its first event to its last."""
     root = agent_of(asked.store, str(asked.path["id"]))
     return {"curve": curve_of(root, root.head)}
 
 
-def outline(asked: Asked) -> Any:
+def outline(asked: ApiCall) -> Any:
     """What a page needs to know of every event."""
     return outline_json(asked.store, asked.agent, asked.number("after", 0) or 0, asked.number("limit"))
 
 
-def lines(asked: Asked) -> Any:
+def lines(asked: ApiCall) -> Any:
     """Events on one line each, as `log` prints them."""
     agent, after = asked.agent, asked.number("after", 0) or 0
     until = min(asked.number("until", after + MOST_LINES) or 0, after + MOST_LINES, agent.head)
@@ -81,7 +81,7 @@ def lines(asked: Asked) -> Any:
     return {"lines": [[event.seq, gist(event)[:LONGEST_LINE]] for event in found]}
 
 
-def events(asked: Asked) -> Any:
+def events(asked: ApiCall) -> Any:
     """Events in full, each with its tree for reading."""
     texts = [text for text in asked.query.get("seqs", "").split(",") if text]
     if not texts or len(texts) > MOST_EVENTS or not all(t.isascii() and t.isdigit() for t in texts):
@@ -104,18 +104,18 @@ def event_for_page(event: Event, *, full: bool = False) -> dict[str, Any]:
     }
 
 
-def explain(asked: Asked) -> Any:
+def explain(asked: ApiCall) -> Any:
     """Why an event is or is not in the context."""
     return explanation_json(asked.agent.explain(int(asked.path["seq"]), at=asked.number("at")))
 
 
-def tokens(asked: Asked) -> Any:
+def tokens(asked: ApiCall) -> Any:
     """How many tokens the context is, by kind too."""
     counted = asked.agent.conversation(asked.number("at")).tokens(asked.query.get("model") or None)
     return tokens_json(counted) | {"kinds": counted.by("kind")}
 
 
-def preview(asked: Asked) -> Any:
+def preview(asked: ApiCall) -> Any:
     """What a move would do."""
     agent, move = asked.agent, asked.word("move", MOVES, "undo")
     head = agent.head
@@ -134,7 +134,7 @@ def _line(event: Event) -> list[Any]:
     return [event.seq, event.kind, gist(event)[:LONGEST_LINE]]
 
 
-def find(asked: Asked) -> Any:
+def find(asked: ApiCall) -> Any:
     """The positions of the lineage whose text holds something, dead ones included."""
     agent, wanted = asked.agent, asked.text("q").casefold()
     after, head = asked.number("after", 0) or 0, agent.head
@@ -149,7 +149,7 @@ def _haystack(event: Event) -> str:
     return f"{gist(event)}\n{event.content or ''}".casefold()
 
 
-def usage(asked: Asked) -> Any:
+def usage(asked: ApiCall) -> Any:
     """Which models answered in a lineage, and what they read, wrote and cost, as far as the log says so."""
     agent = asked.agent
     after, head = asked.number("after", 0) or 0, agent.head
@@ -162,7 +162,7 @@ def usage(asked: Asked) -> Any:
     return {"models": [usage_json(one) for one in totals.values()], "next": end if end < head else None}
 
 
-def diff(asked: Asked) -> Any:
+def diff(asked: ApiCall) -> Any:
     """How two contexts differ, a page of changes at a time."""
     left, right = (_place(asked, side) for side in ("left", "right"))
     found = _compared(left, right)
@@ -177,7 +177,7 @@ def diff(asked: Asked) -> Any:
     }
 
 
-def _place(asked: Asked, side: str) -> Reference:
+def _place(asked: ApiCall, side: str) -> Reference:
     """A side of a diff, with its position: an answer must not change while it is paged through."""
     id, _, at = asked.query.get(side, "").partition("@")
     agent = agent_of(asked.store, id)
@@ -197,7 +197,7 @@ def _parted(left: Agent, right: Agent) -> int:
     return max((min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned), default=0)
 
 
-def resolve(asked: Asked) -> Any:
+def resolve(asked: ApiCall) -> Any:
     """What a reference of the command line means."""
     ref = asked.query.get("ref", "@")
     if len(ref) > LONGEST_QUESTION:
@@ -206,7 +206,7 @@ def resolve(asked: Asked) -> Any:
     return {"session": agent.session, "agent": agent.id, "at": at, "head": agent.head, "name": agent.name}
 
 
-def image(asked: Asked) -> Image:
+def image(asked: ApiCall) -> Image:
     """One of an event's images."""
     agent = agent_of(asked.store, str(asked.path["id"]))
     found = images_of(agent.event(int(asked.path["seq"])).data)
@@ -216,22 +216,22 @@ def image(asked: Asked) -> Image:
     return found[number]
 
 
-def verify(asked: Asked) -> Any:
+def verify(asked: ApiCall) -> Any:
     """What is wrong with the store."""
     return {"findings": [finding._asdict() for finding in asked.store.verify()]}
 
 
-def stats(asked: Asked) -> Any:
+def stats(asked: ApiCall) -> Any:
     """The store in numbers."""
     return stats_json(asked.store.stats(), largest=LARGEST)
 
 
-def hello(asked: Asked) -> Any:
+def hello(asked: ApiCall) -> Any:
     """What the page is told first."""
     return {"store": asked.store.url, "formats": list(FORMATS)}
 
 
-READS: dict[str, Callable[[Asked], Any]] = {
+READS: dict[str, Callable[[ApiCall], Any]] = {
     "/hello": hello,
     "/sessions": sessions,
     "/sessions/{id}/agents": agents,

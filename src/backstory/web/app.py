@@ -28,7 +28,7 @@ from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound
 from backstory.present.remedies import in_commands
 from backstory.store import Store
 from backstory.web.api import READS, image
-from backstory.web.asked import Asked, Gone, agent_of
+from backstory.web.api_call import ApiCall, Gone, agent_of
 from backstory.web.guard import Guard, Proxy, Refused, Rules
 from backstory.web.moves import WRITES
 from backstory.web.request import request_bytes
@@ -151,10 +151,10 @@ def _attribute(text: str) -> str:
     return escape(text, quote=True)
 
 
-def _reader(store: Store, read: Callable[[Asked], Any]) -> Any:
+def _reader(store: Store, read: Callable[[ApiCall], Any]) -> Any:
     async def answer(request: Request) -> Response:
         gone = threading.Event()
-        asked = Asked(store, request.path_params, request.query_params, gone)
+        asked = ApiCall(store, request.path_params, request.query_params, gone)
         leaving = asyncio.create_task(_left(request, gone))
         try:
             return await run_in_threadpool(lambda: _answer(request, read(asked)))

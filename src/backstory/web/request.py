@@ -4,7 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.web.asked import Asked
+from backstory.web.api_call import ApiCall
 from backstory.wire import FORMATS, Repair
 
 MOST_MESSAGES = 200
@@ -21,7 +21,7 @@ class _Dumped(NamedTuple):
     size: int
 
 
-def request(asked: Asked) -> Any:
+def request(asked: ApiCall) -> Any:
     """The request's body at a position, a page of its messages at a time."""
     agent, at = asked.agent, asked.number("at")
     format = asked.word("format", FORMATS, FORMATS[0])
@@ -62,7 +62,7 @@ def _dumped(agent: Agent, at: int, format: str, model: str | None) -> _Dumped:
     return _Dumped(key, messages, origins if len(origins) == len(messages) else [], rest, repairs, len(sent))
 
 
-def request_bytes(asked: Asked) -> bytes:
+def request_bytes(asked: ApiCall) -> bytes:
     """The body as it would be sent."""
     format = asked.word("format", FORMATS, FORMATS[0])
     return asked.agent.conversation(asked.number("at")).to_bytes(

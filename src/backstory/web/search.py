@@ -7,13 +7,13 @@ from backstory.errors import Invalid
 from backstory.present.names import short_ref
 from backstory.present.shapes import hit_json
 from backstory.store import Store
-from backstory.web.asked import Asked, agent_of
+from backstory.web.api_call import ApiCall, agent_of
 
 PAGE = 50  # hits
 FARTHEST = 2_000  # hits that can be paged through: beyond, more words are of more help
 
 
-def search(asked: Asked) -> Any:
+def search(asked: ApiCall) -> Any:
     """A page of the events in all sessions that hold all words, best first; `next` is where the following
     page begins. While the index catches up, `behind` says how many events it lacks."""
     words = asked.text("q")

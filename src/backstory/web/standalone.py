@@ -20,7 +20,7 @@ from backstory.references import Reference
 from backstory.store import Store
 from backstory.web.api import LONGEST_LINE, event_for_page
 from backstory.web.api import agents as agents_of
-from backstory.web.asked import Asked
+from backstory.web.api_call import ApiCall
 from backstory.web.images import images_of
 from backstory.web.outline import outline_json
 from backstory.web.request import request_at
@@ -70,7 +70,7 @@ def _digest(text: str) -> str:
 def _answers(store: Store, agent: Agent, at: int) -> dict[str, Any]:
     """What the page would ask a server for."""
     agents = store.agents(session=agent.session)
-    asked = Asked(store, {"id": agent.session}, {})
+    asked = ApiCall(store, {"id": agent.session}, {})
     root = store.agent(agent.session)
     return {
         "open": {"session": agent.session, "agent": agent.id, "at": at},

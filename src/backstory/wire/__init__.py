@@ -11,7 +11,7 @@ accepted, says only what happened and loses no text. Pure: no I/O, no clock, no 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.core.garbage import pause_gc
+from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import filled, holed
 from backstory.core.json_text import exact_json
 from backstory.errors import Invalid

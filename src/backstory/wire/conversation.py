@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 from backstory.core.chain import has_erased, is_erased
 from backstory.core.erasure import SAYS, stand_in
 from backstory.core.events import Event, columns_of
-from backstory.core.garbage import pause_gc
+from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import KINDS, SPOKEN
 from backstory.core.messages import Message, canonical

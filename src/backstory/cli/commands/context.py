@@ -85,7 +85,7 @@ def _print_events(events: Iterable[Event], pager: bool, as_json: bool) -> None:
         for event in events:
             screen.answer_json(event_json(event))
     elif screen.on_terminal():
-        screen.paged(_lines(events), pager=pager)
+        screen.draw_lines(_lines(events), pager=pager)
     else:
         for event in events:
             screen.answer(f"[{event.seq} {event.kind}]\n{body(event)}\n")

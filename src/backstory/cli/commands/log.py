@@ -75,7 +75,7 @@ def _print(found: Iterable[Told], *, full: bool, pager: bool, as_json: bool) -> 
         for event, why in found:
             screen.answer_json(event_json(event, why))
     elif screen.on_terminal():
-        screen.paged((_line(event, why, full) for event, why in found), pager=pager)
+        screen.draw_lines((_line(event, why, full) for event, why in found), pager=pager)
     else:
         for event, why in found:
             text = (event.content or gist(event)) if full else gist(event)

@@ -16,6 +16,7 @@ from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import Conflict, KeyTaken, NameTaken, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
+from backstory.storage.commit_signal import CommitSignal, SignalWatch
 from backstory.storage.fork_lock import forkable_lock
 from backstory.storage.memory.intake import KeptSources, MemoryIntake, sources_in
 from backstory.storage.memory.removal import MemoryRemoval
@@ -37,7 +38,6 @@ from backstory.storage.protocols import (
     parent_lost,
     pieces_of,
 )
-from backstory.storage.signal import Signal, SignalWatch
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 
@@ -51,7 +51,7 @@ class MemoryBackend:
         self._lock = forkable_lock()
         self._open: dict[str, OwnRows] | None = {}
         self._sources: KeptSources = {}
-        self._committed = Signal()
+        self._committed = CommitSignal()
         self._watches: WeakSet[SignalWatch] = WeakSet()
 
     @property

@@ -17,9 +17,9 @@ from contextlib import AbstractContextManager, suppress
 
 import psycopg
 
+from backstory.storage.commit_signal import until
 from backstory.storage.postgres.cluster import DISTRIBUTED
 from backstory.storage.postgres.server import Connection
-from backstory.storage.signal import until
 
 POLL = 0.25  # seconds between two reads where no notification can be relied on
 KEEP_ALIVE = 30.0  # seconds between two statements, while nothing happens

@@ -16,6 +16,7 @@ from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
+from backstory.storage.commit_signal import shared_commit_signal
 from backstory.storage.fork_lock import ForkGate, forkable_lock
 from backstory.storage.protocols import (
     ALL,
@@ -29,7 +30,6 @@ from backstory.storage.protocols import (
     Walk,
     Wanted,
 )
-from backstory.storage.signal import shared_signal
 from backstory.storage.sqlite import index as sqlite_index
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.file import (
@@ -78,7 +78,7 @@ class SqliteBackend:
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
         self._beside = {} if self.read_only else {end: identity(self.url + end) for end in ("-wal", "-shm")}
-        self._committed = shared_signal(self._file or self.url)
+        self._committed = shared_commit_signal(self._file or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
 
     def _first(self, read_only: bool) -> apsw.Connection:

@@ -12,7 +12,7 @@ import time
 
 import apsw
 
-from backstory.storage.signal import Signal, SignalWatch, until
+from backstory.storage.commit_signal import CommitSignal, SignalWatch, until
 from backstory.storage.sqlite.file import Place
 
 GLANCE = 0.05  # seconds between two looks at the write-ahead log
@@ -23,7 +23,7 @@ POLL = 0.25  # seconds between two statements, while nothing happens
 class SqliteWatch(SignalWatch):
     """Watches one file, through a connection of its own."""
 
-    def __init__(self, signal: Signal, path: str, place: Place) -> None:
+    def __init__(self, signal: CommitSignal, path: str, place: Place) -> None:
         super().__init__(signal)
         self._path, self._place = path, place.name
         self._stamp: tuple[int, int] | None = None

@@ -1,6 +1,6 @@
-"""How the threads of one process learn at once that something was committed.
+"""Tells the threads of one process at once that something was committed.
 
-Nothing is said but that: who waits reads the store to see what it was.
+It does not say what: a thread that waits reads the store to find out.
 """
 
 import os
@@ -9,12 +9,12 @@ import time
 from collections.abc import Hashable
 from weakref import WeakSet, WeakValueDictionary
 
-_signals: "WeakSet[Signal]" = WeakSet()
-_shared: "WeakValueDictionary[Hashable, Signal]" = WeakValueDictionary()
+_signals: "WeakSet[CommitSignal]" = WeakSet()
+_shared: "WeakValueDictionary[Hashable, CommitSignal]" = WeakValueDictionary()
 
 
-class Signal:
-    """Counts commits, and wakes who waits for the next one."""
+class CommitSignal:
+    """Counts commits, and wakes the threads that wait for the next one."""
 
     def __init__(self) -> None:
         self.renew()
@@ -22,8 +22,8 @@ class Signal:
         _signals.add(self)
 
     def renew(self) -> None:
-        """Make locks that no one holds. Enter `lock` itself: Ctrl-C can come within `with condition:`, which
-        is written in Python, and leave it locked for ever."""
+        """Make new locks. Enter `lock` itself, never `with condition:`, which is written in Python: Ctrl-C in
+        the middle of it could leave the lock held for ever."""
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
 
@@ -34,15 +34,15 @@ class Signal:
             self.changed.notify_all()
 
 
-def shared_signal(store: Hashable) -> Signal:
+def shared_commit_signal(store: Hashable) -> CommitSignal:
     """The one signal of this process for a store that it may have opened several times."""
-    return _shared.setdefault(store, Signal())
+    return _shared.setdefault(store, CommitSignal())
 
 
 class SignalWatch:
     """Watches a store that only this process writes to."""
 
-    def __init__(self, signal: Signal) -> None:
+    def __init__(self, signal: CommitSignal) -> None:
         self._signal = signal
         self._seen = signal.count
         self._woken = False

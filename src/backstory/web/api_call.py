@@ -1,4 +1,4 @@
-"""One request without its HTTP: which store, which path, which arguments, each read as what it has to be."""
+"""One call of the page's API, without its HTTP: the store, the path, and the arguments, all checked."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,16 +16,16 @@ IDS = re.compile(r"[0-9a-fA-F-]{4,36}")
 
 
 class Gone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client has disconnected."""
 
 
-class Asked(NamedTuple):
-    """One request, without its HTTP."""
+class ApiCall(NamedTuple):
+    """One call of the API, without its HTTP."""
 
     store: Store
     path: Mapping[str, Any]  # the parts of the path that have names
     query: Mapping[str, str]
-    gone: Flag | None = None  # set when whoever asked has left
+    gone: Flag | None = None  # set when the client has disconnected
 
     @property
     def agent(self) -> Agent:
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
         return int(text)
 
     def events(self, agent: Agent, after: int, until: int) -> Iterator[Event]:
-        """Events that are read page by page, until nobody waits for the answer any more."""
+        """Events, read page by page, until the client disconnects."""
         for low in range(after, until, PAGE):
             if self.gone is not None and self.gone.is_set():
                 raise Gone

@@ -1,6 +1,6 @@
-"""An import under way: every line is checked against the rules of the log before it is written.
+"""Loads an export into a store: every line is checked against the rules of the log before it is written.
 
-Where the store has a part already, that part must be the same, and the rest is added.
+What the store already has must be the same in the export; the rest is added.
 """
 
 import json
@@ -32,8 +32,8 @@ class Transfer(NamedTuple):
     events: int
 
 
-class Arrival:
-    """An import under way: the agent whose events are arriving, and the folds of its session."""
+class ExportLoader:
+    """One import: the agent whose events are being read, and the folds of its session."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake

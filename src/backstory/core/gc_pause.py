@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 
-class Pauses:
-    """How many threads are in a pause, and whether the collector has to be switched on behind the last."""
+class PauseCounter:
+    """Counts the threads that are in a pause, and switches the collector on again after the last one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -19,7 +19,7 @@ class Pauses:
         self._was_enabled = False
 
     def enter(self) -> None:
-        """Switch the collector off, if nobody has."""
+        """Switch the collector off, if this is the first thread."""
         with self._lock:
             if self._inside == 0:
                 self._was_enabled = gc.isenabled()
@@ -27,13 +27,13 @@ class Pauses:
             self._inside += 1
 
     def leave(self) -> None:
-        """Switch it on again behind the last thread, if it was on."""
+        """Switch it on again after the last thread, if it was on before."""
         with self._lock:
             self._inside -= 1
             if self._inside == 0 and self._was_enabled:
                 gc.enable()
 
-    def forked(self) -> None:
+    def reset_in_child(self) -> None:
         """In a forked child the other threads are gone, and would never leave."""
         if self._inside and self._was_enabled:
             gc.enable()
@@ -41,15 +41,15 @@ class Pauses:
         self._inside = 0
 
 
-_pauses = Pauses()
+_pauses = PauseCounter()
 with suppress(AttributeError):  # Windows has no fork
-    os.register_at_fork(after_in_child=_pauses.forked)
+    os.register_at_fork(after_in_child=_pauses.reset_in_child)
 
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """No collections within the block. The collector starts over and over because objects are made, looks at
-    all of them and finds nothing: that is up to a third of the time, and more than linear."""
+    """No collections within the block. While thousands of objects are made, the collector would run again
+    and again, scan them all and find nothing: up to a third of the time, growing faster than linearly."""
     _pauses.enter()
     try:
         yield

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.chat.changes import changed_lines, new_lines
+from backstory.chat.file_diff import changed_lines, new_lines
 
 FORTY = "".join(f"line {number}\n" for number in range(1, 41))
 

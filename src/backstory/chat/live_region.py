@@ -1,7 +1,7 @@
-"""The bottom lines of the screen, drawn again and again while something goes on.
+"""The bottom lines of the screen, redrawn several times a second while an answer comes in.
 
-They are few, and replaced as a whole. When the window becomes narrower, the terminal breaks long lines in
-two; how many lines that makes is counted before they are erased.
+They are few, and replaced as a whole. When the window becomes narrower, the terminal wraps long lines. So
+the rows that they take up are counted before they are erased.
 """
 
 import threading
@@ -26,7 +26,7 @@ class Frame(NamedTuple):
     moving: Lines
 
 
-class Region:
+class LiveRegion:
     """Draws what `frame` returns, several times a second, until it is stopped."""
 
     def __init__(self, console: Console, frame: Callable[[], Frame]) -> None:

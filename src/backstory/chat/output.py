@@ -1,4 +1,4 @@
-"""The page that the chat is drawn on: lines, lists, complaints, and a new page after each move."""
+"""What the chat itself prints: lines, lists, errors, and a new page after each move."""
 
 from collections.abc import Sequence
 
@@ -12,8 +12,8 @@ from backstory.present.remedies import in_chat
 from backstory.present.safe_text import one_line, visible
 
 
-class Page:
-    """Draws what the chat itself has to say."""
+class Output:
+    """Prints to the terminal through rich."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -24,7 +24,7 @@ class Page:
             self.console.print(thing)
 
     def say(self, text: str) -> None:
-        """A line of the chat's own."""
+        """A dimmed line from the chat, not from the log."""
         self.draw(Text(visible(text), style="dim", overflow="fold"))
 
     def warn(self, text: str) -> None:
@@ -49,7 +49,7 @@ class Page:
         self.draw(Text(f"✗ {one_line(text)}", style="red", overflow="fold"))
 
     def turn(self, title: str) -> None:
-        """A new page under a thin rule. What was on the screen is scrolled away, not erased."""
+        """Start a new page below a thin rule. What was on the screen is scrolled away, not erased."""
         if not self.console.is_dumb_terminal:
             self.console.file.write("\n" * self.console.height)
         self.console.clear()

@@ -1,7 +1,7 @@
-"""The other chats on the same agent: who has it open, and when they write to it.
+"""Other chats on the same agent: who has it open, and when they write to it.
 
-That a chat has an agent open stands beside the log (in its `about`), with the host and the process. A chat
-that was killed leaves its line there; on the same host it is known that the process is gone.
+A chat records that it has an agent open in the agent's `about`, with its host and process id. A chat that was
+killed leaves this entry behind; on the same host we can tell that the process is gone.
 """
 
 import os
@@ -33,8 +33,8 @@ class OtherChat(NamedTuple):
         return f"process {self.process}{where}, since {self.since[:16].replace('T', ' ')} UTC"
 
 
-class Company:
-    """Says that this process has an agent open, and hears what is written to it."""
+class Presence:
+    """Announces that this process has an agent open, and notices what others write to it."""
 
     def __init__(self, heard: Callable[[], None]) -> None:
         """`heard` is called in another thread when something was committed to the agent."""
@@ -43,19 +43,19 @@ class Company:
         self._follower: Follower[Event] | None = None
 
     def enter(self, agent: Agent) -> None:
-        """Be in this agent from now on, instead of the one before."""
+        """Announce this agent instead of the previous one, and follow it."""
         if agent == self._agent:
             return
         self.leave()
         self._agent = agent
         started = _start_of(os.getpid())
-        with suppress(Error):  # to be alone in a chat needs no other chat to know it
+        with suppress(Error):  # a chat also works if it cannot announce itself
             agent.describe(**{_key(os.getpid()): {"since": datetime.now(UTC).isoformat(), "start": started}})
         self._follower = agent.follow()
         threading.Thread(target=self._listen, args=(self._follower,), daemon=True).start()
 
     def leave(self) -> None:
-        """Be in no agent any more."""
+        """Withdraw the announcement, and stop following."""
         if self._follower is not None:
             self._follower.close()
         if self._agent is not None:
@@ -64,7 +64,7 @@ class Company:
         self._agent = self._follower = None
 
     def _listen(self, follower: Follower[Event]) -> None:
-        with suppress(Error):  # the editor says what is wrong with the store, if something is
+        with suppress(Error):  # if the store has a problem, the editor reports it
             for _ in follower:
                 self._heard()
 
@@ -86,7 +86,7 @@ def _key(process: int) -> str:
 
 
 def _is_running(process: int, start: Any) -> bool:
-    """Whether a process of this host still runs, and is the one that was meant."""
+    """Whether a process of this host still runs, and is the same one: process ids are reused."""
     if process == os.getpid():
         return False
     try:
@@ -99,7 +99,7 @@ def _is_running(process: int, start: Any) -> bool:
 
 
 def _start_of(process: int) -> str | None:
-    """When a process was started, in the system's own words: numbers of processes come again."""
+    """When a process was started, in clock ticks, or None where /proc does not say."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:

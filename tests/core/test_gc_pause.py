@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from backstory.core.garbage import Pauses, pause_gc
+from backstory.core.gc_pause import PauseCounter, pause_gc
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +75,9 @@ def test_behind_a_fork_it_is_as_it_was_before_the_pause(is_on):
     """The same without a fork, because nobody sees what a forked child covers."""
     if not is_on:
         gc.disable()
-    pauses = Pauses()
+    pauses = PauseCounter()
     pauses.enter()
-    pauses.forked()
+    pauses.reset_in_child()
     assert gc.isenabled() == is_on
     pauses.enter()
     pauses.leave()
