@@ -151,7 +151,7 @@ def export_memory(many: str, few: str) -> Row:
     return Row(f"memory of an export, {MANY:,} events", f"{FEW:,} events", ours, floor, 1.3, "MB")
 
 
-# ApiCall in the process itself: what a parent is told of a child begins with the parent's own memory.
+# Asked in the process itself: what a parent is told of a child begins with the parent's own memory.
 EXPORT = """
 import resource, sys
 from backstory.cli.main import run

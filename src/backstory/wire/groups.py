@@ -11,7 +11,7 @@ from backstory.wire.format import arguments_of
 from backstory.wire.native import TEXT_FIRST, Target, settle_say
 from backstory.wire.origin import Native, native_of, told_of
 from backstory.wire.rows import Readable, Tell, rows
-from backstory.wire.turns import Answer, ApiCall, Piece, Say, Step, Turn, is_blank
+from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
 
 INTERRUPTED = "interrupted: no result was recorded"
 
@@ -127,7 +127,7 @@ def said(at: int | None, kind: str, text: str, native: Native | None, target: Ta
     return say
 
 
-def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> ApiCall:
+def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
     """Rule 7: a call, with arguments that are an object on the wire, whatever the model gave."""
     if data is None:
         tell("data", at, "this call has no data that could be read")
@@ -139,7 +139,7 @@ def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> ApiCall:
     if not same:
         why = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
         tell("arguments", at, why)
-    return ApiCall(_key(id), name if isinstance(name, str) else "", arguments, at, text)
+    return Asked(_key(id), name if isinstance(name, str) else "", arguments, at, text)
 
 
 def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native | None) -> Loose:
@@ -163,7 +163,7 @@ def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
     """
     tell = target.tell
     turns: list[Turn] = []
-    open: dict[str | None, list[tuple[ApiCall, Step]]] = {}
+    open: dict[str | None, list[tuple[Asked, Step]]] = {}
     known: set[str | None] = set()
     for item in logged:
         if isinstance(item, Loose):
@@ -201,7 +201,7 @@ def kept_apart(answer: Answer, target: Target) -> Say | None:
     return say
 
 
-def answered(call: ApiCall, step: Step, answer: Answer, turns: list[Turn], tell: Tell) -> None:
+def answered(call: Asked, step: Step, answer: Answer, turns: list[Turn], tell: Tell) -> None:
     """Give a call its result, and say so if the result has to move to get behind its step."""
     call.answer = answer
     if step is not turns[-1]:

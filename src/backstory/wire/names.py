@@ -5,7 +5,7 @@ import re
 
 from backstory.wire.format import Format
 from backstory.wire.rows import Tell
-from backstory.wire.turns import ApiCall, is_blank
+from backstory.wire.turns import Asked, is_blank
 
 NO_NAME = "unknown_tool"
 
@@ -21,7 +21,7 @@ class Names:
         self._names: dict[str, str] = {}
         self._ordinals: dict[str | None, int] = {}
 
-    def give(self, call: ApiCall) -> None:
+    def give(self, call: Asked) -> None:
         """A call's id and name as they go out."""
         name = self._names.get(call.name)
         if name is None:

@@ -21,7 +21,7 @@ from backstory.wire.rows import Tell
 from backstory.wire.turns import (
     BETWEEN,
     Answer,
-    ApiCall,
+    Asked,
     Call,
     Media,
     Other,
@@ -105,7 +105,7 @@ def _named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str
 # --- results ---
 
 
-def settle_answer(call: ApiCall, answer: Answer, native: Native, target: Target) -> None:
+def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -> None:
     """The same for a result; its form also has to name its call as the wire does."""
     match _parts("result", native, target, answer.at):
         case None:
@@ -136,7 +136,7 @@ def settle_answer(call: ApiCall, answer: Answer, native: Native, target: Target)
         answer.text = unshown(parts) or UNSHOWN
 
 
-def _answers(result: Result, call: ApiCall, answer: Answer, format: Format) -> bool:
+def _answers(result: Result, call: Asked, answer: Answer, format: Format) -> bool:
     """Whether a result's form fits its call as that goes out: id, name, kind of tool, and the error flag."""
     return (
         ((result.id or "") == call.id or bool(call.id))
@@ -205,7 +205,7 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
     return [form for form in (whole, format.joined(forms)) if form is not None]
 
 
-def _is_legal(call: ApiCall, format: Format) -> bool:
+def _is_legal(call: Asked, format: Format) -> bool:
     """Whether a call can go out with the id and the name that it has in the log."""
     is_named = format.names.fullmatch(call.name) is not None
     return is_named and (format.ids is None or format.ids.fullmatch(call.key or "") is not None)

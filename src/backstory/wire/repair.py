@@ -16,7 +16,7 @@ from backstory.wire.names import Names
 from backstory.wire.native import Target, settle_answer, settle_step
 from backstory.wire.origin import LAST_WORD
 from backstory.wire.rows import Readable, Tell
-from backstory.wire.turns import Answer, ApiCall, Repair, Say, Step, Turn, is_blank
+from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blank
 
 NO_OUTPUT = "(no output)"
 CONTINUE = "Continue."
@@ -110,7 +110,7 @@ def order(step: Step, tell: Tell) -> None:
         tell("group", step.at, "the results of one answer go in the order of its calls")
 
 
-def settle(call: ApiCall, answer: Answer, target: Target) -> None:
+def settle(call: Asked, answer: Answer, target: Target) -> None:
     """A result as it goes out. An empty one is refused by some, and leaves the model guessing."""
     if answer.error and not target.format.result_errors and answer.text != INTERRUPTED:
         target.tell("error", answer.at, no_flag(target.format.name))

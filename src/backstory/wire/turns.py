@@ -110,7 +110,7 @@ class Answer:
         self.after: Any = None
 
 
-class ApiCall:
+class Asked:
     """A tool call that the model made, and its answer."""
 
     __slots__ = ("answer", "arguments", "at", "id", "key", "kind", "name", "text")
@@ -132,7 +132,7 @@ class Piece(NamedTuple):
     """What one event adds to a step: words or a call, and perhaps its provider's own form."""
 
     text: str | None
-    call: ApiCall | None
+    call: Asked | None
     native: Any
 
 
@@ -144,9 +144,9 @@ class Step:
     def __init__(self, at: int | None) -> None:
         self.at = at
         self.texts: list[str] = []
-        self.calls: list[ApiCall] = []
+        self.calls: list[Asked] = []
         self.name: str | None = None
-        self.order: list[ApiCall] | None = None  # the order of the results; None: that of the calls
+        self.order: list[Asked] | None = None  # the order of the results; None: that of the calls
         self.pieces: list[Piece] | None = None  # only where one of them has a form of its own
         self.after: Any = None
         self.took: tuple[str, ...] = ()

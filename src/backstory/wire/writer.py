@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from backstory.wire.format import Form, Format
 from backstory.wire.repair import Repaired
-from backstory.wire.turns import ApiCall, Say, Step
+from backstory.wire.turns import Asked, Say, Step
 
 
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class Written(NamedTuple):
     role: str  # system, user, model, result
     at: int | None  # the position of its first event; None: a repair put it there
     form: Form
-    calls: list[ApiCall]  # of an answer; of a result, the call that it belongs to
+    calls: list[Asked]  # of an answer; of a result, the call that it belongs to
 
 
 def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
