@@ -1,5 +1,5 @@
-"""The two sentences of ARCHITECTURE.md: a module imports only from the floors below it, and the pure
-floors do no I/O."""
+"""What ARCHITECTURE.md says: a module imports only from the layers below its own, and the pure layers do no
+I/O."""
 
 import ast
 import subprocess
@@ -13,8 +13,8 @@ import backstory
 
 SOURCE = Path(__file__).parent.parent / "src" / "backstory"
 
-# From the bottom up. What stands on one floor may import its own kind, and only modules below.
-FLOORS = [
+# From the bottom up. A module may import from its own entry and from the layers below.
+LAYERS = [
     {"errors"},
     {"core"},
     {"wire"},
@@ -33,7 +33,7 @@ FLOORS = [
     {"__main__"},
 ]
 PURE = {"errors", "core", "wire"}
-# Within a floor that reads: what only thinks. It may import itself and the pure floors.
+# Pure modules within a layer that does I/O. They may import one another and the pure layers.
 PURE_PARTS = {
     f"importers/{name}"
     for name in (
@@ -42,7 +42,7 @@ PURE_PARTS = {
         *("format", "decode", "formats"),
     )
 }
-# What adapters import from the package itself, as users do. The modules among it have floors.
+# What adapters import from the package itself, as users do; its modules have layers of their own.
 FACE = set(backstory.__all__) - {"aio", "wire"}
 IMPURE_MODULES = {
     "os",
@@ -58,7 +58,7 @@ IMPURE_MODULES = {
 }
 
 
-def floor(path):
+def layer(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -79,15 +79,15 @@ MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if path != SOURCE / "__
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_a_module_imports_only_from_the_floors_below(path):
-    places = {name: place for place, names in enumerate(FLOORS) for name in names}
-    here = places[floor(path)]
+def test_a_module_imports_only_from_the_layers_below(path):
+    places = {name: place for place, names in enumerate(LAYERS) for name in names}
+    here = places[layer(path)]
     for module in imports(path):
         if module.removeprefix("backstory.") in FACE:
-            assert floor(path) == "adapters", f"{floor(path)} imports {module}"
+            assert layer(path) == "adapters", f"{layer(path)} imports {module}"
         elif module.startswith("backstory."):
             there = module.split(".")[1]
-            assert places[there] <= here, f"{floor(path)} imports {there}"
+            assert places[there] <= here, f"{layer(path)} imports {there}"
 
 
 def part(module):
@@ -96,7 +96,7 @@ def part(module):
 
 
 def is_pure(path):
-    return floor(path) in PURE or part(path.relative_to(SOURCE).as_posix()) in PURE_PARTS
+    return layer(path) in PURE or part(path.relative_to(SOURCE).as_posix()) in PURE_PARTS
 
 
 HARMLESS = {"os.register_at_fork", "threading.Lock"}  # they read and write nothing
@@ -113,7 +113,7 @@ def test_a_pure_module_imports_only_pure_modules_and_does_no_io(path):
     for module in imports(path):
         package, *rest = module.split(".")
         if package == "backstory":
-            assert rest[0] in PURE or (floor(path) not in PURE and part("/".join(rest)) in PURE_PARTS)
+            assert rest[0] in PURE or (layer(path) not in PURE and part("/".join(rest)) in PURE_PARTS)
         assert package not in IMPURE_MODULES or set() < names_of(package, path) <= HARMLESS
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -136,8 +136,8 @@ def test_an_adapter_imports_only_what_is_public(path):
             assert {name.name for name in node.names if name.name.startswith("backstory")} <= PUBLIC
 
 
-def test_every_module_has_a_floor():
-    assert {floor(path) for path in MODULES} <= set().union(*FLOORS)
+def test_every_module_has_a_layer():
+    assert {layer(path) for path in MODULES} <= set().union(*LAYERS)
 
 
 def test_importing_backstory_imports_no_database_and_no_asyncio():

@@ -1,8 +1,7 @@
-"""The handle people hold: one agent, its log and its contexts.
+"""The handle of one agent: its log and its contexts.
 
-It turns calls into events and references into positions; everything it writes goes through
-`Log.write`, everything it knows it asks the store. It keeps nothing that could go stale but the
-agent's own record.
+It turns calls into events and labels into positions. It asks the store each time, and keeps nothing that
+could go stale except the agent's own row.
 """
 
 import os
@@ -56,9 +55,9 @@ class Agent(Identity):
         key: str | None = None,
         expected: int | None = None,
     ) -> Event:
-        """Write one event of any kind. With `expected`, only if that is the head (else Conflict);
-        repeated after a lost answer, it returns the event that is there. With `key`, only if the lineage has
-        no event with this key yet; the one that is there is returned (KeyTaken if it says something else)."""
+        """Write one event of any kind. With `expected`, only if that is the head (else Conflict); a repeat
+        after a lost connection returns the existing event. With `key`, only if the lineage has no event with
+        this key yet; otherwise that event is returned (or KeyTaken raised, if it says something else)."""
         return self._log.write(self._record, [draft(kind, content, data, key)], expected)[0]
 
     def extend(
@@ -71,7 +70,7 @@ class Agent(Identity):
         return self._log.write(self._record, drafts(list(events)), expected)
 
     def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write a system message. `data`: what else is to be kept of it. Blank text is refused."""
+        """Write a system message. `data` is kept with it. Blank text is refused."""
         check_says_something("system", content, data)
         return self.append("system", content, data)
 
@@ -84,9 +83,9 @@ class Agent(Identity):
         data: dict[str, Any] | None = None,
         expected: int | None = None,
     ) -> Event:
-        """Write what the person said. `images` and `files`: paths, bytes or URLs that go with it, kept once
-        and sent in whatever form a provider takes them. `data`: what else is to be kept of it. Blank text
-        alone is refused. `expected` as in `append`."""
+        """Write what the user said. `images` and `files` are paths, bytes or URLs, stored once and sent in
+        the form that each provider expects. `data` is kept with the message. Blank text alone is refused.
+        `expected` works as in `append`."""
         if images != () or files != ():
             from backstory.operations.attachments import with_attachments
 
@@ -95,7 +94,7 @@ class Agent(Identity):
         return self.append("user", content, data, expected=expected)
 
     def assistant(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
-        """Write what the model said. `data`: what else is to be kept of it, as its name or usage."""
+        """Write what the model said. `data` is kept with it, such as its usage."""
         return self.append("assistant", content, data)
 
     def record(
@@ -108,32 +107,31 @@ class Agent(Identity):
         expected: int | None = None,
     ) -> list[Event]:
         """Write what a provider's SDK returned (an object, a dict, or the events of a stream): its text,
-        calls, reasoning and usage. `model`: the one that was asked, if the answer names it otherwise.
-        `request`: the body that was sent, whose digest is kept so that `store.verify(requests=True)` can
-        prove it."""
+        calls, reasoning and usage. `model` is the one that was asked, if the answer names another. `request`
+        is the body that was sent; its digest is kept, so that `store.verify(requests=True)` can check it."""
         from backstory.wire.answers import answer_batch
 
         batch = answer_batch(response, format, model=model, request=request, at=self.head)
         return self.extend(batch, expected=expected)
 
     def tool_call(self, name: str, arguments: Any = NO_ARGUMENTS, *, id: str | None = None) -> Event:
-        """Write a tool call, its arguments as the model gave them: an object, or any text.
-        Without an id it gets one."""
+        """Write a tool call with the arguments that the model gave: an object, or any text. Without an id, it
+        gets one."""
         call_id = f"call_{os.urandom(12).hex()}" if id is None else id
         return self.append("tool_call", None, call_data(call_id, name, arguments))
 
     def tool_result(self, call: Event | str, output: str, *, error: bool = False) -> Event:
-        """Write what a tool call (the event, or its id) came to."""
+        """Write the result of a tool call, which is given as its event or id."""
         data = {"id": call} if isinstance(call, str) else answered_call(call)
         return self.append("tool_result", output, data | ({"error": True} if error else {}))
 
     def note(self, name: str, data: dict[str, Any] | None = None, *, key: str | None = None) -> Event:
-        """Write something that is not a message: it shows in the context, follows rewinds and forks, and is
-        never sent to a model. Names that begin with "backstory." are the library's own."""
+        """Write something that is not a message: it is part of the context, follows rewinds and forks, and is
+        never sent to a model. Names that begin with "backstory." are reserved."""
         return self.append("note", own_note_name(name), data, key=key)
 
     def settings(self, /, **settings: Any) -> Event | None:
-        """Set the model, the tools or the params of the requests from here on. Only what changes is written;
+        """Set the model, tools or params of the requests from here on. Writes only what changes, and returns
         None if nothing does. `conversation().settings` reads them."""
         change = self.conversation().settings.changed(**settings)
         return self.append("note", SETTINGS, change) if change else None
@@ -146,8 +144,8 @@ class Agent(Identity):
         return self.append("mark", None, data or None, expected=expected)
 
     def label(self, name: str, *, at: At = None, by: str | None = None) -> Event:
-        """Name a position (default: the head), so that jumps and references find it by that name, wherever
-        the agent is by then. The last position that got a name has it."""
+        """Name a position (default: the head), so that jumps and references find it by that name wherever the
+        agent is. If a name is given twice, the later one counts."""
         if not isinstance(name, str) or not name.strip():
             raise Invalid(f"{name!r:.60} is not a label", remedy="pass a text")
         data = {"label": name, "at": self._log.owner(self._record, at)[1]}
@@ -173,8 +171,8 @@ class Agent(Identity):
         return self._move("jump", self._targets.position(to), expected, author(by))
 
     def undo(self, *, turn: bool = False, expected: int | None = None, by: str | None = None) -> Event:
-        """Take back the last clear, rewind, jump or compaction; once more, and the one before it. With
-        `turn`, a question and its answer count as one, too."""
+        """Take back the last clear, rewind, jump or compaction; each further undo takes back the one before.
+        With `turn`, a question with its answer counts as a move, too."""
         target = self._targets.turn if turn else self._targets.undo
         return self._move("jump", target, expected, {UNDO: True} | author(by))
 
@@ -185,14 +183,16 @@ class Agent(Identity):
     def compact(
         self, summary: str, *, keep: int = 0, expected: int | None = None, by: str | None = None
     ) -> list[Event]:
-        """Let a summary stand for the older part of the context, in one batch: a clear, the system messages
-        and settings again, the summary as a user message, and copies of the last `keep` messages (a few more
-        where a call would lose its result). `undo()` takes all of it back."""
+        """Replace the older part of the context with a summary, in one batch: a clear, the system messages
+        and settings again, the summary as a user message, and copies of the last `keep` messages (or a few
+        more, so that no call loses its result). `undo()` takes it all back."""
+        from backstory.wire.conversation import conversation_of
+
         check_expected(expected)
         context = self.context()
         if expected not in (None, context.at):
             raise Conflict.at(self.name, expected or 0, context.at)
-        tokens = int(self.conversation(context.at).tokens())
+        tokens = int(conversation_of(context.messages).tokens())
         batch = compaction(context.messages, summary, keep=keep, head=context.at, tokens=tokens)
         (kind, content, data), *rest = batch
         checked = drafts([(kind, content, (data or {}) | author(by)), *rest])
@@ -212,9 +212,9 @@ class Agent(Identity):
             )
 
     def erase(self, positions: Iterable[int], *, why: str) -> list[Event]:
-        """Remove for good what the events at these positions say, with all copies that a compaction made of
-        them; that something was said there stays. Every agent that has them in its lineage sees the same.
-        Returns what is left of them."""
+        """Remove for good what the events at these positions say, with all copies that a compaction made. The
+        events themselves stay, empty, for every agent that has them in its lineage. Returns what is left of
+        them."""
         return erase(self._log.backend, self._record, positions, why)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
@@ -234,8 +234,8 @@ class Agent(Identity):
     # --- beside the log ---
 
     def describe(self, /, **about: Any) -> dict[str, Any]:
-        """Change what is kept beside the log: the keys that are given, None removes one. Never sent to a
-        model; listed and searched (title, tags)."""
+        """Set details that are kept beside the log, such as the title and tags; None removes one. They are
+        never sent to a model."""
         text = self._log.backend.describe(self._record, lambda before: described(before, about))
         self._record = self._record._replace(about=text)
         return self.about
@@ -245,9 +245,9 @@ class Agent(Identity):
     def fork(
         self, name: str | None = None, *, at: At = None, key: str | None = None, spawned: bool = False
     ) -> "Agent":
-        """A new agent that goes on from a position (a mark's label, a moment; default: the head).
-        Nothing is copied. Raises KeyTaken where an agent has this key already. `spawned`: it is a sub-agent
-        that inherits."""
+        """A new agent that continues from a position, a mark's label or a time (default: the head). Nothing
+        is copied. Raises KeyTaken if an agent has this key already. `spawned` makes it a sub-agent that
+        inherits."""
         owner, position = self._log.owner(self._record, at)
         birth = {"parent_pk": owner, "fork_seq": position, "born_seq": position, "spawned": spawned}
         return self._child(name, "fork", key, **birth)
@@ -270,7 +270,7 @@ class Agent(Identity):
             except NameTaken:
                 if name is not None:
                     raise
-                # Six digits of a random id repeat themselves among thousands of forks: take others.
+                # Among thousands of forks, six digits of a random id repeat: take others.
 
     def rename(self, name: str) -> None:
         """Give the agent another name."""
@@ -280,12 +280,12 @@ class Agent(Identity):
     # --- reading ---
 
     def context(self, at: At = None) -> Context:
-        """What is live: now, or at a position, a mark's label or a moment."""
+        """What is live: now, or at a position, a mark's label or a time."""
         return self._log.context(self._record, at)
 
     def conversation(self, at: At = None) -> "Conversation":
-        """What a model is given: the context's messages, control events left out. `.to(format)` makes
-        a provider's request of it."""
+        """What a model is given: the messages of the context. `.to(format)` makes a provider's request from
+        them."""
         from backstory.wire.conversation import conversation_of
 
         return conversation_of(self.context(at).messages)
@@ -300,8 +300,7 @@ class Agent(Identity):
         return [event for event in found if event.kind in SPOKEN or event.kind == "note"]
 
     def texts(self, at: At = None, *, notes: Iterable[str] = ()) -> list[tuple[str | None, str | None]]:
-        """Of the same messages and notes only the content and the JSON text of the data: half of the work,
-        for callers that need nothing else."""
+        """Only the content and the JSON text of the data of the same messages and notes, in half the time."""
         names = checked_note_names(notes)
         pieces = self._log.walk(self._record, at).pieces
         found = self._log.backend.texts(self._record, pieces, names)
@@ -328,7 +327,7 @@ class Agent(Identity):
         return self._log.find(self._record, key)
 
     def places(self, keys: Iterable[str]) -> dict[str, int]:
-        """Which of these keys events of the lineage have, dead or alive, and where."""
+        """The positions of the lineage's events, dead or alive, that have these keys."""
         return self._log.places(self._record, keys)
 
     def read(self, positions: Iterable[int]) -> list[Event]:
@@ -348,17 +347,17 @@ class Agent(Identity):
         return self._log.event(self._record, seq)
 
     def events(self, *, after: At = 0, until: At = None) -> list[Event]:
-        """The whole lineage, dead events included, or the part behind `after` up to `until`."""
+        """The whole lineage, dead events included, or the part after `after` up to `until`."""
         return self._log.events(self._record, after, until)
 
     def outline(self, after: At = 0, until: At = None) -> list[OutlineRow]:
-        """The whole lineage without its texts, or the part behind `after` up to `until`: the kind, size, time
+        """The whole lineage without its texts, or the part after `after` up to `until`: the kind, size, time
         and base of each event."""
         return self._log.outline(self._record, after, until)
 
     def follow(self, after: At = None, *, timeout: float | None = None) -> Follower[Event]:
-        """The events behind `after` (default: the head), as they are committed by anyone: an iterator that
-        ends when it or the store is closed, or when nothing came for `timeout` seconds."""
+        """The events after `after` (default: the head), as anyone commits them: an iterator that ends when it
+        or the store is closed, or when nothing came for `timeout` seconds."""
         return follow_agent(self._log, self._record, self._log.position(self._record, after), timeout)
 
     def diff(
@@ -370,9 +369,9 @@ class Agent(Identity):
         after: "Change | None" = None,
         limit: int | None = None,
     ) -> "Comparison":
-        """How this context, or that of `at`, differs from another agent's, or from this one's at `other_at`.
-        What both share by their fork is not read. A page: `limit` changes behind `after`, the last one of the
-        page before."""
+        """How this context, or the one at `at`, differs from another agent's, or from this agent's at
+        `other_at`. What both share through their fork is not read. For pages: `limit` changes after `after`,
+        the last one of the previous page."""
         from backstory.operations.comparison import Side, diff
 
         right = self if other is None else other
@@ -382,17 +381,17 @@ class Agent(Identity):
         return diff(self._log, *sides, after=after, limit=limit)
 
     def position(self, at: At = None) -> int:
-        """The position that a mark's label or a moment stands for; the head, if none is given."""
-        head = self.head  # raises if the agent was deleted, which a moment alone would not tell
+        """The position that a mark's label or a time means; the head, if none is given."""
+        head = self.head  # raises if the agent was deleted; looking up a time would not
         return head if at is None else self._log.position(self._record, at) or 0
 
     def live_ranges(self, at: At = None) -> list[tuple[int, int]]:
-        """The positions that are live, as (first, last), oldest first: for reading a long context
-        part by part. Clears and inert events lie in them, too; `explained` tells them apart."""
+        """The live positions as ranges (first, last), oldest first, for reading a long context part by part.
+        The ranges include clears and inert events; `explained` tells them apart."""
         return [(piece.low, piece.high) for piece in self._log.walk(self._record, at).pieces]
 
     def explained(self, *, after: At = 0, until: At = None, at: At = None) -> list[tuple[Event, Explanation]]:
-        """Events behind `after` up to `until`, each with why it is or is not in the context."""
+        """Events after `after` up to `until`, each with the reason why it is or is not in the context."""
         return self._log.explained(self._record, after, until, at)
 
     def explain(self, seq: int, *, at: At = None) -> Explanation:

@@ -56,6 +56,12 @@ COSTS = {
     "append": (lambda agent: agent.user("c"), ["append"]),
     "extend": (lambda agent: agent.extend([("user", "c"), ("user", "d")]), ["append"]),
     "mark": (lambda agent: agent.mark("there"), ["append"]),
+    "an event with a key": (
+        lambda agent: agent.append("user", "c", key="k"),
+        ["lineage", "keyed", "head", "append"],
+    ),
+    "compact": (lambda agent: agent.compact("Short."), ["walk", "read", "walk", "read", "append"]),
+    "tail": (lambda agent: agent.tail(2), ["walk", "read"]),
     "clear": (lambda agent: agent.clear(), ["append"]),
     "rewind": (lambda agent: agent.rewind("here"), ["walk", "marks", "append"]),
     "jump": (lambda agent: agent.jump(2), ["walk", "append"]),
@@ -78,6 +84,30 @@ COSTS = {
 def test_a_call_costs_what_the_table_says(agent, calls, what):
     do, costs = COSTS[what]
     do(agent)
+    assert calls == costs
+
+
+STORE_COSTS = {
+    "a page of agents": (lambda store: store.agents(limit=2), ["agents"]),
+    "marks of a session": (
+        lambda store: store.marks(store.agents(limit=1)[0].session),
+        ["agents", "session_marks", "agents"],
+    ),
+    "the last notes": (lambda store: store.last_notes("seen"), ["agents", "newest_notes"]),
+    "stats": (lambda store: store.stats(), ["censuses", "agents", "irregular", "size"]),
+}
+
+
+@pytest.mark.parametrize("what", STORE_COSTS)
+def test_a_call_on_a_whole_store_costs_what_the_table_says_however_many_agents_there_are(calls, what):
+    store = Store(Recorder(MemoryBackend(), calls))
+    for number in range(20):
+        agent = store.start(f"session {number}")
+        agent.mark("here")
+        agent.note("seen", {})
+    calls.clear()
+    do, costs = STORE_COSTS[what]
+    do(store)
     assert calls == costs
 
 
