@@ -54,6 +54,7 @@ TYPESCRIPT = Package(
     "7.0.2",
     "sha512-EYdf2cNg7rgCWJnxCdJ+F3V39O8ihb37eHAu1LK8oAFizgTQbPOK7zHHXbPt8rX24COqODXeI3sIf0fCXG7H/A==",
 )
+BLOCKS = (0, 16, 17, 18)  # sizes of Brotli's blocks: which one is best changes with the script
 MADE = {"main.js": "page.js", "offline.js": "file.js", "style.css": "page.css"}
 TYPES = {
     "compilerOptions": {
@@ -105,7 +106,8 @@ def main() -> None:
                 made = first_line() + _smaller(made)
             (STATIC / name).write_bytes(made)
             if name.startswith("page."):
-                (STATIC / f"{name}.br").write_bytes(brotli.compress(made, lgblock=16))
+                tries = (brotli.compress(made, lgblock=size) for size in BLOCKS)
+                (STATIC / f"{name}.br").write_bytes(min(tries, key=len))
 
 
 def _signals(folder: Path) -> re.Pattern[str]:

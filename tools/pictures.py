@@ -1,8 +1,11 @@
 """Takes pictures of every view of the page, light and dark, wide and narrow, to be looked at.
 
-python -m tools.pictures FOLDER [STORE]
+    python -m tools.pictures FOLDER [STORE [REF]]
+
+Without STORE it is the demo. REF is the agent that is shown; by default the one that was written to last.
 """
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -14,15 +17,12 @@ from tools.browser import started
 from tools.site import served
 
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
-VIEWS = {
-    "context": "",
-    "scrubbed": "@38",
-    "event": "@33?pane=event",
-    "request": "?pane=request&format=anthropic",
-}
+EVENTS, MESSAGES = ".row .text:not(:empty)", ".message .body"
+# What is there when a view is ready, where it is not the same as for the others.
+READY = {"event": MESSAGES, "request": ".message pre", "diff": ".pair, .diff .common"}
 
 
-def main(folder: Path, url: str) -> None:
+def main(folder: Path, url: str, ref: str) -> None:
     """All pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     with backstory.open(url) as store, started() as browser, served(store, write=True) as site:
@@ -32,60 +32,76 @@ def main(folder: Path, url: str) -> None:
                 page = context.new_page()
                 page.on("console", lambda message: print("console:", message.text))
                 page.on("pageerror", lambda error: print("error:", error))
-                _all(page, store, site, folder / f"{size}-{theme}")
+                _all(page, store, ref, site, folder / f"{size}-{theme}")
                 context.close()
 
 
-def _all(page: Any, store: backstory.Store, site: Any, name: Path) -> None:
+def _all(page: Any, store: backstory.Store, ref: str, site: Any, name: Path) -> None:
+    agent = store.resolve(ref).agent
     origin, _, key = site.address.partition("#")
-    main, forks = store.agent("main"), store.agents(session="main")
-    base = f"{origin.rstrip('/')}/s/{main.session}/a/{main.id}"
+    base = f"{origin.rstrip('/')}/s/{agent.session}/a/{agent.id}"
     page.goto(f"{origin}#{key}")
     _shoot(page, f"{name}-sessions", ".sessions tbody tr")
-    for view, rest in VIEWS.items():
+    for view, rest in _views(store, agent).items():
         page.goto(base + rest)
-        _shoot(
-            page,
-            f"{name}-{view}",
-            ".row .text:not(:empty)" if _shows_events(name, rest) else ".message .body, .message pre",
-        )
-    page.goto(f"{base}?pane=diff&with={forks[1].id}@{forks[1].head}")
-    _shoot(page, f"{name}-diff", ".pair")
-    if "narrow" in name.name:
+        _shoot(page, f"{name}-{view}", READY.get(view, EVENTS if _is_narrow(name) else MESSAGES))
+    if _is_narrow(name):
         for part in ("Branches", "Events"):
             page.get_by_role("button", name=part, exact=True).click()
             _shoot(page, f"{name}-part-{part.lower()}", ".parts")
     page.goto(f"{origin.rstrip('/')}/check")
-    _shoot(page, f"{name}-check", ".good")
+    _shoot(page, f"{name}-check", ".good, .problem")
     page.goto(base)
     page.get_by_text("following").wait_for()
     page.locator("header .search").click()
-    page.locator(".search-box input").fill("parser test")
+    page.locator(".search-box input").fill(_words(agent))
     _shoot(page, f"{name}-search", ".result .snippet")
     page.keyboard.press("Escape")
-    if "wide" in name.name:
-        page.get_by_role("button", name="Clear", exact=True).click()
-        _shoot(page, f"{name}-move", "dialog .lines")
-        page.keyboard.press("Escape")
-        page.keyboard.press("?")
-        _shoot(page, f"{name}-keys", "dialog dl")
-        page.keyboard.press("Escape")
-        page.keyboard.press("o")
-        _shoot(page, f"{name}-overview", ".overview tbody td")
-        page.keyboard.press("Escape")
-        _changes(page, store, name, base)
+    if not _is_narrow(name):
+        _dialogs(page, name)
+        _changes(page, agent, name, base)
 
 
-def _shows_events(name: Path, rest: str) -> bool:
+def _views(store: backstory.Store, agent: backstory.Agent) -> dict[str, str]:
+    """What stands behind the agent's address for each view."""
+    answers = [event.seq for event in agent.events() if event.kind == "assistant"]
+    other = next((one for one in store.agents(session=agent.session)[1:] if one.id != agent.id), agent)
+    return {
+        "context": "",
+        "scrubbed": f"@{agent.head * 4 // 9}",
+        "event": f"@{answers[len(answers) // 3]}?pane=event",
+        "request": "?pane=request&format=anthropic",
+        "diff": f"?pane=diff&with={other.id}@{other.head if other.id != agent.id else other.head // 2}",
+    }
+
+
+def _words(agent: backstory.Agent) -> str:
+    """Something to search for."""
+    prompt = next(event.content or "" for event in agent.events() if event.kind == "user")
+    return " ".join(re.findall(r"\w{4,}", prompt)[:2])
+
+
+def _is_narrow(name: Path) -> bool:
     """A narrow screen shows one part at a time: the events, unless the address names a pane."""
-    return "narrow" in name.name and "pane=" not in rest
+    return name.name.startswith("narrow")
 
 
-def _changes(page: Any, store: backstory.Store, name: Path, base: str) -> None:
+def _dialogs(page: Any, name: Path) -> None:
+    page.get_by_role("button", name="Clear", exact=True).click()
+    _shoot(page, f"{name}-move", "dialog .lines")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+    _shoot(page, f"{name}-keys", "dialog dl")
+    page.keyboard.press("Escape")
+    page.keyboard.press("o")
+    _shoot(page, f"{name}-overview", ".overview tbody td")
+    page.keyboard.press("Escape")
+
+
+def _changes(page: Any, agent: backstory.Agent, name: Path, base: str) -> None:
     """What changed since a pinned position; by time; what a compaction dropped."""
-    main = store.agent("main")
-    page.goto(f"{base}@30")
-    page.locator(".row .text:not(:empty)").first.wait_for()
+    page.goto(f"{base}@{agent.head * 4 // 11}")
+    page.locator(EVENTS).first.wait_for()
     page.locator(".since button").click()
     page.keyboard.press("g")
     page.locator(".since summary").click()
@@ -93,9 +109,10 @@ def _changes(page: Any, store: backstory.Store, name: Path, base: str) -> None:
     page.keyboard.press("t")
     _shoot(page, f"{name}-time", ".status.on")
     page.keyboard.press("t")
-    clear = next(event for event in main.events() if event.kind == "clear")
-    page.goto(f"{base}@{clear.seq}?pane=event")
-    _shoot(page, f"{name}-compaction", ".reason")
+    clear = next((event for event in agent.events() if event.kind == "clear"), None)
+    if clear is not None:
+        page.goto(f"{base}@{clear.seq}?pane=event")
+        _shoot(page, f"{name}-compaction", ".reason")
 
 
 def _shoot(page: Any, name: str, ready: str) -> None:
@@ -128,9 +145,11 @@ def for_docs(folder: Path, url: str) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        if len(sys.argv) < 3:
-            demo.write(f"{made}/demo.db")
-        if sys.argv[1] == "--docs":
-            for_docs(Path(__file__).parent.parent / "docs", f"{made}/demo.db")
+        folder, *given = sys.argv[1:]
+        url, ref = [*given, *(f"{made}/demo.db", "@")[len(given) :]]
+        if not given:
+            demo.write(url)
+        if folder == "--docs":
+            for_docs(Path(__file__).parent.parent / "docs", url)
         else:
-            main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else f"{made}/demo.db")
+            main(Path(folder), url, ref if given else "main")

@@ -69,6 +69,14 @@ def test_on_a_narrow_screen_nothing_overflows(show, filled, path):
         assert wide == [], part
 
 
+@pytest.mark.parametrize("title", ["https://example.org/" + "a" * 300, "a long title " * 30])
+def test_on_a_narrow_screen_a_long_title_pushes_nothing_away(show, filled, title):
+    filled.agent("main").describe(title=title, cwd="/home/" + "ada" * 50)
+    screen = show(filled, "/", viewport=(390, 844))
+    screen("tbody tr").first.wait_for()
+    assert screen.page.evaluate("document.querySelector('main').scrollWidth") <= 390
+
+
 def test_a_finger_drags_the_scrubber(show, filled):
     screen = show(filled, viewport=(390, 844), has_touch=True)
     screen(".row .text:not(:empty)").first.wait_for()

@@ -1,9 +1,11 @@
 """What the application answers where nothing is, and when nobody waits any more."""
 
 import asyncio
+import gzip
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import brotli
 import pytest
 
 import backstory
@@ -24,6 +26,25 @@ def test_an_unknown_address_is_the_page_that_says_so(filled):
     answer = Client(filled)("/nowhere")
     assert (answer.status, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
     assert b"page.js" in answer.content
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip, deflate, br", "br"),
+        ("gzip;q=1.0, br;q=0", "gzip"),
+        ("br;q=0.000, gzip; q=0", None),
+        ("BR", "br"),
+        ("br;q=0.5", "br"),
+        ("vibrant", None),
+        ("", None),
+    ],
+)
+def test_a_file_comes_in_an_encoding_that_the_client_takes(filled, accepted, encoding):
+    found = Client(filled)("/static/page.js", headers=[("accept-encoding", accepted)])
+    assert found.headers.get("content-encoding") == encoding
+    plain = {"br": brotli.decompress, "gzip": gzip.decompress, None: bytes}[encoding](found.content)
+    assert plain == Client(filled)("/static/page.js").content
 
 
 def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):

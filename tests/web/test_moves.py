@@ -68,6 +68,15 @@ def test_back_to_a_mark_on_the_stack_is_a_rewind_and_the_toast_takes_it_back(sho
     assert [event.seq for event in main.context().messages][-2:] == [10, 12]
 
 
+def test_back_to_a_mark_that_was_left_behind_is_a_jump(show, filled):
+    main = filled.agent("main")
+    main.clear()
+    screen = show(filled, f"/s/{main.session}/a/{main.id}@5", write=True).ready()
+    screen.press("b")
+    confirm(screen, "Go back")
+    assert main.event(12).kind == "jump"
+
+
 def test_a_fork_opens_the_new_branch_and_offers_the_chat(show, filled):
     main = filled.agent("main")
     screen = show(filled, f"/s/{main.session}/a/{main.id}@4", write=True).ready()

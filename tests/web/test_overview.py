@@ -1,5 +1,7 @@
 """What the page says of a whole agent: moves, marks, models, usage, compactions, changes, the time axis."""
 
+from decimal import Decimal
+
 import pytest
 
 import backstory
@@ -39,7 +41,54 @@ def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(fi
     main.assistant("b", data={"model": "x", "usage": {"input_tokens": 3, "cost": 0.5}})
     main.assistant("c", data={"model": 3, "usage": "much"})
     (found,) = Client(filled)(f"/api/agents/{main.id}/usage").json["models"]
-    assert found == {"model": "x", "answers": 2, "read": 10, "cached": 0, "wrote": 1, "cost": 0.5}
+    assert found == {
+        "model": "x",
+        "answers": 2,
+        "read": 10,
+        "cached": 0,
+        "wrote": 1,
+        "cost": 0.5,
+        "is_estimate": False,
+    }
+
+
+@pytest.fixture
+def prices(monkeypatch):
+    """Two dollars for a million tokens of a model that is listed."""
+
+    def price(model, read, said, cached, written):
+        return Decimal(read + said) / 500_000 if model == "listed" else Decimal(0)
+
+    monkeypatch.setattr("backstory.web.usage.price", price)
+
+
+@pytest.mark.parametrize(
+    ("data", "cost", "is_estimate"),
+    [
+        ({"model": "listed", "usage": {"input": 400_000, "output": 100_000}}, 1.0, True),
+        ({"model": "listed", "usage": {"input": 400_000, "cost": 0.25}}, 0.25, False),
+        ({"model": "unheard of", "usage": {"input": 400_000}}, 0.0, False),
+        ({"usage": {"input": 400_000}}, 0.0, False),
+        ({"model": "listed"}, 0.0, False),
+    ],
+)
+@pytest.mark.usefixtures("prices")
+def test_a_cost_that_the_log_does_not_say_is_estimated_where_the_price_is_known(data, cost, is_estimate):
+    found = spent(data)
+    assert found is not None
+    assert (found.cost, found.is_estimate) == (cost, is_estimate)
+
+
+@pytest.mark.usefixtures("prices")
+def test_an_estimated_cost_says_that_it_is_one(show, filled):
+    main = filled.agent("main")
+    main.assistant("Yes.", data={"model": "listed", "usage": {"input": 400_000, "output": 100_000}})
+    main.assistant("No.", data={"model": "listed", "usage": {"input": 1, "cost": 0.25}})
+    screen = show(filled).ready()
+    screen(".message[data-seq='11'] .badge").filter(has_text="· ≈ $1.00").wait_for()
+    screen(".message[data-seq='12'] .badge").filter(has_text="· $0.25").wait_for()
+    screen.press("o")
+    screen(".overview td").filter(has_text="≈ $1.25").wait_for()
 
 
 @pytest.mark.parametrize(
@@ -51,6 +100,9 @@ def test_usage_is_summed_by_model_and_says_nothing_where_the_log_says_nothing(fi
         ({"inputTokens": 3, "cacheReadInputTokens": 200}, 203, 200),
         ({"input": 300, "cache_read": 200}, 300, 200),  # as importers write OpenAI's
         ({"promptTokenCount": 300, "cachedContentTokenCount": 200}, 300, 200),
+        ({"input": 300, "cached": 200, "cache_written": 50}, 300, 200),  # as we write it ourselves
+        ({"prompt_tokens": 300, "prompt_tokens_details": {"cached_tokens": 200}}, 300, 200),
+        ({"input_tokens": 300, "input_tokens_details": {"cached_tokens": 200}}, 300, 200),
     ],
 )
 def test_what_was_read_includes_what_came_from_the_cache_however_a_service_counts(usage, read, cached):
@@ -59,13 +111,13 @@ def test_what_was_read_includes_what_came_from_the_cache_however_a_service_count
     assert (found.read, found.cached) == (read, cached)
 
 
-def test_a_compaction_says_what_it_dropped_and_where_its_summary_is(show):
+def test_a_compaction_shows_its_summary_and_what_it_dropped(show):
     with backstory.open(":memory:") as store:
         main = compacted(store)
         clear = next(event.seq for event in main.events() if event.kind == "clear")
         summary = next(event for event in main.events(after=clear) if event.kind == "user")
         screen = show(store, f"/s/{main.session}/a/{main.id}@{clear}?pane=event")
-        screen(".reason").filter(has_text=f"summary at {summary.seq}").wait_for()
+        screen(".detail .body").filter(has_text="There are two files.").wait_for()
         screen.row(2).filter(has_text=f"left behind by the compaction at {clear}").wait_for()
         screen.press("1", "g")
         screen(f".message[data-seq='{summary.seq}'] .badge").filter(has_text="summary of").wait_for()
@@ -79,7 +131,7 @@ def test_a_compaction_of_another_tool_says_what_it_dropped_too(show):
         main.clear()
         main.user("Until now: two files.", data={"compaction": True})  # as importers write it
         screen = show(store).ready()
-        screen.row(11).filter(has_text="a summary at 12 stands for what was before").wait_for()
+        screen.row(11).filter(has_text="what came before is replaced by the summary at 12").wait_for()
         screen(".message[data-seq='12'] .badge").filter(has_text="summary of 7 messages").wait_for()
         screen(".message button").filter(has_text="What was dropped").click()
         screen(".side.theirs").filter(has_text="Which Python files are here?").wait_for()
@@ -94,6 +146,22 @@ def test_an_import_without_a_title_is_called_by_its_first_prompt(filled):
     empty.describe(**about)
     titles = {one["id"]: one["title"] for one in Client(filled)("/api/sessions").json["sessions"]}
     assert (titles[imported.id], titles[empty.id]) == ("Where is the parser?", "some-tool")
+
+
+def test_a_session_whose_root_is_empty_is_described_by_its_first_agent_that_is_not(filled):
+    root = filled.start("some-tool")
+    child = root.spawn("some-tool-2")
+    child.describe(source={"tool": "some-tool"}, cwd="/home/ada")
+    child.user("Review the parser.")
+    child.assistant("It is fine.", data={"model": "m-2"})
+    sessions = Client(filled)("/api/sessions").json["sessions"]
+    found = next(one for one in sessions if one["id"] == root.id)
+    assert (found["title"], found["live"]) == ("Review the parser.", 2)
+    assert found["about"] == {"tool": "some-tool", "cwd": "/home/ada", "model": "m-2"}
+
+
+def test_a_session_without_a_title_is_called_by_its_first_prompt_above_the_workbench(show, filled):
+    show(filled)(".crumb").filter(has_text="Which Python files are here?").wait_for()
 
 
 def test_what_came_and_what_left_since_a_pinned_position_is_said(show, filled):

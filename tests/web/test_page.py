@@ -266,6 +266,11 @@ def test_the_diff_pane_says_where_two_branches_part(show, filled):
     screen(".side.mine").filter(has_text="two").wait_for()
 
 
+def test_two_positions_of_one_history_part_at_the_earlier_one(filled):
+    main = filled.agent("main").id
+    assert Client(filled)(f"/api/diff?left={main}@9&right={main}@4").json["parted"] == 4
+
+
 def test_the_sessions_are_listed_with_title_and_first_prompt_and_lead_to_the_agent(show, story):
     screen = show(story, "/")
     screen(".sessions tbody tr").first.wait_for()
@@ -308,6 +313,12 @@ def test_no_answer_is_kept_so_that_what_is_erased_is_gone_when_the_page_is_opene
     assert "Which Python files" not in screen.page.content()
 
 
+def test_the_list_of_sessions_leads_to_the_check(show, filled):
+    screen = show(filled, "/")
+    screen("a").filter(has_text="Check the store").click()
+    screen(".good").wait_for()
+
+
 def test_check_says_that_the_store_is_sound(show, filled):
     screen = show(filled, "/check")
     screen(".good").wait_for()
@@ -331,7 +342,7 @@ def test_a_store_with_nothing_in_it_says_how_to_start(show):
 
 def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, filled):
     screen = show(filled).ready()
-    assert screen.page.title() == "main · backstory"
+    assert screen.page.title() == "Which Python files are here? · backstory"
     screen.page.set_viewport_size({"width": 1300, "height": 700})  # its parts are measured again
     screen(".brand").click()
     screen(".sessions tbody tr").first.wait_for()

@@ -55,6 +55,14 @@ CASES = {
            effect(() => { say(`outer ${a.value}`); effect(() => say(`inner ${b.value}`)); }); b.value = 2;""",
         ["outer 1", "inner 1", "inner 2"],
     ),
+    "a computed value that fails is made again each time, until it does not": (
+        """const a = signal(1);
+           const b = computed(() => { if (a.value === 2) throw new Error("no"); return a.value; });
+           say(b.value); a.value = 2;
+           for (const again of [1, 2]) try { say(b.value); } catch (error) { say(error.message); }
+           a.value = 3; say(b.value);""",
+        [1, "no", "no", 3],
+    ),
     "one that fails is told to whoever set it, and the others still work": (
         """const a = signal(1); effect(() => { if (a.value === 2) throw new Error("no"); say(a.value); });
            try { a.value = 2; } catch (error) { say(error.message); }

@@ -84,6 +84,9 @@ def test_requests_search_find_and_diff_come_out_of_the_file(opened, filled):
     page.locator(".request .message pre").filter(has_text="Which Python files").wait_for()
     page.keyboard.press("k")
     page.locator(".alert").filter(has_text="position 11").wait_for()
+    page.locator(".alert button").click()
+    page.get_by_role("button", name="Copy", exact=True).click()  # it would be another request
+    page.locator(".alert").filter(has_text="position 11").wait_for()
     page.keyboard.press("/")
     page.locator(".search-box input").fill("rename main.py")
     page.locator(".result").filter(has_text="idea@5").click()

@@ -12,7 +12,7 @@ from backstory.chat import commands
 from backstory.chat.answer_view import AnswerView
 from backstory.chat.consent import Consent
 from backstory.chat.context_view import MOVED, UNANSWERED, ContextView, has_moved
-from backstory.chat.cost import Cost, preload
+from backstory.chat.cost import Cost
 from backstory.chat.editor import BACK, EXPAND, Editor
 from backstory.chat.mentions import completions, pasted_files
 from backstory.chat.output import Output
@@ -26,6 +26,7 @@ from backstory.chat.write_wait import aloud
 from backstory.core.events import Event
 from backstory.errors import Conflict, Error, StorageError
 from backstory.present.measures import count
+from backstory.present.prices import preload
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import Updates
 from backstory.runtime.models import ContextTooLong, Model, ModelError, names_of

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from backstory.agent import Agent
 from backstory.core.diff import Comparison
 from backstory.core.events import Event
 from backstory.errors import Invalid, NotFound
@@ -29,7 +28,7 @@ from backstory.web.outline import outline_json
 from backstory.web.render import view
 from backstory.web.request import request
 from backstory.web.search import search
-from backstory.web.sessions import curve_of, session_page
+from backstory.web.sessions import curve_of, session_page, title_of
 from backstory.web.usage import Usage, spent, usage_json
 from backstory.wire import FORMATS
 
@@ -59,7 +58,10 @@ def agents(asked: ApiCall) -> Any:
     for owner, mark in asked.store.marks(session):
         marks.setdefault(owner.id, []).append(mark)
     found = asked.store.agents(session=session)
-    return {"agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found]}
+    return {
+        "title": title_of(asked.store, session),
+        "agents": [agent_json(one, marks.get(one.id, [])) | {"about": one.about} for one in found],
+    }
 
 
 def curve(asked: ApiCall) -> Any:
@@ -173,7 +175,7 @@ def diff(asked: ApiCall) -> Any:
         "total": len(found.changes),
         "left": {"agent": left.agent.id, "at": left.at},
         "right": {"agent": right.agent.id, "at": right.at},
-        "parted": _parted(left.agent, right.agent),
+        "parted": _parted(left, right),
     }
 
 
@@ -190,11 +192,12 @@ def _compared(left: Reference, right: Reference) -> Comparison:
     return left.agent.diff(right.agent, at=left.at, other_at=right.at)
 
 
-def _parted(left: Agent, right: Agent) -> int:
-    """The last position that two lineages share; 0 if they have nothing in common."""
-    mine, theirs = (agent._log.backend.lineage(agent.snapshot) for agent in (left, right))
+def _parted(left: Reference, right: Reference) -> int:
+    """The last position that two histories share; 0 if they have nothing in common."""
+    mine, theirs = (one.agent._log.backend.lineage(one.agent.snapshot) for one in (left, right))
     owned = {piece.owner: piece.high for piece in mine}
-    return max((min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned), default=0)
+    shared = (min(owned[piece.owner], piece.high) for piece in theirs if piece.owner in owned)
+    return min(max(shared, default=0), left.at or 0, right.at or 0)
 
 
 def resolve(asked: ApiCall) -> Any:

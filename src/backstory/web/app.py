@@ -35,6 +35,7 @@ from backstory.web.request import request_bytes
 from backstory.web.watch import Watch
 
 CODE_LIVES = 60.0  # seconds in which a launch code has to be used
+REFUSED_WEIGHT = re.compile(r"q\s*=\s*0(\.0*)?")
 SMALLEST_PACKED = 1_000  # bytes from which an answer is compressed
 TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
 PAGES = ("/", "/s/{rest:path}", "/r/{rest:path}", "/check")
@@ -129,12 +130,18 @@ async def _file(request: Request, table: dict[str, File]) -> Response:
     found = table.get(request.path_params["name"])
     if found is None:
         return _problem(404, "there is no such file")
-    accepted = re.findall(r"[a-z]+", request.headers.get("accept-encoding", ""))
+    accepted = _accepted(request)
     for name, packed in (("br", found.br), ("gzip", found.gzip)):
         if packed is not None and name in accepted:
             headers = {"vary": "accept-encoding", "content-encoding": name}
             return Response(packed, media_type=found.type, headers=headers)
     return Response(found.content, media_type=found.type, headers={"vary": "accept-encoding"})
+
+
+def _accepted(request: Request) -> set[str]:
+    """The encodings that a client takes. It may name one to say that it does not: `br;q=0`."""
+    named = (part.lower().partition(";") for part in request.headers.get("accept-encoding", "").split(","))
+    return {name.strip() for name, _, weight in named if not REFUSED_WEIGHT.fullmatch(weight.strip())}
 
 
 async def _page(request: Request, root: File, status: int = 200) -> Response:
@@ -232,7 +239,7 @@ async def _live(request: Request, store: Store, watch: Watch) -> Response:
 def _json(request: Request, value: Any, status: int = 200) -> Response:
     content = to_json(value).encode("utf-8", "surrogatepass")
     headers = {}
-    if len(content) >= SMALLEST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
+    if len(content) >= SMALLEST_PACKED and "gzip" in _accepted(request):
         content = gzip.compress(content, 5, mtime=0)
         headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
     return Response(content, status, headers=headers, media_type="application/json")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import uvicorn
 
 from backstory.errors import CannotOpen
+from backstory.present import prices
 from backstory.store import Store
 from backstory.web.app import Launch, Pages, app
 from backstory.web.guard import Proxy
@@ -103,6 +104,7 @@ def server_of(site: Site) -> uvicorn.Server:
 
 def serve(site: Site, *, browser: bool = False) -> None:
     """Serve until Ctrl-C, and start a browser if that is wanted."""
+    prices.preload()
     if browser:
         threading.Thread(target=_open, args=(site.launch_address,), daemon=True).start()
     server_of(site).run(site.sockets)

@@ -10,10 +10,12 @@ from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt
 from backstory.store import Store
 from backstory.web.outline import outline_rows
+from backstory.web.usage import model_of
 
 MOST = 50  # of a page
 LONGEST_LINE = 240
 STEPS = 32  # of a curve
+LOOKED_BACK = 40  # messages in which the last model is looked for
 MOVES = ("rewind", "jump")  # part of a context only if they have a base
 NEVER = ("clear",)
 
@@ -30,25 +32,45 @@ def session_for_page(store: Store, id: str) -> dict[str, Any]:
 
 
 def _session(store: Store, session: Session) -> dict[str, Any]:
-    root = store.agent(session.id)
-    prompt = one_line(first_prompt(root))[:LONGEST_LINE]
-    latest = max(store.agents(session=session.id), key=lambda agent: (agent.snapshot.updated_us, agent.id))
-    bytes_, live = _context_size(root)
+    agents = _agents(store, session.id)
+    root = agents[0]
+    shown = _speaker(agents)
+    prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
+    latest = max(agents, key=lambda agent: (agent.snapshot.updated_us, agent.id))
+    bytes_, live = _context_size(shown)
     return {
         **session_json(session),
         "prompt": prompt,
-        "title": session.title or (prompt if _says_nothing(session.name, root.about) else "") or session.name,
+        "title": session.title or (prompt if _says_nothing(session.name, root) else "") or session.name,
         "tokens": bytes_ // 4,
         "live": live,
         "latest": latest.id,
-        "about": _about(root.about),
+        "about": _about(shown),
     }
 
 
-def _says_nothing(name: str, about: dict[str, Any]) -> bool:
+def title_of(store: Store, session: str) -> str:
+    """What a session is called where its agents are shown: its title, or else its first prompt."""
+    agents = _agents(store, session)
+    title = agents[0].about.get("title")
+    return title if isinstance(title, str) else one_line(first_prompt(_speaker(agents)))[:LONGEST_LINE]
+
+
+def _agents(store: Store, session: str) -> list[Agent]:
+    """The agents of a session, its root first."""
+    return sorted(store.agents(session=session), key=lambda agent: agent.id != session)
+
+
+def _speaker(agents: list[Agent]) -> Agent:
+    """The first agent that says something: where a sub-agent's parent was not imported, the root is empty."""
+    return next((agent for agent in agents if agent.snapshot.head), agents[0])
+
+
+def _says_nothing(name: str, root: Agent) -> bool:
     """Whether a name is one that agents get by themselves: an import calls them by their tool."""
-    source = about.get("source")
-    return name == "main" or (isinstance(source, dict) and name == source.get("tool"))
+    source = root.about.get("source")
+    tool = source.get("tool") if isinstance(source, dict) else None
+    return name in ("main", tool) or not root.snapshot.head
 
 
 def _context_size(agent: Agent) -> tuple[int, int]:
@@ -70,8 +92,17 @@ def curve_of(agent: Agent, head: int) -> list[int]:
     return [max(sizes[len(sizes) * n // steps : len(sizes) * (n + 1) // steps]) for n in range(steps)]
 
 
-def _about(about: dict[str, Any]) -> dict[str, str]:
-    """What an import knows of a session: whose it was, in which folder, with which model."""
+def _about(agent: Agent) -> dict[str, str]:
+    """What is known of a session: which tool wrote it, in which folder, with which model."""
+    about = agent.about
     source = about.get("source")
     said = {**about, "tool": source.get("tool") if isinstance(source, dict) else source}
+    if not isinstance(said.get("model"), str):
+        said["model"] = _last_model(agent)
     return {name: said[name] for name in ("tool", "cwd", "model") if isinstance(said.get(name), str)}
+
+
+def _last_model(agent: Agent) -> str | None:
+    """Which model answered last, if that was a short while ago."""
+    answered = (model_of(event.data or {}) for event in reversed(agent.tail(LOOKED_BACK)))
+    return next(filter(None, answered), None)

@@ -1,21 +1,28 @@
-"""What an answer took: which model gave it, what it read and wrote, and what that cost. Pure.
+"""What an answer took: which model gave it, what it read and wrote, and what that cost.
 
 Providers, the chat and the importers keep it under names of their own. A number that is not there is not
-made up.
+made up; only a cost is estimated by list prices where they are known, and then it says so.
 """
 
 from typing import Any, NamedTuple
 
 from backstory.core.compaction import COPY
+from backstory.present.prices import price
 
-# "input" and the like are the importers' names; the others are those of the five services.
+# "input" and the like are the importers' names and our own; the others are those of the five services.
 READ = ("input", "input_tokens", "prompt_tokens", "promptTokenCount", "inputTokens")
 WROTE = ("output", "output_tokens", "completion_tokens", "candidatesTokenCount", "outputTokens")
-CACHED = ("cache_read", "cache_read_input_tokens", "cachedContentTokenCount", "cacheReadInputTokens")
+CACHED = (
+    "cached",
+    "cache_read",
+    "cache_read_input_tokens",
+    "cachedContentTokenCount",
+    "cacheReadInputTokens",
+)
 # Anthropic and Bedrock count what went into the cache and what came out of it apart from the input; others
-# count it as a part of the input, and do not say what was written into it.
-WRITTEN = ("cache_write", "cache_creation_input_tokens", "cacheWriteInputTokens")
-APART = (*WRITTEN, "cache_read_input_tokens", "cacheReadInputTokens")
+# count it as a part of the input, and so do we.
+WRITTEN_APART = ("cache_write", "cache_creation_input_tokens", "cacheWriteInputTokens")
+APART = (*WRITTEN_APART, "cache_read_input_tokens", "cacheReadInputTokens")
 
 
 class Usage(NamedTuple):
@@ -27,6 +34,7 @@ class Usage(NamedTuple):
     cached: int = 0
     wrote: int = 0
     cost: float = 0.0
+    is_estimate: bool = False  # whether some of the cost is by list prices, because the log does not say it
 
     def and_(self, other: "Usage") -> "Usage":
         """Both together."""
@@ -37,6 +45,7 @@ class Usage(NamedTuple):
             self.cached + other.cached,
             self.wrote + other.wrote,
             self.cost + other.cost,
+            self.is_estimate or other.is_estimate,
         )
 
 
@@ -45,23 +54,50 @@ def spent(data: dict[str, Any] | None) -> Usage | None:
     data = data or {}
     if COPY in data:
         return None
-    asked = data.get("request")
-    asked = asked if isinstance(asked, dict) else {}
-    usage = asked.get("usage") or data.get("usage")
+    usage = data.get("usage") or _asked(data).get("usage")
     usage = usage if isinstance(usage, dict) else {}
-    model = asked.get("model") or data.get("model")
-    model = model if isinstance(model, str) else None
+    model = model_of(data)
     if model is None and not usage:
         return None
-    cost, cached = usage.get("cost"), _number(usage, CACHED)
-    apart = any(name in usage for name in APART) or cached > _number(usage, READ)
-    return Usage(
-        model,
-        read=_number(usage, READ) + (cached + _number(usage, WRITTEN) if apart else 0),
-        cached=cached,
-        wrote=_number(usage, WROTE),
-        cost=float(cost) if isinstance(cost, int | float) else 0.0,
+    return _priced(_counted(model, usage), usage)
+
+
+def model_of(data: dict[str, Any]) -> str | None:
+    """Which model gave an answer, if its data say it."""
+    model = _asked(data).get("model") or data.get("model")
+    return model if isinstance(model, str) else None
+
+
+def _asked(data: dict[str, Any]) -> dict[str, Any]:
+    found = data.get("request")
+    return found if isinstance(found, dict) else {}
+
+
+def _counted(model: str | None, usage: dict[str, Any]) -> Usage:
+    read, cached = (
+        _number(usage, READ),
+        _number(usage, CACHED) or _number(_details(usage), ("cached_tokens",)),
     )
+    if any(name in usage for name in APART) or cached > read:
+        read += cached + _number(usage, WRITTEN_APART)
+    return Usage(model, read=read, cached=cached, wrote=_number(usage, WROTE))
+
+
+def _details(usage: dict[str, Any]) -> dict[str, Any]:
+    """OpenAI says in an object of its own what came from the cache."""
+    found = usage.get("prompt_tokens_details") or usage.get("input_tokens_details")
+    return found if isinstance(found, dict) else {}
+
+
+def _priced(counted: Usage, usage: dict[str, Any]) -> Usage:
+    cost = usage.get("cost")
+    if isinstance(cost, int | float) and cost:
+        return counted._replace(cost=float(cost))
+    if counted.model is None or not counted.read + counted.wrote:
+        return counted
+    written = _number(usage, ("cache_written", *WRITTEN_APART))
+    estimate = float(price(counted.model, counted.read, counted.wrote, counted.cached, written))
+    return counted._replace(cost=estimate, is_estimate=estimate > 0)
 
 
 def _number(usage: dict[str, Any], names: tuple[str, ...]) -> int:

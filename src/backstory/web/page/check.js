@@ -2,7 +2,6 @@
 import { signal, useEffect } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
-import { number } from "./state.js";
 import { Kind, Page, Table } from "./parts.js";
 
 const stats = signal(null);
@@ -16,9 +15,9 @@ export default function Check() {
   const all = stats.value;
   return html`<main class="plain wide"><h1>Check</h1><h2>Verify</h2>
     <div role="status">${!findings.value ? html`<p class="hint">Reading …</p>` : findings.value.length
-      ? html`<p class="problem">${number(findings.value.length)} problems</p><ul>${findings.value.slice(0, 200).map((one, index) => html`<li key=${index}><b>${one.severity}</b> ${one.agent || "the store"}${one.position === null ? "" : `@${one.position}`}: ${one.problem}; ${one.remedy}</li>`)}</ul>`
-      : html`<p class="good">The store is sound: every event is what was written.</p>`}</div>
-    <h2>In numbers</h2>${!all ? html`<p class="hint">Counting …</p>` : html`<${Table} name="check" head=${["What", "#How many"]} rows=${["sessions", "agents", "events", "live", "dead", "bytes", "size"].map((name) => [name, all[name]])} />
+      ? html`<p class="problem">${state.counted(findings.value.length, "problem")}</p><ul>${findings.value.slice(0, 200).map((one, index) => html`<li key=${index}><b>${one.severity}</b> ${one.agent || "the store"}${one.position === null ? "" : `@${one.position}`}: ${one.problem}; ${one.remedy}</li>`)}</ul>`
+      : html`<p class="good">The store is sound: every event is as it was written.</p>`}</div>
+    <h2>Statistics</h2>${!all ? html`<p class="hint">Counting …</p>` : html`<${Table} name="check" head=${["What", "#Count"]} rows=${[["sessions"], ["agents"], ["events"], ["live"], ["dead", "left behind"], ["bytes", "bytes of events"], ["size", "bytes of the store"]].map(([name, what]) => [what || name, all[name]])} />
       <h2>Kinds of events</h2><${Table} name="check" head=${["Kind", "#Events"]} rows=${Object.entries(all.kinds).map(([kind, count]) => [html`<${Kind} kind=${kind} name=${kind} />`, count])} />
       <h2>Largest agents</h2><${Table} name="check" head=${["Agent", "#Events", "#Live", "#Bytes"]}
         rows=${all.largest.map((one) => [html`<${Page} to=${`${state.root}/r/${one.id}`}>${one.name}<//>`, one.events, one.live, one.bytes])} />`}</main>`;

@@ -52,7 +52,7 @@ export function Message({ seq, open, isNew }) {
 
 /** Which model answered, and what it read, wrote and cost, where the log says so. */
 function Usage({ usage }) {
-  const said = [usage.model, usage.read && `${number(usage.read)} tokens in`, usage.wrote && `${number(usage.wrote)} out`, usage.cost && state.money(usage.cost)].filter(Boolean);
+  const said = [usage.model, usage.read && `${number(usage.read)} tokens in`, usage.wrote && `${number(usage.wrote)} out`, usage.cost && state.costOf(usage)].filter(Boolean);
   return html`<span class="badge">${said.join(" · ")}</span>`;
 }
 

@@ -17,7 +17,8 @@ const reasons = new Map();
 export default function Detail() {
   const seq = cursor.value;
   const [raw, setRaw] = useState(false);
-  const partner = log.value.partner[seq - 1];
+  const summary = log.value.compactions.get(seq);
+  const partner = summary || log.value.partner[seq - 1];
   const id = state.shown.value;
   const at = log.value.head;
   void state.texts.value;
@@ -30,17 +31,14 @@ export default function Detail() {
   const event = state.eventAt(seq);
   const reason = reasons.get(`${id} ${seq} ${at}`);
   const children = [...state.agents.value.values()].filter((one) => one.parent === state.ownerOf(seq) && one.born_seq === seq);
-  const summary = log.value.compactions.get(seq);
   const owner = state.agents.value.get(state.ownerOf(seq));
   return html`<div class="detail"><p class="facts"><b>${state.reference(seq)}</b> <span class="hint">${event && new Date(event.created_at).toLocaleString()}${owner && owner.id !== id ? ` · inherited from ${owner.name}` : ""}</span>
     <span class="gap"></span><button onClick=${() => copy(state.reference(seq), "Reference")} title="y">Copy reference</button>
     <button onClick=${() => copy(state.link(seq), "Link")} title="Y">Copy link</button></p>
     ${reason && html`<p class="reason">At the head, ${reason.reason}.${reason.by && html` <${Place} seq=${reason.by}>Go to ${reason.by}<//>`}</p>`}
-    ${summary && html`<p class="reason">This is a compaction: the <${Place} seq=${summary}>summary at ${summary}<//> stands
-      for what was before. <${Place} seq=${seq - 1}>What the model saw until then<//></p>`}
     <${Message} seq=${seq} open=${true} key=${`m${seq}`} />
-    ${partner > 0 && html`<h2>${partner > seq ? "Its result" : "Its call"}</h2><${Message} seq=${partner} key=${`m${partner}`} />`}
-    ${children.length > 0 && html`<h2>Born here</h2><ul>${children.map((one) => html`<li key=${one.id}><${Branch} id=${one.id}>${one.name}<//> ${one.spawned ? "spawned" : "forked"}, ${state.counted(one.head - one.fork_seq, "event")}</li>`)}</ul>`}
+    ${partner > 0 && html`<h2>${summary ? "The summary" : partner > seq ? "Its result" : "Its call"}</h2><${Message} seq=${partner} open=${summary} key=${`m${partner}`} />`}
+    ${children.length > 0 && html`<h2>Started here</h2><ul>${children.map((one) => html`<li key=${one.id}><${Branch} id=${one.id}>${one.name}<//> ${one.spawned ? "spawned" : "forked"}, ${state.counted(one.head - one.fork_seq, "event")}</li>`)}</ul>`}
     ${event && html`<details open=${raw} onToggle=${(toggle) => setRaw(toggle.currentTarget.open)}><summary>As it is stored</summary>
       ${raw && html`<pre tabindex="0">${visible(JSON.stringify({ seq: event.seq, kind: event.kind, content: event.content, data: event.data }, null, 2))}</pre>`}</details>`}</div>`;
 }

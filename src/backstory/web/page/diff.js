@@ -52,7 +52,7 @@ function paired(changes) {
 function Side({ event, words, sign, id, same }) {
   if (!event) return html`<div class="side none" aria-hidden="true"></div>`;
   return html`<div class=${`side ${same ? "" : sign === "-" ? "mine" : "theirs"}`}><header><${Branch} id=${id} at=${event.seq}>${event.seq}<//> <${Kind} kind=${event.kind} /></header>
-    ${same && html`<span class="badge">the same words, written again</span>`}
+    ${same && html`<span class="badge">same text, written again</span>`}
     <div class="words">${wordsOf(event, words, sign).map(([op, text], index) => (op === "=" ? visible(text) : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`))}</div></div>`;
 }
 

@@ -14,6 +14,6 @@ export default function Help({ over }) {
   const turn = (event) => { letters.value = event.target.checked; localStorage.setItem("letters", letters.value ? "on" : "off"); };
   return html`<${Overlay} label="All keys" class="help"><h2>Keys</h2>
     <dl>${[...COMMANDS, ...MORE].map(([key, what]) => html`<div key=${key}><dt><kbd>${SHOWN[key] || key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
-    <label><input type="checkbox" checked=${letters.value} onChange=${turn} /> Single letters are keys</label>
+    <label><input type="checkbox" checked=${letters.value} onChange=${turn} /> Use single-letter keys</label>
     <p class="buttons"><button onClick=${close}>Close</button></p><//>`;
 }

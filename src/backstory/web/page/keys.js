@@ -61,7 +61,7 @@ export const COMMANDS = [
   ["3", "Request pane", () => showPane("request")],
   ["4", "Diff pane", () => showPane("diff")],
   ["o", "Overview", () => { dialog.value = { name: "overview" }; }],
-  ["t", "By time, or by position", turnAxis],
+  ["t", "Axis by time or by position", turnAxis],
   ["d", "Pin this position for the diff", pin],
   ["D", "Swap the sides of the diff", swap],
   ["y", "Copy the reference", copyRef],

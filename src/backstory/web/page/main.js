@@ -63,12 +63,12 @@ async function arrive(to) {
     if (id && agents.value.has(id)) state.other.value = { agent: id, at: Number(at) || 0 };
     if (to.q) state.find.value = { q: to.q, positions: [], next: 0 };
   });
-  if (to.at !== null && to.at > next.head) failure.value = `${to.at} is after the head, ${next.head}.`;
+  if (to.at !== null && to.at > next.head) failure.value = `Position ${to.at} is after the head, ${next.head}.`;
 }
 
 effect(() => {
   const one = route.value.view === "workbench" && state.agent.value;
-  document.title = one ? `${one.about.title || one.name} · backstory` : "backstory";
+  document.title = one ? `${state.title.value || one.name} · backstory` : "backstory";
 });
 
 effect(() => {
@@ -150,8 +150,8 @@ function turn() {
 // --- the frame ---
 
 const Status = () => {
-  if (state.file) return html`<span class="status">a file</span>`;
-  if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, trying again</span>`;
+  if (state.file) return html`<span class="status">saved file</span>`;
+  if (live.value === "lost") return html`<span class="status lost" role="status">connection lost, reconnecting</span>`;
   if (route.value.view !== "workbench") return live.value === "on" && html`<span class="status on"><i class="dot"></i>live</span>`;
   if (following.value) return html`<span class="status on"><i class="dot"></i>following</span>`;
   const more = state.unseen.value;
@@ -162,7 +162,7 @@ const Status = () => {
 function Top() {
   const one = state.agent.value;
   return html`<header class="top"><b class="brand"><${Page} to=${`${root}/`}>backstory<//></b>
-    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[one.about.title !== one.name && one.about.title, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
+    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[state.title.value !== one.name && state.title.value, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
     <span class="gap"></span>
     <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
       Search <kbd>/</kbd></button>

@@ -3,6 +3,8 @@ import { useEffect, useRef, useState } from "./components.js";
 import html from "./html.js";
 import * as state from "./state.js";
 import { log, number } from "./state.js";
+import { within } from "./changes.js";
+import { ranges } from "./law.js";
 import { close, Overlay } from "./overlay.js";
 import { copy, Kind } from "./parts.js";
 
@@ -10,10 +12,10 @@ const TITLES = { fork: "Fork here", rewind: "Rewind to this mark", jump: "Go bac
   redo: "Redo", mark: "Set a mark at the head", rename: "Rename this agent" };
 const DONE = { fork: "Fork", rewind: "Rewind", jump: "Go back", clear: "Clear", undo: "Undo", redo: "Redo", mark: "Set mark", rename: "Rename" };
 
-/** Back to here is a rewind where a mark on the stack is, a jump anywhere else. */
+/** Back to here is a rewind where a mark on the stack is (one in the context at the head), a jump anywhere else. */
 function meant({ move, at }) {
   if (move !== "back") return move;
-  return state.kindAt(at) === "mark" && !state.leftAt(at) ? "rewind" : "jump";
+  return state.kindAt(at) === "mark" && within(ranges(log.value, log.value.head), at) ? "rewind" : "jump";
 }
 
 const agentPath = () => `/agents/${state.here()}`;
@@ -77,14 +79,14 @@ export default function Move({ over }) {
   const nothing = preview && shows && !preview.leaves.events && !preview.returns.events;
   return html`<${Overlay} label=${TITLES[move]} class="move"><h2>${TITLES[move]}</h2>
     ${(move === "fork" || move === "rewind" || move === "jump") && html`<p><b>${state.reference(over.at)}</b>: ${number(log.value.count[over.at] || 0)} events live there, ≈ ${number(state.tokensOf(log.value.size[over.at] || 0))} tokens.</p>`}
-    ${!shows && html`<label>${move === "mark" ? "Label" : "Name"} <input value=${text} maxlength="200" placeholder=${move === "rename" ? "" : "may be left out"} onInput=${(event) => setText(event.target.value)}
+    ${!shows && html`<label>${move === "mark" ? "Label" : "Name"} <input value=${text} maxlength="200" placeholder=${move === "rename" ? "" : "optional"} onInput=${(event) => setText(event.target.value)}
       onKeyDown=${(event) => { if (event.key === "Enter") event.preventDefault(); }} /></label>`}
     ${problem && html`<p class="problem" role="alert">${problem}</p>`}
-    ${shows && !preview && !problem && html`<p class="hint">Looking …</p>`}
+    ${shows && !preview && !problem && html`<p class="hint">Loading …</p>`}
     ${shows && preview && html`<${Lines} title="Would leave the context" summary=${preview.leaves} lines=${preview.lines.leaves} />
       <${Lines} title="Would come back" summary=${preview.returns} lines=${preview.lines.returns} />`}
     ${nothing && html`<p>The context would stay as it is.</p>`}
-    <p class="hint">${move === "rename" ? "Names are for people; the id stays." : "Nothing is deleted: the log keeps everything."}</p>
+    <p class="hint">${move === "rename" ? "The id stays the same." : "Nothing is deleted: the log keeps everything."}</p>
     <p class="buttons"><button ref=${cancel} onClick=${close}>Cancel</button>
       <button class="primary" disabled=${!preview || busy || (move === "rename" && !text.trim())} onClick=${confirm}>${DONE[move]}</button></p><//>`;
 }

@@ -48,7 +48,7 @@ function diff(left, right) {
   const only = (one, other) => [...one].filter(([name]) => !other.has(name)).map(([, event]) => event);
   const changes = [...only(a, b).map((event) => ({ op: "-", left: event, right: null, words: [] })), ...only(b, a).map((event) => ({ op: "+", left: null, right: event, words: [] }))];
   const shared = logOf(mine).pieces.flatMap(([id, , high]) => logOf(theirs).pieces.filter(([one]) => one === id).map(([, , end]) => Math.min(high, end)));
-  return { common: a.size - only(a, b).length, changes, total: changes.length, parted: Math.max(0, ...shared), left: { agent: mine, at: Number(from) }, right: { agent: theirs, at: Number(to) } };
+  return { common: a.size - only(a, b).length, changes, total: changes.length, parted: Math.min(Math.max(0, ...shared), Number(from), Number(to)), left: { agent: mine, at: Number(from) }, right: { agent: theirs, at: Number(to) } };
 }
 
 const text = (event, line) => `${line}\n${event.content || ""}`.toLowerCase();
@@ -71,9 +71,14 @@ function usage(id) {
   return { next: null, models: positions(0, logOf(id).head).map((seq) => eventOf(id, seq)).filter((event) => event && event.usage).map((event) => event.usage) };
 }
 
+function requestOf(id, query) {
+  const { agent, at } = held.open;
+  if (agent !== id || at !== Number(query.get("at"))) throw new Missing(`This file holds only the request at position ${at} of ${held.agents.find((one) => one.id === agent).name}. \`backstory web\` shows the others.`);
+  return held.requests[query.get("format") || "openai"];
+}
+
 function request(id, query) {
-  const found = held.requests[query.get("format") || "openai"];
-  if (held.open.agent !== id || held.open.at !== Number(query.get("at"))) throw new Missing(`This file holds the request at position ${held.open.at} of the agent that it was made of. \`backstory web\` shows every other.`);
+  const found = requestOf(id, query);
   const after = Number(query.get("after"));
   return { ...found, messages: found.messages.slice(after, after + 30), origins: found.origins.slice(after, after + 30) };
 }
@@ -85,7 +90,7 @@ function answerOf(path) {
   const number = (name) => Number(query.get(name)) || 0;
   switch (what === "agents" || what === "sessions" ? `${what}/${part || ""}` : what) {
     case "sessions/": return { sessions: [held.session], more: false };
-    case "sessions/agents": return { agents: held.agents };
+    case "sessions/agents": return { title: held.title, agents: held.agents };
     case "sessions/curve": return { curve: held.curve };
     case "agents/outline": return number("after") ? { ...held.logs[id].outline, after: number("after"), head: number("after"), kinds: "", bases: [], marks: [], errors: [], calls: [], compactions: [] } : held.logs[id].outline;
     case "agents/lines": return { lines: positions(number("after"), Math.min(number("until"), logOf(id).head)).map((seq) => [seq, lineOf(id, seq)]) };
@@ -102,8 +107,9 @@ function answerOf(path) {
 
 /** The whole request, for the clipboard and for a download. */
 function rawOf(path) {
-  if (!path.includes("/request.json")) throw new Missing("This is not in this file.");
-  const { messages: all, key, rest } = held.requests[new URL(path, "file:///").searchParams.get("format") || "openai"];
+  const { pathname, searchParams: query } = new URL(path, "file:///");
+  if (!pathname.endsWith("/request.json")) throw new Missing("This is not in this file.");
+  const { messages: all, key, rest } = requestOf(pathname.split("/")[2], query);
   return new Response(JSON.stringify({ ...rest, [key]: all }));
 }
 

@@ -28,6 +28,7 @@ async function usage(id, tell) {
     for (const one of found.models) {
       const sum = sums.get(one.model) || { model: one.model, answers: 0, read: 0, cached: 0, wrote: 0, cost: 0 };
       for (const name of ["answers", "read", "cached", "wrote", "cost"]) sum[name] += one[name];
+      sum.is_estimate ||= one.is_estimate;
       sums.set(one.model, sum);
     }
     next = found.next;
@@ -35,8 +36,8 @@ async function usage(id, tell) {
   tell([...sums.values()]);
 }
 
-const Models = ({ all }) => html`<${Table} head=${["Model", "#Answers", "#Tokens in", "#of these cached", "#Tokens out", "#Cost"]}
-  rows=${all.map((one) => [one.model || "not said", one.answers, one.read, one.cached, one.wrote, one.cost ? state.money(one.cost) : "not said"])} />`;
+const Models = ({ all }) => html`<${Table} head=${["Model", "#Answers", "#Tokens in", "#Cached", "#Tokens out", "#Cost"]}
+  rows=${all.map((one) => [one.model || "unknown", one.answers, one.read, one.cached, one.wrote, one.cost ? state.costOf(one) : "unknown"])} />`;
 
 /** Moves and marks, in order: [position, what it is, where it leads or what it is called]. */
 function steps() {
@@ -55,9 +56,9 @@ export default function Overview() {
   return html`<${Overlay} label="Overview" class="overview"><h2>${one.name}</h2>
     <dl>${facts(one).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
     <h3>Models and usage</h3>
-    <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which model answered.</p>`}</div>
+    <div role="status">${!models ? html`<p class="hint">Reading …</p>` : models.length ? html`<${Models} all=${models} />` : html`<p class="hint">The log does not say which models answered.</p>`}</div>
     <h3>Moves and marks</h3>
-    ${!all.length ? html`<p class="hint">There are none.</p>` : html`<${Table} head=${["#Position", "What", "Where to, or its label", "#Context before", "#after", "#When"]}
+    ${!all.length ? html`<p class="hint">There are none.</p>` : html`<${Table} head=${["#Position", "What", "Target or label", "#Context before", "#after", "#When"]}
       rows=${all.slice(first, first + MOST).map(([seq, what, more]) => [html`<span onClick=${close}><${Place} seq=${seq} /></span>`, html`<${Kind} kind=${what === "compaction" ? "clear" : what} name=${what} />`, more,
         state.tokensOf(size[seq - 1]), state.tokensOf(size[seq]), state.timeOf(seq).toLocaleString()])} />`}
     ${all.length > MOST && html`<p class="facts"><button disabled=${!first} onClick=${() => setFirst(Math.max(0, first - MOST))}>Earlier</button>

@@ -18,7 +18,7 @@ const load = state.fetcher(async (asked, stop) => {
     const found = await state.ask(`/search?q=${encodeURIComponent(q)}&after=${after}`, { signal: stop });
     hits.value = after ? [...hits.value, ...found.hits] : found.hits;
     next.value = found.next;
-    note.value = found.behind ? `The index has ${state.number(found.done)} of ${state.number(found.total)} events; these are from those.` : found.hits.length || after ? "" : "Nothing was found in any event.";
+    note.value = found.behind ? `The index has ${state.number(found.done)} of ${state.number(found.total)} events so far.` : found.hits.length || after ? "" : "No event matches.";
     if (!found.behind || after) return;
     await new Promise((done) => setTimeout(done, 1000));
     if (stop.aborted) return;
@@ -84,7 +84,7 @@ export default function Search() {
   return html`<${Overlay} label="Search" class="search-box"><input ref=${box} type="search" value=${text.value} placeholder="Words, a branch, a mark, a position, a command" aria-label="Search"
       role="combobox" aria-expanded=${all.length > 0} aria-controls="hits" aria-activedescendant=${all.length ? `hit-${place.value}` : undefined}
       onInput=${(event) => { text.value = event.target.value; }} onKeyDown=${onKey} />
-    <p class="hint" role="status">${note.value || (asked ? "" : 'All words have to be there. "Side by side" in quotes, begin* for the beginning of a word.')}</p>
+    <p class="hint" role="status">${note.value || (asked ? "" : 'All words must match. Use "quotes" for a phrase, begin* for a prefix.')}</p>
     <div id="hits" role="listbox" aria-label="Results">${all.map((one, index) => html`<div role="option" id=${`hit-${index}`} key=${index} class="result" aria-selected=${index === place.value}
       onClick=${() => choose(one)} onMouseMove=${() => { place.value = index; }}>
       ${one.hit ? html`<small>${one.hit.ref} · ${state.WORDS[one.hit.kind] || one.hit.kind}${one.hit.live ? "" : " · left behind"}</small><${Marked} hit=${one.hit} />`

@@ -58,13 +58,13 @@ export default function Sessions() {
   const isOld = (one) => Date.parse(one.updated_at) < visited;
   const line = visited && rows.some(isOld) && !isOld(rows[0]) ? rows.findIndex(isOld) : -1;
   return html`<main class="plain wide"><h1>Sessions</h1>
-    <input class="filter" type="search" placeholder="Filter" aria-label="Filter sessions" onInput=${(event) => { text.value = event.target.value; }} />
+    <p class="facts"><input class="filter" type="search" placeholder="Filter" aria-label="Filter sessions" onInput=${(event) => { text.value = event.target.value; }} />${!state.file && html`<${Page} to=${`${state.root}/check`}>Check the store<//>`}</p>
     ${!found.value.length && html`<p class="hint">There is nothing in this store yet. Start with <code>backstory chat</code> or <code>backstory new</code>.</p>`}
     <table class="sessions"><thead><tr><th>Title</th><th>First prompt</th><th class="n">Branches</th><th class="n">Events</th><th class="n">Context</th><th class="n">Written</th></tr></thead>
     <tbody>${rows.map((one, index) => html`<tr key=${one.id} class=${`${state.fresh.value.has(one.id) ? "fresh" : ""} ${index === line ? "seen" : ""}`}>
-      <td><${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}>${one.title}<//>${one.name !== one.title && one.name !== one.about.tool && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
+      <td colspan=${one.prompt === one.title ? 2 : 1}><${Page} to=${`${state.root}/s/${one.id}/a/${one.latest}`}>${one.title}<//>${one.name !== one.title && one.name !== one.about.tool && html` <span class="hint">${one.name}</span>`}${one.tags.map((tag) => html` <span class="badge" key=${tag}>${tag}</span>`)}
         ${Object.keys(one.about).length > 0 && html`<small class="about">${Object.values(one.about).join(" · ")}</small>`}</td>
-      <td class="prompt">${one.prompt === one.title ? "" : one.prompt}</td><td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
+      ${one.prompt !== one.title && html`<td class="prompt">${one.prompt}</td>`}<td class="n">${number(one.agents)}</td><td class="n">${number(one.events)}</td>
       <td class="n">≈ ${number(one.tokens)} ${curves.value.has(curveName(one)) && html`<${Sparkline} curve=${curves.value.get(curveName(one))} />`}</td><td class="n">${age(one.updated_at)}</td></tr>`)}</tbody></table>
     ${more.value && html`<button onClick=${() => load(found.value[found.value.length - 1].id).catch(state.trouble)}>Show earlier sessions</button>`}</main>`;
 }

@@ -50,6 +50,8 @@ class Computed extends Signal {
 
   old = true;
 
+  due = true;
+
   constructor(make) {
     super();
     this.make = make;
@@ -63,8 +65,11 @@ class Computed extends Signal {
 
   refresh() {
     if (!this.old) return;
-    if (!this.version || changed(this)) this.take(run(this, this.make));
-    this.version ||= 1;
+    if (this.due || changed(this)) {
+      this.due = true; // as long as it fails
+      this.take(run(this, this.make));
+      this.due = false;
+    }
     this.old = false;
   }
 }

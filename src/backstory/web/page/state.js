@@ -17,6 +17,7 @@ const MOST_EVENTS = 600;
 
 export const route = signal(/** @type {any} */ ({ view: "none" }));
 export const agents = signal(new Map());
+export const title = signal(""); // of the open session
 export const log = signal(emptyLog());
 export const shown = signal(""); // whose log this is: the route may be ahead of it, until the outline has come
 export const cursor = signal(0);
@@ -52,7 +53,8 @@ export const kindAt = (seq) => KINDS[letterAt(seq)] || "unknown";
 export const number = (n) => n.toLocaleString("en-US");
 export const counted = (n, word) => `${number(n)} ${word}${n === 1 ? "" : "s"}`;
 export const tokensOf = (bytes) => Math.round(bytes / 4);
-export const money = (cost) => `$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
+/** What answers cost; what the log does not say is estimated at list prices. */
+export const costOf = ({ cost, is_estimate: about }) => `${about ? "≈ " : ""}$${cost.toFixed(cost < 0.1 ? 4 : 2)}`;
 /** What a move is called: a clear that a summary follows is a compaction. */
 export const moveAt = (seq) => (log.value.compactions.has(seq) ? "compaction" : kindAt(seq));
 export const timeOf = (seq) => new Date(log.value.times[seq - 1] * 1000);
@@ -85,7 +87,7 @@ export async function ask(path, { body, signal: stop, raw } = {}) {
   return Object.assign(found, { status: answer.status });
 }
 
-export const SILENT = "The server does not answer.";
+export const SILENT = "The server is not responding.";
 /** Shows what went wrong; what was given up on purpose is nobody's business. */
 export function trouble(error) {
   if (error.name === "AbortError") return;
@@ -274,6 +276,7 @@ const logs = new Map();
 
 export async function loadAgents(session) {
   const found = await ask(`/sessions/${session}/agents`);
+  title.value = found.title;
   agents.value = new Map(found.agents.map((one) => [one.id, one]));
 }
 

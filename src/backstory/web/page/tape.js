@@ -79,7 +79,7 @@ function Row({ seq, index, total }) {
   const inert = !ahead && !left && kind !== "clear" && !shows(log.value, seq);
   const why = left ? `left behind by the ${state.moveAt(left)} at ${left}` : ahead ? "after the cursor" : inert ? "has no effect" : "";
   const summary = log.value.compactions.get(seq);
-  const text = summary ? `a summary at ${summary} stands for what was before` : state.textAt(seq);
+  const text = summary ? `what came before is replaced by the summary at ${summary}` : state.textAt(seq);
   const partner = log.value.partner[at - 1] === seq;
   const hit = state.find.value && state.find.value.positions.includes(seq);
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
