@@ -76,6 +76,15 @@ def test_one_event_is_read_in_full_and_a_long_one_is_cut_in_a_list(store):
         histories.read(" ")
 
 
+def test_the_context_has_what_the_model_saw_and_no_marks_or_notes(store):
+    agent = store.start("main", system="Be brief.")
+    agent.mark("here")
+    agent.note("seen", {})
+    agent.user("hi")
+    assert Histories(store).context("main").splitlines() == ["[1] system: Be brief.", "[4] user: hi"]
+    assert Histories(store).context("main@2") == "[1] system: Be brief."
+
+
 def test_the_server_writes_nothing(story):
     with backstory.open(story) as store:
         before = store.seal()

@@ -1,6 +1,6 @@
 """An MCP server over one store: search, sessions, read and context. It only reads.
 
-The protocol is the SDK's business; what is here are four functions that return text.
+The SDK handles the protocol; this module has four functions that return text.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def server(store: Store) -> MCPServer[None]:
 
 
 def _with_clear_errors(tool: Callable[P, str]) -> Callable[P, str]:
-    """A function whose errors a client gets to read."""
+    """The function, with errors that the client can read."""
 
     @wraps(tool)
     def run(*args: P.args, **kwargs: P.kwargs) -> str:
@@ -59,14 +59,15 @@ class Histories:
         self._store = store
 
     def search(self, query: str, limit: int = 20) -> str:
-        """Find words in all conversations. Each line: REFERENCE, kind, and the place where it was said."""
+        """Find words in all conversations. Each line: REFERENCE, kind, and an excerpt."""
         hits = self._store.search(query, limit=_rows(limit))
         titled = [f"{agent.id}\ttitle\t{_line(agent.about.get('title') or '')}" for agent in hits.titled]
         lines = [f"{hit.agent.id}@{hit.event.seq}\t{hit.event.kind}\t{_line(hit.snippet)}" for hit in hits]
         return "\n".join(titled + lines) or "nothing was found"
 
     def sessions(self, limit: int = 20) -> str:
-        """List the conversations, the latest first. Each line: ID, last written, number of events, title."""
+        """List the conversations, latest first. Each line: ID, time of the last event, number of events,
+        title."""
         lines = []
         for one in self._store.sessions(order="updated", limit=_rows(limit)):
             title = title_of(self._store.agent(one.id)) or one.name
@@ -74,7 +75,7 @@ class Histories:
         return "\n".join(lines) or "there are no sessions"
 
     def read(self, reference: str, after: int = 0, limit: int = 50) -> str:
-        """Read a conversation event by event, dead branches included: its first events, or those behind the
+        """Read a conversation event by event, dead branches included: its first events, or those after the
         position `after`. With REFERENCE@POSITION, that one event in full."""
         found = self._resolved(reference)
         if isinstance(found.at, int) and found.at > 0:
@@ -88,7 +89,7 @@ class Histories:
     def context(self, reference: str) -> str:
         """What the model saw at the end of a conversation, or at REFERENCE@POSITION."""
         found = self._resolved(reference)
-        messages = found.agent.context(found.at).messages
+        messages = found.agent.messages(found.at)
         return "\n".join(_shown(event) for event in messages) or "the context is empty"
 
     def _resolved(self, reference: str) -> Reference:
