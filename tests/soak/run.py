@@ -6,6 +6,7 @@ the workers that lived from the beginning to the end hold no more memory and no 
 
 import itertools
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ class Outcome(NamedTuple):
 
 def soak(url: str, folder: Path, seconds: float, crash: Callable[[], None] | None = None) -> Outcome:
     """Run the workers for so long and audit the store; `crash` ends the server and starts it again."""
-    crew = _Crew(url, folder)
+    crew = Crew(url, folder)
     kills = crashes = 0
     end = time.monotonic() + seconds
     try:
@@ -62,7 +63,7 @@ def soak(url: str, folder: Path, seconds: float, crash: Callable[[], None] | Non
     return Outcome(problems, len(ledger.written), kills, crashes)
 
 
-class _Crew:
+class Crew:
     """The workers that are running."""
 
     def __init__(self, url: str, folder: Path) -> None:
@@ -76,32 +77,40 @@ class _Crew:
         number = next(self.numbers)
         with (self.folder / f"{number}.err").open("wb") as errors:
             ledger = str(self.folder / f"{number}.ledger")
-            command = [sys.executable, "-m", "tests.soak.worker", self.url, ledger, str(number)]
+            options = ["-X", "faulthandler"]  # a crash of the interpreter says where, too
+            command = [sys.executable, *options, "-m", "tests.soak.worker", self.url, ledger, str(number)]
             return subprocess.Popen(command, stderr=errors, cwd=Path(__file__).parents[2])
 
     def replace(self) -> None:
         """Kill one of those that may be killed, and start another."""
         place = self.choose.randrange(SPARED, WORKERS)
-        self.running[place].kill()
-        self.running[place].wait()
+        self.kill(self.running[place])
         self.running[place] = self.started()
+
+    def kill(self, process: "subprocess.Popen[bytes]") -> None:
+        """Kill a worker, unless it has just ended by itself."""
+        process.kill()
+        if process.wait() != -signal.SIGKILL:
+            self.note(process)
 
     def check(self) -> None:
         """A worker that ended by itself has found something."""
         for place, process in enumerate(self.running):
             if process.poll() is not None:
-                self.problems.append(f"a worker ended ({process.returncode}): {self.said(process.args)}")
+                self.note(process)
                 self.running[place] = self.started()
 
+    def note(self, process: "subprocess.Popen[bytes]") -> None:
+        self.problems.append(f"a worker ended ({process.returncode}): {self.said(process.args)}")
+
     def said(self, command: Any) -> str:
-        """The last lines of what the worker of a command said."""
+        """All that the worker of a command said: the beginning of a traceback tells what it was doing."""
         path = self.folder / f"{command[-1]}.err"
-        return path.read_text(errors="replace")[-2_000:] or "it said nothing"
+        return path.read_text(errors="replace") or "it said nothing"
 
     def end(self) -> None:
         for process in self.running:
-            process.kill()
-            process.wait()
+            self.kill(process)
 
 
 def read_ledger(folder: Path) -> Ledger:

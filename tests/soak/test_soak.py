@@ -2,12 +2,27 @@
 
 import backstory
 from tests.slow import more
-from tests.soak.run import MORE_BYTES, Ledger, audit, growth, soak
+from tests.soak.run import MORE_BYTES, WORKERS, Crew, Ledger, audit, growth, soak
 
 
 def test_for_some_seconds_nothing_is_lost_or_there_twice(durable_url, tmp_path):
     found = soak(durable_url, tmp_path, more(6, slow=60))
     assert found.problems == []
+
+
+def test_the_whole_reason_of_a_worker_that_ends_is_kept(tmp_path):
+    for number in range(WORKERS):
+        (tmp_path / f"{number}.ledger").mkdir()  # which cannot be written to
+    crew = Crew(str(tmp_path / "store.db"), tmp_path)
+    try:
+        for process in crew.running:
+            process.wait()
+    finally:
+        crew.end()
+    assert len(crew.problems) == WORKERS
+    for problem in crew.problems:
+        assert "Traceback (most recent call last)" in problem
+        assert "IsADirectoryError" in problem
 
 
 def test_the_audit_notices_what_is_lost_twice_or_elsewhere():
