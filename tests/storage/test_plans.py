@@ -77,6 +77,29 @@ def test_a_title_is_looked_up_on_postgresql(empty_database):
     assert "agents_title" in plan
 
 
+MANY_AGENTS = """
+    INSERT INTO backstory.agents (place, no, id, session, name, fork_seq, born_seq, spawned, created_at, head,
+        updated_at, touched)
+    SELECT n, 1, gen_random_uuid(), gen_random_uuid(), n::text, 0, 0, false, n, 0, n::bigint * 1000000, n
+    FROM generate_series(1, 5000) n"""
+
+
+def test_the_latest_agent_is_not_planned_again_each_time_on_postgresql(empty_database):
+    postgres_url = empty_database()
+    backstory.open(postgres_url).close()
+    sql, bindings = postgres_agents.listing(Wanted(latest_first=True, limit=1))
+    with psycopg.connect(postgres_url) as db:
+        db.execute(MANY_AGENTS)
+        db.execute("ANALYZE backstory.agents")
+        for _ in range(8):  # the server tries five plans before it decides
+            [agent] = db.execute(sql, bindings, prepare=True).fetchall()
+        [(plans,)] = db.execute(
+            "SELECT generic_plans FROM pg_prepared_statements WHERE statement LIKE '%backstory.agents a%'"
+        ).fetchall()
+    assert agent[3] == "5000"
+    assert plans > 0
+
+
 def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
     """Even where nearly every place has one agent: a planner that believes it of all would read a whole
     session, of any number of forks, for each parent."""

@@ -68,9 +68,9 @@ def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, An
     sql = AGENTS.format(
         conditions=" AND ".join(conditions), order=LATEST_FIRST if wanted.latest_first else BIRTH
     )
-    if wanted.limit is not None:
-        sql, given = f"{sql} LIMIT %(limit)s", given | {"limit": wanted.limit}
-    return sql, given
+    # A number and not a parameter: a plan for any number would not be for few rows, so that the server would
+    # make a new one each time.
+    return (sql if wanted.limit is None else f"{sql} LIMIT {wanted.limit:d}"), given
 
 
 def whole_id(prefix: str | None) -> str | None:
