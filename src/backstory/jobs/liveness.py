@@ -31,11 +31,13 @@ class _Owned:
         self.jumps: list[int] = []
         self.bases: list[int] = []
         self.hidden: list[int] = []
-        self.seen: set[tuple[int, int]] = set()  # ranges that are in some context
 
     def shown(self, low: int, high: int) -> int:
         """How many events of a range are part of a context."""
         return high - low + 1 - (bisect_right(self.hidden, high) - bisect_left(self.hidden, low))
+
+
+_REGULAR = _Owned()  # what most agents have
 
 
 class Liveness:
@@ -43,10 +45,11 @@ class Liveness:
 
     def __init__(self, backend: Surveyed) -> None:
         self.agents = {record.id: record for record in backend.agents(Wanted(deleted=True))}
-        self._owned: dict[str, _Owned] = {id: _Owned() for id in self.agents}
+        self._owned: dict[str, _Owned] = {}
+        self._seen: dict[str, set[tuple[int, int]]] = {}  # of each deleted agent, what is in some context
         self._known: dict[tuple[str, int], int] = {}  # the size of an agent's context at a position
         for agent, seq, kind, base in backend.irregular(ALWAYS_SHOWN):
-            owned = self._owned.setdefault(agent, _Owned())
+            owned = self._owned.get(agent) or self._owned.setdefault(agent, _Owned())
             if base is not None:
                 owned.jumps.append(seq)
                 owned.bases.append(base)
@@ -60,8 +63,11 @@ class Liveness:
 
     def of_deleted(self) -> int:
         """How many events of deleted agents are in the contexts of those that were asked for."""
-        deleted = (self._owned[id] for id, agent in self.agents.items() if agent.deleted_us is not None)
-        return sum(owned.shown(low, high) for owned in deleted for low, high in _united(owned.seen))
+        return sum(
+            self._owned.get(id, _REGULAR).shown(low, high)
+            for id, seen in self._seen.items()
+            for low, high in _united(seen)
+        )
 
     def _context(self, agent: AgentRecord) -> int:
         """Up the ancestry as far as nothing is known, then back."""
@@ -84,18 +90,22 @@ class Liveness:
     def _own(self, agent: AgentRecord, at: int) -> tuple[int, int]:
         """How many of the agent's own events are live at a position, and where the context goes on in its
         parent; 0: nowhere."""
-        owned, count = self._owned[agent.id], 0
+        owned, count = self._owned.get(agent.id, _REGULAR), 0
         while at > agent.fork_seq:
             place = bisect_right(owned.jumps, at) - 1
             if place < 0:
-                owned.seen.add((agent.fork_seq + 1, at))
-                return count + owned.shown(agent.fork_seq + 1, at), agent.fork_seq
+                return count + self._shown(agent, agent.fork_seq + 1, at), agent.fork_seq
             jump, base = owned.jumps[place], owned.bases[place]
             if base >= jump:
                 raise broken_lineage(agent, at)
-            owned.seen.add((jump, at))
-            count, at = count + owned.shown(jump, at), base
+            count, at = count + self._shown(agent, jump, at), base
         return count, at
+
+    def _shown(self, agent: AgentRecord, low: int, high: int) -> int:
+        """How many events of a live range are part of a context."""
+        if agent.deleted_us is not None:
+            self._seen.setdefault(agent.id, set()).add((low, high))
+        return self._owned.get(agent.id, _REGULAR).shown(low, high)
 
 
 def _united(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
