@@ -261,7 +261,8 @@ def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> 
     text = None if data is None else _data_json(kind, data)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
-    return Draft(kind, content, text, None if key is None else checked_key(key))
+    # Not Draft(…): of a long batch, that alone would be a tenth of the checking.
+    return tuple.__new__(Draft, (kind, content, text, None if key is None else checked_key(key)))
 
 
 def _data_json(kind: str, data: Any) -> str:

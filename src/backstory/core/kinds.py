@@ -42,6 +42,7 @@ SILENT = frozenset(KINDS) - SPOKEN
 TOOL_KINDS = frozenset(name for name, kind in KINDS.items() if kind.is_tool)
 TEXT_KINDS = SPOKEN - TOOL_KINDS
 MOVES = frozenset(name for name, kind in KINDS.items() if kind.base in (Base.MARK, Base.ANYWHERE))
+FRESH_STARTS = frozenset(name for name, kind in KINDS.items() if kind.base is Base.NOTHING)
 ALWAYS_SHOWN = frozenset(name for name, kind in KINDS.items() if kind.shows) - MOVES
 NEEDS_CONTENT = frozenset(name for name, kind in KINDS.items() if kind.needs_content)
 SAID_BY_PEOPLE = frozenset(name for name, kind in KINDS.items() if kind.by_people)

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from backstory.core.events import Draft, parse_object
-from backstory.core.kinds import KINDS, MOVES, Base
+from backstory.core.kinds import FRESH_STARTS, MOVES
 from backstory.core.replay import Fold
 from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, where none of them goes back."""
-    return [(draft, 0 if KINDS[draft.kind].base is Base.NOTHING else None) for draft in drafts]
+    return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
 
 
 def judged(
