@@ -233,12 +233,15 @@ class Machine(RuleBasedStateMachine):
         copied = (asked.data or {}).get("copy_of")
         original = lineage[copied - 1] if copied else asked
         agent.erase([asked.seq], why="asked")
-        for id, events in self.lineages.items():
-            if len(events) < original.seq or events[original.seq - 1] is not original:
-                continue
-            for event in list(events):
-                if event is original or (event.data or {}).get("copy_of") == original.seq:
-                    self.forget(id, event)
+        gone = [
+            (id, event)
+            for id, events in self.lineages.items()
+            if has(events, original)
+            for event in events
+            if event is original or (event.data or {}).get("copy_of") == original.seq
+        ]
+        for id, event in gone:
+            self.forget(id, event)
 
     def forget(self, id, old):
         new = self.store.agent(id).event(old.seq)
@@ -247,7 +250,7 @@ class Machine(RuleBasedStateMachine):
         assert (new.kind, new.created_at, new.key) == (old.kind, old.created_at, old.key)
         assert (new.content or "", "erased" in new.data) == ("", True)
         for events in self.lineages.values():
-            if len(events) >= old.seq and events[old.seq - 1] is old:
+            if has(events, old):
                 events[old.seq - 1] = new
 
     @rule(target=agents, agent=consumes(agents))
@@ -313,6 +316,10 @@ class Machine(RuleBasedStateMachine):
         for agent in self.store.agents():
             own = range(agent.fork_seq + 1, len(self.lineages[agent.id]) + 1)
             assert self.followed.get(agent.id, []) == list(own)
+
+
+def has(lineage, event):
+    return len(lineage) >= event.seq and lineage[event.seq - 1] is event
 
 
 def is_clean(store, seal):

@@ -319,7 +319,7 @@ def test_sessions_can_be_chosen_by_time_and_by_folder(store, tmp_path):
 
 def test_chats_with_one_system_prompt_can_be_forks_of_one_root(store, tmp_path):
     chats = [[("system", "Be kind."), ("user", text)] for text in ("one", "two")] + [[("user", "alone")]]
-    lines = [{"messages": [{"role": role, "content": said} for role, said in chat]} for chat in chats]
+    lines = [{"messages": [{"role": role, "content": text} for role, text in chat]} for chat in chats]
     path = settle(write_lines(tmp_path / "chats.jsonl", lines))
     store.import_transcripts(path, siblings=True)
     [root] = [agent for agent in store.agents() if not said(agent)]
