@@ -1,4 +1,4 @@
-"""backstory: the history that an LLM agent can trust.
+"""An append-only log for LLM conversations.
 
     import backstory
 
@@ -12,8 +12,8 @@
 `Store` and `Agent` have everything else; `aio` is the same with await. All errors are `Error`s.
 """
 
-# What needs a database or asyncio is imported when it is first used: a program that imports
-# backstory should not wait for what it does not use.
+# Modules that need a database or asyncio are imported on first use, so that a program does not wait for what
+# it does not use.
 
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +147,7 @@ _WHERE = {
 }
 
 
-if not TYPE_CHECKING:  # a type checker would take any misspelled name for one that is found here
+if not TYPE_CHECKING:  # hidden from type checkers, which would accept any misspelled name
 
     def __getattr__(name: str) -> Any:
         if name not in _WHERE:

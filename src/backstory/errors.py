@@ -33,8 +33,8 @@ Operation = Literal["agents", "ensure", "events", "jump", "mark", "start", "veri
 
 
 class Remedy(NamedTuple):
-    """What to do about an error. Where an operation of a store or an agent helps, it is named as data,
-    and its place in the text is `{}`; such a text holds nothing that came from outside."""
+    """What to do about an error. If an operation of a store or an agent helps, it is given as data, and `{}`
+    marks its place in the text. Such a text contains nothing from outside."""
 
     text: str
     operation: Operation | None = None
@@ -42,7 +42,7 @@ class Remedy(NamedTuple):
     agent: str | None = None  # the id of the agent that the operation is for
 
     def worded(self, operation: str) -> str:
-        """The text, with the operation as a face calls it."""
+        """The text, with the operation as an interface calls it."""
         return self.text.replace("{}", operation) if self.operation else self.text
 
     def __str__(self) -> str:
@@ -50,9 +50,9 @@ class Remedy(NamedTuple):
 
 
 class Error(Exception):
-    """Anything that backstory itself reports. `remedy` is None where nothing is known to help."""
+    """The base class of all errors. `remedy` is None if there is no advice."""
 
-    unsaved: str = ""  # what a turn loop could not write, when it was the store that failed
+    unsaved: str = ""  # what a turn loop could not write, if the store failed
 
     def __init__(self, message: str, *, remedy: Remedy | str | None = None) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class Error(Exception):
 
 
 class NotFound(Error):
-    """What was asked for is not here."""
+    """What was asked for does not exist."""
 
 
 class AgentNotFound(NotFound):
@@ -94,16 +94,16 @@ class NameTaken(Error):
 
     @classmethod
     def of(cls, name: str) -> "NameTaken":
-        """The clash of a new name with an old one."""
+        """The error for a name that is taken."""
         return cls(f"the session already has an agent named {name!r}", remedy="choose another name")
 
 
 class KeyTaken(Error):
-    """The key stands for something else already."""
+    """The key belongs to something else already."""
 
     @classmethod
     def of_agent(cls, key: str) -> "KeyTaken":
-        """The clash of a new agent with one that has its key."""
+        """The error for a new agent whose key another one has."""
         return cls(
             f"an agent with the key {key!r:.80} already exists",
             remedy=Remedy("{} returns it, or use another key", "ensure", (key[:80],)),
@@ -111,22 +111,22 @@ class KeyTaken(Error):
 
     @classmethod
     def of_event(cls, key: str, position: int) -> "KeyTaken":
-        """The clash of a new event with one that has its key and says something else."""
+        """The error for a new event whose key another one has that says something else."""
         return cls(
             f"position {position} has the key {key!r:.80} and says something else", remedy="use another key"
         )
 
 
 class Invalid(Error):
-    """An argument that cannot be used; nothing was written."""
+    """An argument is invalid; nothing was written."""
 
 
 class InvalidEvent(Invalid):
-    """An event that cannot be stored as it is; nothing was written."""
+    """An event cannot be stored; nothing was written."""
 
 
 class Conflict(Error):
-    """The head is not where the caller expected it; `head` says where it is."""
+    """The head is not the expected one; `head` is where it is."""
 
     def __init__(self, message: str, *, remedy: Remedy | str | None = None, head: int = 0) -> None:
         super().__init__(message, remedy=remedy)
@@ -134,7 +134,7 @@ class Conflict(Error):
 
     @classmethod
     def at(cls, agent: str, expected: int, head: int) -> "Conflict":
-        """The conflict of an append that expected another head."""
+        """The error for an append that expected another head."""
         return cls(
             f"agent {agent!r} is at position {head}, not at the expected {expected}",
             remedy="read the new events, decide again, and append after the new head",
@@ -151,7 +151,7 @@ class NewerVersion(Error):
 
     @classmethod
     def of(cls, store: str, version: int, known: int) -> "NewerVersion":
-        """A store, its version of the store format, and the newest that this backstory knows."""
+        """The error for a store whose format is newer than the newest that this version knows."""
         return cls(
             f"{store} has version {version} of the store format, and this backstory knows up to {known}",
             remedy="upgrade backstory",
@@ -171,12 +171,12 @@ class ReadOnly(StorageError):
 
 
 class Busy(StorageError):
-    """Someone else held the database for too long."""
+    """Someone else held a lock for too long."""
 
 
 class ConnectionLost(StorageError):
-    """The server went away in the middle: what was under way may or may not have been written."""
+    """The connection was lost: what was being written may or may not have been written."""
 
 
 class PartMissing(UserWarning):
-    """A listing is not complete: some servers of a distributed store do not answer."""
+    """A listing is incomplete: some servers of a distributed store do not answer."""

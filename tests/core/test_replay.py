@@ -88,7 +88,7 @@ def test_a_slice_of_a_log_is_a_log_whose_missing_positions_cannot_be_targets():
 
 
 def test_positions_must_increase():
-    with pytest.raises(InvalidEvent, match="position 1 comes after 1: sort the events"):
+    with pytest.raises(InvalidEvent, match="position 1 follows position 1: sort the events"):
         replay([Event.of(1, "user", "a"), Event.of(1, "user", "b")])
 
 

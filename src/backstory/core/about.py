@@ -1,4 +1,4 @@
-"""What is kept beside an agent: a small JSON object with its title, tags, folder, anything. Pure."""
+"""The details of an agent: a small JSON object with its title, tags, folder or anything else. Pure."""
 
 import re
 from typing import Any
@@ -7,11 +7,12 @@ from backstory.core.events import parse_object, to_json
 from backstory.errors import Invalid
 
 LARGEST = 64 * 1024  # bytes of the whole
-_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it, not a backslash and the letter u
+# A NUL as JSON escapes it, not an escaped backslash before u0000.
+_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def described(before: str | None, change: dict[str, Any]) -> str | None:
-    """The object's text after a change of some keys; None takes a key out. Raises Invalid."""
+    """The JSON text after some keys were changed; None removes a key. Raises Invalid."""
     _check(change)
     about = (parse_object(before) or {}) | change
     kept = {name: value for name, value in about.items() if value is not None}
@@ -26,13 +27,13 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
         raise Invalid(
             f"an agent's description may take {LARGEST:,} bytes, this takes {size:,}", remedy="shorten it"
         )
-    if _NUL.search(text):  # PostgreSQL's JSON cannot say it
+    if _NUL.search(text):  # PostgreSQL's JSON cannot hold it
         raise Invalid("an agent's description has a NUL character (U+0000)", remedy="remove it")
     return text
 
 
 def told(about: str | None) -> str:
-    """What of it a search finds: the title and the tags."""
+    """The part that a search looks at: the title and the tags."""
     known = parse_object(about) or {}
     tags = known.get("tags")
     said = (known.get("title"), *(tags if isinstance(tags, list) else ()))

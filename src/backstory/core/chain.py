@@ -8,7 +8,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Any
 
-WIDTH = 16  # bytes of a digest: half of a SHA-256, which no one can forge a second text for
+WIDTH = 16  # bytes of a digest: half of a SHA-256, still too long to find a second text for
 START = bytes(WIDTH)  # the digest before the first event
 _NOTHING = bytes(32)  # stands for a column that is NULL: no text has this SHA-256
 _NUMBERS, _NUMBER = Struct(">qqq").pack, Struct(">q").pack
@@ -25,19 +25,19 @@ def is_erased(data_json: str | None) -> bool:
 
 
 def has_erased(texts: Iterable[str]) -> bool:
-    """Whether the data of any event, of several, says that it is erased."""
+    """Whether any of several events is erased, by the texts of their data."""
     texts = list(texts)
-    # One look at all of them is quicker than one at each, and nearly always enough.
+    # Searching all texts at once is faster than searching each, and nearly always enough.
     return _BEGINS in "\n".join(texts) and any(map(is_erased, texts))
 
 
-# The SHA-256 of an event's content and of its data: all that the chain needs to know of them. A plain tuple:
-# one is made for every event.
+# The SHA-256 of an event's content and of its data: all that the chain needs. A plain tuple, because one is
+# made for every event.
 Inner = tuple[bytes, bytes]
 
 
 def inner(content: str | None, data_json: str | None, data: dict[str, Any] | None = None) -> Inner:
-    """The inner digests of an event. An erased event, whose parsed `data` says so, still carries its own."""
+    """The inner digests of an event. Those of an erased event are kept in its `data`."""
     kept = data.get(ERASED) if data else None
     if isinstance(kept, dict):
         return bytes.fromhex(kept["content"]), bytes.fromhex(kept["data"])
@@ -50,7 +50,7 @@ def inner(content: str | None, data_json: str | None, data: dict[str, Any] | Non
 def digest(
     previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
 ) -> bytes:
-    """The digest of an event behind the one with the digest `previous`."""
+    """The digest of an event that follows the one with the digest `previous`."""
     numbers = _NUMBERS(seq, created_us, -1 if base is None else base)
     # No kind and no key contains a NUL, so it can end them: two rows never give the same bytes.
     names = f"{kind}\0{key or ''}\0".encode()
@@ -67,8 +67,8 @@ def digest_of(
     content: str | None,
     data_json: str | None,
 ) -> bytes:
-    """The digest of an event that is not erased: `digest` of its `inner`, in one call, because every append
-    of a long batch makes one."""
+    """The digest of an event that is not erased: `digest` and `inner` in one call, because a long batch makes
+    very many."""
     numbers = _NUMBERS(seq, created_us, -1 if base is None else base)
     names = f"{kind}\0{key or ''}\0".encode()
     said = _NOTHING if content is None else sha256(content.encode()).digest()
@@ -77,7 +77,7 @@ def digest_of(
 
 
 def ending(kind: str, base: int | None, key: str | None, content: str | None, data_json: str | None) -> bytes:
-    """What a digest is made of, behind the position and the time: all that is known before an append."""
+    """The part of a digest's input that follows position and time: all of it is known before an append."""
     names = f"{kind}\0{key or ''}\0".encode()
     return b"".join((_NUMBER(-1 if base is None else base), names, *inner(content, data_json)))
 

@@ -1,4 +1,4 @@
-"""Compaction: what to write so that a summary stands for the older part of a context.
+"""Compaction: the events that replace the older part of a context with a summary.
 
 One batch: a clear, the system messages and settings again, the summary, and copies of the newest messages.
 Nothing is lost, and undoing the clear takes back all of it. Pure.
@@ -17,14 +17,14 @@ from backstory.core.settings import SETTINGS, usable
 from backstory.errors import Invalid, NotFound
 
 COPY = "copy_of"  # the key of `data` that names the position a copy was made from
-COMPACTED = "compacted"  # the key of `data` that says what a summary stands for
+COMPACTED = "compacted"  # the key of `data` that says what a summary replaces
 
 Written = tuple[str, str | None, dict[str, Any] | None]
 
 
 def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, tokens: int) -> list[Written]:
-    """The events that compact a context: `keep` messages at its end stay as they are, or a few more, so
-    that no call loses its result and no answer is cut in two. `tokens` is the size of what goes."""
+    """The events that compact a context. The last `keep` messages stay as they are, or a few more, so that no
+    call loses its result and no answer is split. `tokens` is the size of the whole context."""
     if not isinstance(summary, str) or not summary.strip():
         raise Invalid("the summary is empty: a compaction needs one")
     if type(keep) is not int or keep < 0:
@@ -37,7 +37,7 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
             remedy="compact when something was said",
         )
     kept = spoken[first_kept(spoken, keep) :]
-    # Where all are kept, the summary stands before them: a caller need not count messages first.
+    # If all are kept, the summary comes before them, so that a caller need not count messages first.
     compacted = {"from": spoken[0].seq, "to": head, "events": len(spoken) - len(kept), "tokens": tokens}
     again = [event for event in context if event.kind == "system"] + _settings_in_force(context)
     return [
@@ -49,7 +49,7 @@ def compaction(context: Sequence[Event], summary: str, *, keep: int, head: int, 
 
 
 def _presentable(event: Event) -> Event | None:
-    """The event, or what stands for it if it was erased: an erased event cannot be written again."""
+    """The event, or a substitute if it was erased: an erased event cannot be written again."""
     if not is_erased(event.data_json):
         return event
     message = stand_in(event)
@@ -60,8 +60,8 @@ def _presentable(event: Event) -> Event | None:
 
 
 def first_kept(spoken: Sequence[Event], keep: int) -> int:
-    """Where the kept messages begin: at the newest place, at least `keep` from the end, that does not cut
-    an answer in two or part a result from its call."""
+    """Where the kept messages begin: the newest index, at least `keep` from the end, that does not split an
+    answer or separate a result from its call."""
     wanted = max(0, len(spoken) - keep)
     if wanted == len(spoken):
         return wanted
@@ -72,7 +72,7 @@ def first_kept(spoken: Sequence[Event], keep: int) -> int:
             calls[tool_call(event.data).id] = place
         elif event.kind == "tool_result":
             first_of_result[place] = calls.get(tool_result(event.content, event.data).id, place)
-    needed = len(spoken)  # no kept result may have its call before this place
+    needed = len(spoken)  # no kept result may have its call before this index
     for start in range(len(spoken) - 1, 0, -1):
         needed = min(needed, first_of_result.get(start, start))
         if start <= min(wanted, needed) and _begins(spoken, start):
@@ -94,7 +94,7 @@ def _copied(event: Event) -> Written:
 
 
 def _settings_in_force(context: Sequence[Event]) -> list[Event]:
-    """The settings notes that still say something: a field of an older one is replaced by a newer one's."""
+    """The settings notes that are still in force: newer fields replace older ones."""
     found: list[Event] = []
     said: set[str] = set()
     for event in reversed(context):

@@ -1,4 +1,4 @@
-"""Two contexts side by side: what they share, and what each has of its own, down to the words.
+"""Compares two contexts: what they share, and where they differ, down to the words.
 
 Pure: it compares events that the caller has read.
 """
@@ -14,9 +14,9 @@ from backstory.core.messages import BOOKKEEPING
 from backstory.core.replay import Explanation
 from backstory.errors import Invalid
 
-MOST_MESSAGES = 2_000  # beyond, messages are only compared from both ends
-MOST_WORDS = 4_000  # beyond, texts are compared line by line
-ALIKE = 0.5  # how much of a message has to be the same for it to count as changed, not replaced
+MOST_MESSAGES = 2_000  # beyond this, messages are only compared from both ends
+MOST_WORDS = 4_000  # beyond this, texts are compared line by line
+ALIKE = 0.5  # the part of a message that must be the same for it to count as changed, not replaced
 
 _BESIDE = BOOKKEEPING | {"native"}
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]")
@@ -36,7 +36,7 @@ class Change(NamedTuple):
     left: Event | None
     right: Event | None
     words: tuple[Edit, ...] = ()
-    why: Explanation | None = None  # what took it out of the context that lacks it, where that is known
+    why: Explanation | None = None  # what took it out of the other context, if that is known
 
     @property
     def op(self) -> str:
@@ -62,8 +62,8 @@ Pair = tuple[Event | None, Event | None]
 def compare(
     left: Sequence[Event], right: Sequence[Event], *, after: Change | None = None, limit: int | None = None
 ) -> Comparison:
-    """Compare messages by what they say; when they were said does not matter. `limit` changes at most,
-    behind the last one of the page before: only these are compared word by word."""
+    """Compare messages by what they say, not by their times. At most `limit` changes after the last one of
+    the previous page are returned; only these are compared word by word."""
     start = _same_from_start(left, right)
     end = _same_from_start(left[start:][::-1], right[start:][::-1])
     mine, theirs = left[start : len(left) - end], right[start : len(right) - end]
@@ -77,7 +77,7 @@ def compare(
 
 
 def _behind(pairs: Sequence[Pair], after: Change) -> Sequence[Pair]:
-    """The pairs from the one on that a change came from."""
+    """The pairs that start with the one that a change came from."""
     side = 0 if after.left else 1
     last = (after.left, after.right)[side]
     for place, pair in enumerate(pairs):
@@ -107,8 +107,8 @@ def _key(event: Event) -> tuple[str, str | None, str | None]:
 
 
 def _said(event: Event) -> str | None:
-    """What the data says. Of an answer that is nothing: how it came about, what it cost and what is sealed in
-    it differ from answer to answer, whatever it says."""
+    """What counts in the data. In an answer, nothing does: its usage, request and sealed content differ each
+    time, even if the text is the same."""
     if event.data_json is None or event.kind == "assistant":
         return None
     if not any(name in event.data_json for name in _BESIDE):
@@ -128,7 +128,7 @@ def _same_from_start(left: Sequence[Event], right: Sequence[Event]) -> int:
 
 
 def _paired(left: Event | None, right: Event | None) -> list[Change]:
-    """Messages at the same place that are alike are one that changed."""
+    """Pair similar messages at the same place: they count as one that changed."""
     if left and right and left.kind == right.kind:
         edits = _edits(_text(left), _text(right))
         if _likeness(edits) >= ALIKE:

@@ -1,4 +1,5 @@
-"""What callers write: batches of tuples or of events of another log, and parts of an event's data. Pure."""
+"""Turns what callers pass into drafts: tuples or events of another log. Also makes parts of an event's data.
+Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +9,7 @@ from backstory.errors import Invalid, InvalidEvent
 
 
 def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
-    """Checked events; an error names the place in the batch."""
+    """Checked events; an error names the index in the batch."""
     checked: list[Draft] = []
     try:
         for event in events:
@@ -28,8 +29,8 @@ def _draft(event: Event | tuple[Any, ...]) -> Draft:
 
 
 def call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
-    """The data of a tool call. Arguments that are the text of a JSON object are kept as that object, and the
-    text beside it where writing the object would not give it back."""
+    """The data of a tool call. If the arguments are the text of a JSON object, the object is kept, and the
+    text beside it if serializing the object would not give it back."""
     data = {"id": id, "name": name, "arguments": arguments}
     value = parse_object(arguments) if isinstance(arguments, str) else None
     if value is None:
@@ -37,7 +38,7 @@ def call_data(id: str, name: str, arguments: Any) -> dict[str, Any]:
     data["arguments"] = value
     try:
         is_same = to_json(value) == arguments
-    except ValueError:  # NaN: only the text can say it
+    except ValueError:  # NaN, which only the text can express
         return data | {"arguments": arguments}
     return data if is_same else data | {"arguments_text": arguments}
 

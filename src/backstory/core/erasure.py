@@ -1,8 +1,8 @@
-"""Erased events: what was said is gone, that something was said stays.
+"""Erasing events: what they said goes, the events stay.
 
-An erased event keeps its position, kind, time, base, key and digest. Its data begins with `erased`: when, why
-and the digests of what was there, so that the chain of digests stays whole. Beside that, only what holds the
-log together is left: the id of a call, the target of a jump. Pure.
+An erased event keeps its position, kind, time, base, key and digest. Its data begins with `erased`: when,
+why and the digests of what was there, so that the chain of digests stays valid. Otherwise only what connects
+it to other events is left, such as the id of a call or the target of a jump. Pure.
 """
 
 import re
@@ -14,7 +14,7 @@ from backstory.core.kinds import MOVES, TOOL_KINDS
 from backstory.core.messages import Message, tool_call, tool_result
 from backstory.errors import Invalid
 
-SAYS = "(erased)"  # what a call or a result says that a model still has to see
+SAYS = "(erased)"  # what a model reads in place of an erased call or result
 LONGEST_REASON = 1_000  # characters
 
 _FIELDS = {"at", "why", "content", "data"}
@@ -24,14 +24,14 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 def checked_reason(why: object) -> str:
-    """Why something is erased: a text that says something; raises Invalid."""
+    """The reason for an erasure, which must not be blank; raises Invalid."""
     if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
         raise Invalid("an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters")
     return why
 
 
 def erased_row(row: Stored, at: str, why: str) -> tuple[str | None, str]:
-    """The content and the text of the data that a row has once it is erased."""
+    """The content and the data of a row after it is erased."""
     data = row.event.data or {}
     said, beside = inner(row.content, row.data_json, data)
     erased = {"at": at, "why": why, "content": said.hex(), "data": beside.hex()}
@@ -51,7 +51,7 @@ def _kept(row: Stored, data: dict[str, Any]) -> dict[str, Any]:
 
 
 def wrong_erasure(kind: str, content: object, data: dict[str, Any]) -> str | None:
-    """What contradicts that an event, whose data says so, is erased; None if nothing does."""
+    """What is wrong with an event whose data says that it is erased; None if nothing is."""
     erased = data[ERASED]
     if not isinstance(erased, dict) or set(erased) != _FIELDS:
         return "what it says about its erasure is not complete"
@@ -65,7 +65,7 @@ def wrong_erasure(kind: str, content: object, data: dict[str, Any]) -> str | Non
 
 
 def stand_in(event: Event) -> Message | None:
-    """What a model is given instead of an erased event: a call and a result stay, so that neither loses the
+    """What a model is given instead of an erased event: calls and results stay, so that neither loses the
     other; everything else is left out."""
     data = event.data or {}
     if event.kind == "tool_call":

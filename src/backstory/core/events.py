@@ -1,7 +1,7 @@
-"""What is recorded: events, and the check that every new one has to pass.
+"""Events, and the checks that every new one must pass.
 
-Pure: frozen values and the rules that need nothing but the value itself. Nothing here
-knows about databases, agents or replay.
+Pure: immutable values, and rules that need nothing but the value itself. Nothing here knows about databases,
+agents or replay.
 """
 
 import json
@@ -39,8 +39,8 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def to_datetime(microseconds: int) -> datetime:
-    """The aware datetime this many microseconds after 1970, exactly. What has no date, in a damaged store, is
-    the first or the last that there is."""
+    """The aware datetime this many microseconds after 1970, exactly. A value out of range, as in a damaged
+    store, becomes the earliest or latest date."""
     return EPOCH + timedelta(microseconds=min(max(microseconds, EARLIEST), LATEST))
 
 
@@ -64,8 +64,8 @@ class Event(_Columns):
     """
 
     # At run time a subclass of tuple and not of Row: Row(…) would run Python code for every event, while
-    # Event(row) does not. The fields are read by Row's own descriptors. A type checker sees no tuple, so
-    # that nobody reads a field by its index, and properties, so that nobody sets one.
+    # Event(row) does not. The fields are read by Row's own descriptors. A type checker sees properties and no
+    # tuple, so fields can be neither set nor read by index.
     __slots__ = ()
 
     if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Event(_Columns):
 
         @property
         def kind(self) -> str:
-            """What it is: one of the table of kinds."""
+            """Its kind, one of the table of kinds."""
 
         @property
         def content(self) -> str | None:
@@ -85,7 +85,7 @@ class Event(_Columns):
 
         @property
         def data_json(self) -> str | None:
-            """The text of its data, a JSON object."""
+            """Its data as JSON text."""
 
         @property
         def created_us(self) -> int:
@@ -93,13 +93,13 @@ class Event(_Columns):
 
         @property
         def key(self) -> str | None:
-            """What it can be found by, unique in its lineage."""
+            """Its key, unique in its lineage."""
 
     else:
         seq, kind, content, data_json, created_us, key = (getattr(Row, name) for name in Row._fields)
 
         def __eq__(self, other: object) -> bool:
-            # Not NotImplemented: Python would then ask the other tuple, which sees a tuple like itself.
+            # Not NotImplemented: Python would then ask the other operand, for which this is an equal tuple.
             return isinstance(other, Event) and tuple.__eq__(self, other)
 
         def __ne__(self, other: object) -> bool:
@@ -124,7 +124,7 @@ class Event(_Columns):
 
     @property
     def data(self) -> dict[str, Any] | None:
-        """The parsed JSON object; None where there is none, or where old data is broken."""
+        """The parsed JSON object; None if there is none, or if stored data is broken."""
         return parse_object(self.data_json)
 
     @property
@@ -152,7 +152,7 @@ def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
 
 
 class Columns(NamedTuple):
-    """What events say, by columns: for work on thousands of them, where each look at an event counts."""
+    """The columns of many events: faster than reading the attributes of each."""
 
     kinds: Sequence[str]
     contents: Sequence[str | None]
@@ -160,15 +160,15 @@ class Columns(NamedTuple):
 
 
 def columns_of(events: Sequence[Event]) -> Columns:
-    """The columns of events, all in one go because that is several times quicker."""
+    """The columns of events, unpacked together, which is several times faster."""
     rows = cast("Sequence[Row]", events)  # they are rows: see `Event`
     _, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Row._fields)
     return Columns(kinds, contents, data)
 
 
 class Stored(NamedTuple):
-    """The whole row that an event is in a store: its columns, its base and its digest. It is as it was read,
-    perhaps from a damaged store: the types hold for what has been checked."""
+    """The whole row of an event in a store: its columns, its base and its digest. It may come from a damaged
+    store, so the types hold only after it was checked."""
 
     seq: int
     kind: str
@@ -209,10 +209,10 @@ class Draft(NamedTuple):
         return Event((seq, self.kind, self.content, self.data_json, created_us, self.key))
 
     def says(self, event: Event) -> bool:
-        """Whether it says what an event says; the keys of its data may come in any order."""
+        """Whether it says the same as an event; the order of the keys in its data does not matter."""
         if (self.kind, self.key) != (event.kind, event.key):
             return False
-        if is_erased(event.data_json):  # its digests still know what it said
+        if is_erased(event.data_json):  # its digests still identify what it said
             return inner(self.content, self.data_json) == inner(None, None, event.data)
         if self.content != event.content:
             return False
@@ -229,12 +229,12 @@ def checked_key(key: Any) -> str:
 
 
 def checked_prefix(prefix: Any) -> str:
-    """The beginning of a key, perhaps an empty one; raises Invalid."""
+    """A prefix of keys, which may be empty; raises Invalid."""
     return "" if prefix == "" else checked_key(prefix)
 
 
 def moment_us(moment: Any) -> int:
-    """The microseconds since 1970 of what has to be an aware datetime; raises Invalid."""
+    """The microseconds since 1970 of an aware datetime; raises Invalid for anything else."""
     if not isinstance(moment, datetime):
         raise Invalid(f"{moment!r:.60} is not a time", remedy="pass an aware datetime")
     if moment.tzinfo is None:
@@ -243,7 +243,7 @@ def moment_us(moment: Any) -> int:
 
 
 def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> Draft:
-    """A storable event, or InvalidEvent that says what to mend."""
+    """A draft that can be stored; raises InvalidEvent, which says what to correct."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
@@ -284,7 +284,7 @@ def _data_json(kind: str, data: Any) -> str:
 
 
 def _slower_json(kind: str, data: dict[str, Any]) -> str:
-    """The text of data that only the standard library can write, or what is wrong with it."""
+    """The text of data that orjson cannot serialize exactly; raises InvalidEvent if no JSON can."""
     try:
         text = to_json(data)
         survives = json.loads(text) == data
@@ -295,7 +295,7 @@ def _slower_json(kind: str, data: dict[str, Any]) -> str:
         ) from error
     if not survives:
         raise InvalidEvent(
-            f"the data of this {kind} event would not come back as it is",
+            f"the data of this {kind} event would not be read back unchanged",
             remedy="use strings as keys, and lists instead of tuples",
         )
     check_text(text, f"the data of this {kind} event")
@@ -303,7 +303,7 @@ def _slower_json(kind: str, data: dict[str, Any]) -> str:
 
 
 def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> None:
-    """Refuse what a reader deep in a program of its own could not parse any more."""
+    """Refuse data so deep that a reader with a deep call stack could not parse it."""
     if deepest < 0:
         raise InvalidEvent(
             f"the data of this {kind} event is nested more than {DEEPEST} levels deep", remedy="flatten it"
@@ -314,13 +314,13 @@ def _check_depth(value: dict[str, Any] | list[Any], deepest: int, kind: str) -> 
 
 
 def plain(text: str) -> str:
-    """A text without its class. A member of an enum is a text too, but `str(…)`, an f-string and a driver
-    would each see something else in it: its name, or its value."""
+    """The text as a plain `str`. A member of a string enum is a `str`, too, but `str(…)`, f-strings and
+    drivers disagree whether that means its name or its value."""
     return text if type(text) is str else str.__str__(text)
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse what one of the databases cannot hold, so that all of them agree."""
+    """Refuse text that one of the databases cannot store, so that all of them agree."""
     if "\0" in text:
         raise InvalidEvent(f"{what} contains a NUL character (U+0000)", remedy="remove or escape it")
     try:
@@ -333,12 +333,12 @@ def check_text(text: str, what: str) -> None:
 
 
 def to_json(value: Any) -> str:
-    """Compact JSON text; what JSON cannot say (NaN, other objects) raises."""
+    """Compact JSON text; raises for NaN and objects that JSON does not have."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def parse_object(text: str | None) -> dict[str, Any] | None:
-    """The JSON object in a text, or None where there is none to be had."""
+    """The JSON object in a text, or None if it has none."""
     if not text:
         return None
     try:

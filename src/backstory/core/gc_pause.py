@@ -1,4 +1,4 @@
-"""Python's cyclic garbage collector, held off while many objects are made that cannot form cycles.
+"""Pauses Python's cyclic garbage collector while many objects are made that cannot form cycles.
 
 Use it only around pure computation that calls no code of the host program and never waits.
 """
@@ -34,7 +34,7 @@ class PauseCounter:
                 gc.enable()
 
     def reset_in_child(self) -> None:
-        """In a forked child the other threads are gone, and would never leave."""
+        """In a forked child, the other threads are gone and would never leave the pause."""
         if self._inside and self._was_enabled:
             gc.enable()
         self._lock = threading.Lock()

@@ -1,9 +1,9 @@
-"""Holes: what an event's own form of a message would say a second time. Pure.
+"""Holes: placeholders in a stored form for values that the event has already. Pure.
 
 In `data["native"]["wire"]` and `data["item"]["form"]`, `{"$backstory": "content"}` stands for the event's
 text, `"arguments"` for the arguments of its call, `"arguments_text"` for these as compact JSON, and, in an
-item, `"native"` for its native form. They are filled before anyone uses the form, so that a form that repeats
-a long text costs nothing.
+item, `"native"` for its native form. They are filled before the form is used, so that a form that repeats a
+long text takes no extra space.
 """
 
 from typing import Any
@@ -23,8 +23,8 @@ def holed(
     arguments_text: str | None = None,
     native: Any = None,
 ) -> Any:
-    """A form with holes for what the event says anyway. A value is left out only if it is the same down to
-    its type and the order of its keys, so that `filled` gives back the form."""
+    """A form with holes for what the event says already. A value is left out only if it is the same down to
+    its type and the order of its keys, so that `filled` restores the exact form."""
     given = (
         ("content", content),
         ("arguments", arguments),
@@ -52,7 +52,7 @@ def _is_worth_it(value: Any) -> bool:
 
 
 def filled(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:
-    """The form as it was before there were holes in it."""
+    """The form with its holes filled."""
     return _filled(form, {"content": content, "arguments": arguments, "native": native})
 
 
@@ -70,7 +70,7 @@ def _filled(form: Any, known: dict[str, Any]) -> Any:
 
 
 def with_filled(data: dict[str, Any], content: str | None) -> dict[str, Any]:
-    """The data of an event, its native form and its item without holes."""
+    """The data of an event, with the holes in its native form and item filled."""
     data, arguments, wire = dict(data), tool_call(data).arguments, None
     native, item = data.get("native"), data.get("item")
     if isinstance(native, dict) and "wire" in native:

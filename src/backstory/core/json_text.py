@@ -1,4 +1,4 @@
-"""JSON text that provably gives back the value it was made of. Pure.
+"""JSON text that is guaranteed to be parsed as an equal value. Pure.
 
 orjson is several times faster than the standard library. It refuses or changes a few values that Python's own
 JSON has: NaN, whole numbers beyond 64 bits, lone surrogates. Those are left to the caller.
@@ -8,8 +8,8 @@ from typing import Any
 
 
 def exact_json(value: Any) -> bytes | None:
-    """Compact JSON that is parsed as an equal value; None where there is none to be had this way."""
-    import orjson  # not before something is written: `import backstory` should not wait for it
+    """Compact JSON that is parsed as an equal value; None if orjson cannot provide it."""
+    import orjson  # here, so that `import backstory` does not wait for it
 
     # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
     as_it_is = (

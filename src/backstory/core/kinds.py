@@ -1,4 +1,5 @@
-"""The table of kinds: what each kind of event continues, whether it shows, whether a model is given it."""
+"""The table of kinds: what each kind of event continues, and whether it is part of the context and of a
+request."""
 
 from enum import Enum
 from typing import NamedTuple
@@ -21,7 +22,7 @@ class Kind(NamedTuple):
     speaks: bool = False  # is a model given it?
     is_tool: bool = False  # does its data name a tool call?
     needs_content: bool = False
-    by_people: bool = False  # do people write it? Then it should say something
+    by_people: bool = False  # do people write it? Then it must not be blank
 
 
 KINDS = {

@@ -8,8 +8,8 @@ LABEL = "backstory.label"  # the name of the notes; their data: {"label": a name
 
 
 def labels_in(notes: Iterable[Event]) -> dict[str, int]:
-    """The positions that labels name, by the notes of a lineage, oldest first. The newest note of a name
-    counts, and one without a name takes the names of its position away."""
+    """The positions that labels name, from the notes of a lineage, oldest first. The newest note with a name
+    counts. A note without a name removes the names of its position."""
     found: dict[str, int] = {}
     for note in notes:
         match note.data:

@@ -1,8 +1,7 @@
-"""Canonical messages: what of the log a model is given, decided by one allow-list.
+"""Canonical messages: the part of the log that a model is given, decided by one allow-list.
 
 Pure, and below the events: it imports only the table of kinds and the errors, so that new events can be
-checked with it.
-What a message becomes in a provider's format is the business of `backstory.wire`.
+checked with it. `backstory.wire` turns messages into a provider's format.
 """
 
 from typing import Any, NamedTuple, NoReturn, Protocol
@@ -19,7 +18,7 @@ class Recorded(Protocol):
 
     @property
     def seq(self) -> int | None:
-        """The position in the log, where it is known."""
+        """The position in the log, if it is known."""
 
     @property
     def kind(self) -> str:
@@ -35,8 +34,8 @@ class Recorded(Protocol):
 
 
 class Message:
-    """One canonical message. Two are equal if kind, content and data are; the position of its
-    event, where it is known, is there for reports only."""
+    """One canonical message. Two are equal if kind, content and data are; the position of its event is only
+    for reports."""
 
     __slots__ = ("content", "data", "kind", "seq")
     __match_args__ = ("kind", "content", "data")
@@ -83,9 +82,8 @@ def _rebuilt(kind: str, content: str | None, data: dict[str, Any] | None, seq: i
 
 
 def canonical(event: Recorded) -> Message | None:
-    """The message that an event is for a model; None for an event that only steers the log.
-
-    A kind that nobody knows raises InvalidEvent: what a model is given is decided here, by name.
+    """The message that a model is given for an event; None for control events. An unknown kind raises
+    InvalidEvent: only what is listed here reaches a model.
     """
     kind, data = event.kind, event.data
     if kind in TOOL_KINDS or kind in TEXT_KINDS:
@@ -145,7 +143,7 @@ def tool_result(content: Any, data: Any) -> ToolResult:
 
 
 def check_message(kind: str, content: str | None, data: Any) -> None:
-    """Refuse, on the way in, tool events that no wire format could carry as they are."""
+    """Refuse tool events that no wire format could represent."""
     if kind == "tool_call":
         call = tool_call(data)
         _check_named(kind, "id", call.id)
@@ -160,12 +158,11 @@ def check_message(kind: str, content: str | None, data: Any) -> None:
 
 
 def check_says_something(kind: str, content: Any, data: Any = None) -> None:
-    """Refuse a message of a person's that says nothing: a user or system message whose text is blank,
-    with no data that could say it instead.
+    """Refuse a blank user or system message without data.
 
-    For what is written now: `user()`, `system()`, `start(system=)` and what people type. `append` and
-    `extend` take it, because a history from elsewhere may hold such messages; and every assistant
-    message and tool result may be empty, because models and tools do answer with nothing.
+    This is for `user()`, `system()`, `start(system=)` and what people type. `append` and `extend` accept such
+    messages, because an imported history may have them. Assistant messages and tool results may be empty,
+    because models and tools do return nothing at times.
     """
     if kind in SAID_BY_PEOPLE and isinstance(content, str) and not content.strip() and not data:
         raise InvalidEvent(f"the text of a {kind} message is empty: nothing was written")

@@ -1,4 +1,4 @@
-"""The names of notes: any text, but those of the library's own notes are not for others. Pure."""
+"""The names of notes: any text, except those reserved for the library. Pure."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from backstory.core.events import check_text, plain
 from backstory.errors import Invalid
 
-OURS = "backstory."  # how the names of the library's own notes begin
+OURS = "backstory."  # the prefix of reserved names
 
 
 def checked_note_name(name: Any) -> str:
@@ -18,14 +18,15 @@ def checked_note_name(name: Any) -> str:
 
 
 def checked_note_names(names: Iterable[Any]) -> list[str]:
-    """Names that notes can have. Raises Invalid, also for a single text, whose letters would be names."""
+    """Names that notes can have. Raises Invalid, also for a single string, which would be read as its
+    letters."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise Invalid(f"notes={names!r:.60} is not a list of names", remedy="pass notes=[…]")
     return [checked_note_name(name) for name in names]
 
 
 def own_note_name(name: Any) -> str:
-    """A name that a note of the caller's can have. Raises Invalid."""
+    """A name that a caller may use, so not a reserved one. Raises Invalid."""
     checked = checked_note_name(name)
     if checked.startswith(OURS):
         raise Invalid(

@@ -1,4 +1,4 @@
-"""The outline of a log: what is known of each event without reading what it says. Pure."""
+"""The outline of a log: its events without their texts. Pure."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime

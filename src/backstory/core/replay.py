@@ -3,8 +3,8 @@
     context(0) = empty
     context(n) = context(base(n)) + event n, if that event shows
 
-`judge` decides base and shows for one event, for everyone: the log asks it before it writes, the fold asks it
-when it replays. Pure: no I/O, no clock; inert events are reported to the logger.
+`judge` decides base and shows for one event: the log asks it before a write, and the fold during a replay.
+Pure: no I/O, no clock; inert events are reported to the logger.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ NO_STACKS: Mapping[int, Container[int]] = {}
 
 
 class Context:
-    """What replay yields: the live events, and the position they were asked for."""
+    """The result of a replay: the live events at a position."""
 
     __slots__ = ("at", "messages")
 
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
     base: int | None  # the position it continues; None: the event before it
     shows: bool
-    problem: str = ""  # why it is inert; empty for an event that counts
+    problem: str = ""  # why it is inert; empty if it is not
 
 
 def judge(
@@ -61,8 +61,8 @@ def judge(
 ) -> Verdict:
     """Apply the table of kinds to one event.
 
-    A rewind or jump always has a base when it is valid, even where that is the event before
-    it, and never when it is inert: so the base alone tells which it is.
+    A valid rewind or jump always has a base, even if that is the event before it, and an inert one never has.
+    So the base alone tells them apart.
     """
     rule = KINDS.get(kind)
     match rule and rule.base:
@@ -88,11 +88,11 @@ def judge(
 
 
 class Moment:
-    """The context at one position, as a chain: the newest event that shows, and what was
-    before it. Moments share their chains, so keeping one for every position costs one link
-    per event, and going back to any of them costs nothing.
+    """The context at one position, as a chain: the newest event that shows, and what was before it. Moments
+    share their chains, so keeping one for every position costs one link per event, and going back to any of
+    them is free.
 
-    The chain hangs from `anchor`, the position below which the fold was not told the events.
+    The chain ends at `anchor`, the position below which the fold does not know the events.
     """
 
     __slots__ = ("anchor", "before", "event", "mark")
@@ -116,11 +116,11 @@ class Moment:
 
 
 class Fold:
-    """The rules of the log applied event after event; it remembers the context at every position.
+    """Applies the rules of the log to one event after another, and remembers the context at every position.
 
-    It starts after a position: 0, or a fork's. What was before comes from the fold it `inherits`
-    from; without one the moments below are bare anchors, and `stacks` has the positions of the marks on
-    the stack at each anchor that may be asked for. `report(seq, problem)` hears of every inert event.
+    It starts after a position: 0, or a fork's. What was before comes from the fold that it `inherits` from.
+    Without one, earlier moments are bare anchors, and `stacks` has the mark stack at each anchor that may be
+    needed. `report(seq, problem)` is called for every inert event.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class Fold:
         return owner._moments[position] if position > owner._after else Moment(position)
 
     def _owner(self, position: int) -> "Fold":
-        """The fold among those it inherits from that was told this position, or the last of them."""
+        """The fold, among those it inherits from, that knows this position, or the oldest of them."""
         fold = self
         while position <= fold._after and fold._inherits is not None:
             fold = fold._inherits
@@ -159,7 +159,7 @@ class Fold:
         """Take the next event of the log."""
         if event.seq <= self.head:
             raise InvalidEvent(
-                f"position {event.seq} comes after {self.head}", remedy="sort the events by their seq"
+                f"position {event.seq} follows position {self.head}", remedy="sort the events by their seq"
             )
         now = self.at(self.head)
         verdict = judge(
@@ -188,9 +188,8 @@ class Fold:
 
 
 def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
-    """The context that a whole log comes to: the plain fold over any iterable of events.
-
-    `agent` is how log lines about inert events call the log.
+    """The context at the end of a log, given as any iterable of events. `agent` is the name used in log
+    messages about inert events.
     """
     fold = Fold(report=partial(log_inert, agent))
     for event in events:
@@ -199,12 +198,12 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
 
 
 def shown(events: list[Event], moves: Container[int]) -> list[Event]:
-    """Of the events in live ranges, those that are part of the context. `moves` are the positions
-    of the valid rewinds and jumps among them."""
+    """The events of live ranges that are part of the context. `moves` are the positions of the valid rewinds
+    and jumps among them."""
     kinds = list(map(attrgetter("kind"), events))
     if ALWAYS_SHOWN.issuperset(kinds):
         return events
-    # Most events show by their kind: only the others are worth a call.
+    # Most events show because of their kind: only the others need a call.
     return [
         event
         for kind, event in zip(kinds, events, strict=True)
@@ -213,13 +212,13 @@ def shown(events: list[Event], moves: Container[int]) -> list[Event]:
 
 
 def is_shown(event: Event, valid: bool) -> bool:
-    """Whether an event shows where it is live; a rewind or jump only if it is valid."""
+    """Whether a live event is part of the context; a rewind or jump is only if it is valid."""
     return event.kind in ALWAYS_SHOWN or (valid and event.kind in MOVES)
 
 
 def log_inert(agent: str, seq: int, problem: str) -> None:
-    """The one log line that an inert event gets."""
-    import logging  # here: most processes never need it, and it would double our import time
+    """Log an inert event, in one line."""
+    import logging  # here, because most processes never need it, and it would double our import time
 
     logging.getLogger("backstory").warning(
         "agent %s, position %d: %s; the event is inert", agent, seq, problem
@@ -264,8 +263,8 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
 
 
 def gap_at(seq: int, ranges: Sequence[tuple[int, int]]) -> int | None:
-    """Of live ranges, oldest first: the start of the range that left a position behind it;
-    None if the position is live."""
+    """The start of the live range that left a position behind; None if the position is live. Ranges are given
+    oldest first."""
     for low, high in ranges:
         if seq < low:
             return low

@@ -1,6 +1,5 @@
-"""Settings: the rest of a request, beside its messages: the model, its tools and its parameters.
-
-They are notes in the log, so a rewind brings back those of that time and a fork inherits them. Pure.
+"""Settings: what a request has besides its messages, namely the model, tools and parameters. They are notes
+in the log, so a rewind restores the earlier ones and a fork inherits them. Pure.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,21 +7,21 @@ from typing import Any, NamedTuple
 
 from backstory.errors import Invalid
 
-SETTINGS = "backstory.settings"  # the name of the notes that carry them
+SETTINGS = "backstory.settings"  # the name of their notes
 FIELDS = ("model", "tools", "params")
 
 TOOL_FIELDS = frozenset({"name", "description", "parameters", "native"})
 
 
 class Settings(NamedTuple):
-    """What a request says beside its messages; None or empty where nothing was set."""
+    """What a request has besides its messages; None or empty if it was not set."""
 
     model: str | None = None
     tools: tuple[dict[str, Any], ...] = ()
     params: Mapping[str, Any] = {}
 
     def changed(self, **wanted: Any) -> dict[str, Any]:
-        """Of the wanted settings, those that are not in force yet, checked: what a note has to say."""
+        """The settings that are not in force yet, checked: the data of a new note."""
         for name in wanted:
             if name not in FIELDS:
                 raise Invalid(f"{name!r} is not a setting", remedy=f"use one of {', '.join(FIELDS)}")
@@ -35,8 +34,8 @@ class Settings(NamedTuple):
 
 
 def settings_of(notes: Iterable[Mapping[str, Any] | None]) -> Settings:
-    """The settings that the data of some settings notes, oldest first, come to: each field replaces the
-    one before. Fields that cannot be used are passed over: the log may come from elsewhere."""
+    """The settings that result from the data of settings notes, oldest first: each field replaces the
+    previous one. Invalid fields are skipped, because the log may come from elsewhere."""
     found = Settings()
     for data in notes:
         for name in FIELDS:
@@ -86,7 +85,7 @@ def _checked_tools(tools: Any) -> list[dict[str, Any]]:
     names = [tool["name"] for tool in checked]
     for name in names:
         if names.count(name) > 1:
-            raise Invalid(f"two tools are named {name!r}", remedy="give each a name of its own")
+            raise Invalid(f"two tools are named {name!r}", remedy="give each a different name")
     return checked
 
 

@@ -1,7 +1,7 @@
-"""Words: what of an event can be searched, how text is cut into words, and what a query asks for.
+"""Search terms: which part of an event is searched, how text is split into words, and what a query means.
 
-All stores search through this one definition, so that they find the same events: a database's own
-idea of words is never asked. Pure: no I/O, no clock.
+All stores use these definitions, so that they find the same events; a database's own tokenizer is never used.
+Pure: no I/O, no clock.
 """
 
 import json
@@ -17,12 +17,12 @@ from backstory.core.messages import tool_call, tool_result
 from backstory.core.notes import OURS
 from backstory.errors import Invalid
 
-LONGEST_WORD = 200  # characters; what is longer is cut, in the index and in the query alike
+LONGEST_WORD = 200  # characters; longer words are cut, in the index and in the query
 AROUND = 60  # characters of a snippet before the first match
 SNIPPET = 160  # characters of a snippet
 
-# Characters that nobody sees but a terminal obeys, or that change how others are read: delete and C1,
-# direction marks and overrides, separators, and what has no width.
+# Invisible characters that a terminal acts on, or that change how others are read: delete and C1, direction
+# marks and overrides, separators, and zero-width characters.
 UNSEEN = frozenset(
     (
         *range(0x7F, 0xA0),
@@ -47,7 +47,7 @@ _WORD = re.compile(rf"[{_ALONE}]|(?:(?![{_ALONE}])[^\W_])+")
 
 
 class Phrase(NamedTuple):
-    """Words that stand side by side; the last may be only a beginning."""
+    """Consecutive words; the last may be a prefix."""
 
     words: tuple[str, ...]
     prefix: bool
@@ -57,7 +57,7 @@ Query = tuple[Phrase, ...]  # all of them, anywhere in the event
 
 
 class Snippet(NamedTuple):
-    """A piece of an event's text, and where in it the matches are."""
+    """An excerpt of an event's text, and where the matches are."""
 
     text: str
     spans: tuple[tuple[int, int], ...]
@@ -80,9 +80,9 @@ def _folded(run: str) -> list[str]:
 
 
 def searchable(kind: str, content: str | None, data_json: str | None) -> str:
-    """What of an event can be found: what was said, called, answered or labelled. Ids, usage numbers, model
-    names and a provider's or framework's own form of a message, which says the same once more, are not; nor
-    is the copy of a message that a compaction made."""
+    """The part of an event that is searched: what was said, called, answered or labelled. Ids, usage numbers,
+    model names, native forms and items (which repeat the message) are not, nor are copies that a compaction
+    made."""
     if data_json is None or (kind not in _TOLD_BY_DATA and "copy_of" not in data_json):
         return content or ""
     if is_erased(data_json):
@@ -104,7 +104,7 @@ def _called(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
 
 
 def _answered(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
-    """All that the tool said, where the model was given only a part."""
+    """The whole output of a tool, if the model was given only a part."""
     yield from _values(data.get("whole") or tool_result(content, data).output)
 
 
@@ -114,7 +114,7 @@ def _labelled(content: str | None, data: dict[str, Any]) -> Iterator[str | None]
 
 
 def _noted(content: str | None, data: dict[str, Any]) -> Iterator[str | None]:
-    """A note's name; of the library's own notes, only what a label says."""
+    """A note's name; of reserved notes, only the name that a label gives."""
     if not (content or "").startswith(OURS):
         yield content
     elif content == LABEL:
@@ -146,7 +146,7 @@ def _values(value: Any) -> Iterator[str]:
 
 
 def query(text: str) -> Query:
-    """What a person asks for: words, "several words" side by side, and begin* of words."""
+    """Parse a query: words, "several words" as a phrase, and begin* for prefixes."""
     asked = []
     for quoted, star, bare in re.findall(r'"([^"]*)"(\*?)|([^\s"]+)', text):
         found = words(quoted or bare)
@@ -158,12 +158,12 @@ def query(text: str) -> Query:
 
 
 def matches(asked: Query, found: Sequence[str]) -> bool:
-    """Whether some words are what a query asks for."""
+    """Whether words match a query."""
     return all(next(_places(phrase, found), None) is not None for phrase in asked)
 
 
 def score(asked: Query, found: Sequence[str]) -> float:
-    """How well they are: matches, in relation to all there is."""
+    """How well words match: the number of matches, relative to the length."""
     return sum(sum(1 for _ in _places(phrase, found)) for phrase in asked) / (len(found) + 20)
 
 
@@ -179,7 +179,7 @@ def _places(phrase: Phrase, found: Sequence[str]) -> Iterator[int]:
 
 
 def snippet(asked: Query, text: str) -> Snippet:
-    """The text around the first matches, on one line's length."""
+    """The text around the first matches, short enough for one line."""
     runs = [(run.start(), run.end(), word) for run in _RUN.finditer(text) for word in words(run.group())]
     found = [word for _, _, word in runs]
     hits = ((place, place + len(phrase.words)) for phrase in asked for place in _places(phrase, found))
@@ -199,7 +199,7 @@ def _edge(text: str, near: int) -> int:
 
 
 def harmless(json_text: str) -> str:
-    """JSON text that means the same, with the characters that nobody sees as escapes."""
+    """The same JSON, with invisible characters escaped."""
     if json_text.isascii() and "\x7f" not in json_text:
         return json_text
     return json_text.translate(_ESCAPED)

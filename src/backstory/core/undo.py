@@ -1,7 +1,7 @@
 """Undo and redo: which position to jump to, from the moves that led to a context.
 
-Both are jumps in the log and nothing else; their data says which they are, so that the next undo goes one
-move further back instead of taking back the undo. Pure.
+Both are ordinary jumps in the log. Their data says which they are, so that the next undo goes one move
+further back instead of undoing the undo. Pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,13 +10,13 @@ from backstory.core.compaction import COMPACTED, COPY
 from backstory.core.events import Event
 from backstory.core.kinds import MOVES
 
-NOT_ASKED = {COPY, COMPACTED, "carried", "meta"}  # keys of the data of user messages that nobody typed
-UNDO, REDO = "undo", "redo"  # keys of a jump's data that say what wrote it
+NOT_ASKED = {COPY, COMPACTED, "carried", "meta"}  # keys in the data of user messages that no person typed
+UNDO, REDO = "undo", "redo"  # keys in a jump's data that say what wrote it
 
 
 def undo_target(moves: Sequence[Event]) -> int | None:
-    """Where an undo goes: before the newest move that can be taken back. `moves` are the clears, rewinds and
-    jumps that led to the context, newest first. A clear that opens a log has nothing before it."""
+    """Where an undo goes: to before the newest move that can be taken back. `moves` are the clears, rewinds
+    and jumps that led to the context, newest first. A clear at the start of a log has nothing before it."""
     for move in moves:
         if undo_or_redo(move) is None and move.seq > 1:
             return move.seq - 1
@@ -24,8 +24,8 @@ def undo_target(moves: Sequence[Event]) -> int | None:
 
 
 def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
-    """Where an undo goes that takes a question with its answer for a move, as a person does. `pieces` are the
-    events of a context, newest piece first; each but a fork's own begins with the move that it continues."""
+    """Where an undo goes if a question with its answer counts as a move, too. `pieces` are the events of a
+    context, newest piece first; each begins with the move that led to it, except a fork's own first piece."""
     for events in pieces:
         prompts = [event for event in events if is_prompt(event)]
         if prompts:
@@ -38,13 +38,13 @@ def turn_target(pieces: Iterable[Sequence[Event]]) -> int | None:
 
 
 def is_prompt(event: Event) -> bool:
-    """Whether a person asked this: it is not a copy, a summary, or a note that a program put there."""
+    """Whether a person typed this: it is not a copy, a summary, or something that a program added."""
     return event.kind == "user" and not NOT_ASKED & (event.data or {}).keys()
 
 
 def redo_target(head: Event | None, event_at: Callable[[int], Event | None]) -> int | None:
-    """Where a redo goes: to before the undo that led here, if nothing was written since. A redo leads back to
-    the undo it took back, and from there the one before it is next."""
+    """Where a redo goes: to before the undo that led here, if nothing was written since. After a redo, the
+    next one takes back the undo before that."""
     event = head
     while event is not None and undo_or_redo(event) == REDO:
         event = event_at(target(event))
@@ -58,6 +58,6 @@ def target(move: Event) -> int:
 
 
 def undo_or_redo(move: Event) -> str | None:
-    """Which of the two wrote a jump, if one of them did."""
+    """Whether an undo or a redo wrote a jump; None if neither did."""
     data = move.data or {} if move.kind == "jump" else {}
     return next((word for word in (UNDO, REDO) if data.get(word) is True), None)

@@ -1,7 +1,6 @@
-"""What a stored agent or event may be: one set of rules for what is imported and for `verify`.
-
-What is appended has to keep stricter ones besides (`core.events`): only known kinds, data that comes back as
-it is. Pure: every function returns what is wrong, as a sentence, and raises nothing.
+"""What a stored agent or event may be: one set of rules for imports and for `verify`. Appends follow stricter
+rules (`core.events`): only known kinds, and data that is read back unchanged. Pure: every function returns
+what is wrong, as a sentence, and raises nothing.
 """
 
 import re
@@ -13,7 +12,7 @@ from backstory.core.erasure import wrong_erasure
 from backstory.core.events import LATEST, LONGEST_KEY, parse_object
 from backstory.core.kinds import NEEDS_CONTENT
 
-# A kind that nobody knows is kept, and has no effect; but it is a word, and drives no terminal.
+# An unknown kind is kept and has no effect, but it must be a word, so that it cannot control a terminal.
 _KIND = re.compile("[a-z][a-z0-9_]{0,63}")
 _ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -29,7 +28,7 @@ def is_id(value: Any) -> bool:
 
 
 def is_time(value: Any) -> bool:
-    """Whether this is a moment that has a date: microseconds from 1970 to the end of 9999."""
+    """Whether this is a valid time: microseconds from 1970 to the end of 9999."""
     return type(value) is int and 0 <= value <= LATEST
 
 
