@@ -245,7 +245,7 @@ def _counts(before: Any, content: Any, index: int, *, may_be_open: bool) -> Iter
 def _tally(content: Any, key: str) -> Counter[tuple[str, str]]:
     values = (field(part, key) for part in items(field(content, "parts")))
     return Counter(
-        (str(field(value, "name")), str(field(value, "id"))) for value in values if value is not None
+        (str(field(value, "name")), str(field(value, "id") or None)) for value in values if value is not None
     )
 
 

@@ -200,15 +200,10 @@ def replay(events: Iterable[Event], *, agent: str = "replay") -> Context:
 def shown(events: list[Event], moves: Container[int]) -> list[Event]:
     """The events of live ranges that are part of the context. `moves` are the positions of the valid rewinds
     and jumps among them."""
-    kinds = list(map(attrgetter("kind"), events))
-    if ALWAYS_SHOWN.issuperset(kinds):
+    if ALWAYS_SHOWN.issuperset(map(attrgetter("kind"), events)):
         return events
     # Most events show because of their kind: only the others need a call.
-    return [
-        event
-        for kind, event in zip(kinds, events, strict=True)
-        if kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)
-    ]
+    return [event for event in events if event.kind in ALWAYS_SHOWN or is_shown(event, event.seq in moves)]
 
 
 def is_shown(event: Event, valid: bool) -> bool:

@@ -24,11 +24,11 @@ from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
 from backstory.wire.loader import Loaded, answer_events, events_of
-from backstory.wire.native import Target
 from backstory.wire.plain import plain_json
 from backstory.wire.repair import Options, repaired
 from backstory.wire.rows import Readable
 from backstory.wire.streams import as_plain
+from backstory.wire.target import Target
 from backstory.wire.turns import Repair
 from backstory.wire.writer import Written, body_of, forms_of, origins_of
 
@@ -172,10 +172,17 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
     source = _format(format)
     whole = as_plain(response)
     if isinstance(whole, list):
-        whole = source.assembled(whole)
+        whole = _assembled(whole, source)
     if not isinstance(whole, Mapping):
         raise Invalid(f"an answer of the format {format} is an object, not {type(response).__name__}")
     return answer_events(source, whole, model)
+
+
+def _assembled(events: list[Any], source: Format) -> Any:
+    try:
+        return source.assembled(events)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Invalid(f"these are not the events of a stream of the format {source.name}") from error
 
 
 def _format(name: str) -> Format:

@@ -38,6 +38,11 @@ def field(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
     return expect(value[key], type_, f"{path}.{key}")
 
 
+def optional(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
+    """A field that may be missing or null, which is an empty one."""
+    return type_() if value.get(key) is None else field(value, key, type_, path)
+
+
 def name_in(value: dict[str, Any], key: str, path: str) -> str:
     """An id or a name: a text that has to be there and to say something."""
     found = field(value, key, str, path)

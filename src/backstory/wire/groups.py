@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
-from backstory.wire.native import TEXT_FIRST, Target, settle_say
+from backstory.wire.leftovers import TEXT_FIRST
+from backstory.wire.native import settle_say
 from backstory.wire.origin import Native, native_of, told_of
 from backstory.wire.rows import Readable, Tell, rows
+from backstory.wire.target import Target
 from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
 
 INTERRUPTED = "interrupted: no result was recorded"

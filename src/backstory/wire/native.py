@@ -8,16 +8,16 @@ says what the events say. Elsewhere media are translated, and what the others do
 and reported.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 from backstory.errors import Invalid
 from backstory.wire import own
 from backstory.wire.format import Form, Format
+from backstory.wire.leftovers import REFUSED, is_same, name_of, named, take_rest, tell_runs
 from backstory.wire.media import is_sound, padded_part, unshown
-from backstory.wire.models import is_same_model
 from backstory.wire.origin import SAME_IDS, UNPADDED, Native
-from backstory.wire.rows import Tell
+from backstory.wire.target import Target
 from backstory.wire.turns import (
     BETWEEN,
     Answer,
@@ -36,32 +36,7 @@ from backstory.wire.turns import (
     text_of,
 )
 
-REFUSED = "the service would refuse it"
-TEXT_FIRST = "text behind a call of the same answer goes before the calls"
 UNSHOWN = "(output that cannot be shown here)"
-
-
-class Target(NamedTuple):
-    """Where a dump goes."""
-
-    format: Format
-    formats: Mapping[str, Format]
-    tell: Tell
-    model: str | None = None
-    stored: bool = False  # does the service keep what it was sent?
-    packed: bool = False  # are blobs wanted as base64?
-    any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
-
-    def continues(self, after: Mapping[str, Any]) -> bool:
-        """Whether the service has in its store what a request was loaded to continue. One that was not to be
-        stored itself says so."""
-        return self.format.name == "openai-responses" and (self.stored or after.get("store") is False)
-
-    def is_home_of(self, native: Native) -> bool:
-        """Whether something came from this very provider and model."""
-        if native.provider != self.format.name:
-            return False
-        return self.any_model or is_same_model(native.model, self.model)
 
 
 # --- what was said ---
@@ -72,7 +47,7 @@ def settle_say(say: Say, native: Native, target: Target) -> None:
     parts = _parts(say.role, native, target, say.at)
     if parts is None:
         return
-    if not _is_same(text_of(parts), say.text):
+    if not is_same(text_of(parts), say.text):
         target.tell("native", say.at, "its native content no longer says what the message says: left out")
         return
     say.is_own = target.is_home_of(native)
@@ -81,25 +56,11 @@ def settle_say(say: Say, native: Native, target: Target) -> None:
         return
     kept = _translated(parts, target, say.at, in_result=False)
     speaker = next((part.name for part in parts if isinstance(part, Speaker)), None)
-    if speaker is not None:
-        say.name = _named(speaker, kept, target, say.at)
+    if speaker is not None and len(parts) > 1:
+        say.name = named(speaker, kept, target, say.at)
     say.content, say.text = _content(kept, say.text, target)
     if not kept and is_blank(say.text):
         say.text = unshown(parts)
-
-
-def _named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
-    """The speaker's name for its field, or put in front of the text where there is none."""
-    if target.format.names_people:
-        return speaker
-    first = next((index for index, part in enumerate(kept) if isinstance(part, str)), None)
-    if first is None:
-        kept.insert(0, f"{speaker}:")
-    else:
-        kept[first] = f"{speaker}: {kept[first]}"
-    why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
-    target.tell("native", at, why)
-    return None
 
 
 # --- results ---
@@ -110,7 +71,7 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     match _parts("result", native, target, answer.at):
         case None:
             return
-        case [Result(parts=parts) as result] if _is_same(text_of(parts), answer.text):
+        case [Result(parts=parts) as result] if is_same(text_of(parts), answer.text):
             pass
         case _:
             target.tell(
@@ -175,8 +136,10 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
     why = "it belongs to another provider or model"
     if is_own:
         why = REFUSED if is_same else "the step is not as it was"
-    for native in natives:
-        _take_rest(step, _parts("step", native, target, step.at) or [], why, target)
+    found = [_parts("step", native, target, step.at) or [] for native in natives]
+    for parts in found:
+        take_rest(step, parts, why, target)
+    tell_runs(step, [part for parts in found for part in parts])
 
 
 def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form]:
@@ -215,7 +178,7 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
     calls = [part for part in parts if isinstance(part, Call)]
     ids = [part.id for part in calls if part.id]
     return (
-        _is_same(answer_text(parts), "".join(step.texts))
+        is_same(answer_text(parts), "".join(step.texts))
         and len(calls) == len(step.calls)
         and (format.ids is None or (len(set(ids)) == len(ids) and taken.isdisjoint(ids)))
         and all(
@@ -247,43 +210,6 @@ def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
         call.kind = part.kind
 
 
-def _take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
-    """What a form that is not sent is still good for: arguments as the model wrote them, and its name."""
-    others = [_what(part) for part in parts if not isinstance(part, Text | Call | Speaker)]
-    others += [what for part in parts if isinstance(part, Call) for what in part.more]
-    if others:
-        names = ", ".join(dict.fromkeys(others))
-        target.tell("native", step.at, f"{names} of this answer left out: {why}")
-    if any("\0" in part.text for part in parts if isinstance(part, Text)):
-        target.tell("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
-    if not others and why == REFUSED and _has_words_behind_a_call(parts):
-        target.tell("order", step.at, TEXT_FIRST)
-    written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
-    for call in step.calls:
-        same = written.get((call.name, call.key))
-        if same is not None and same.arguments == call.arguments:
-            call.text = call.text or (same.text if same.text and same.text.strip() else None)
-    for part in parts:
-        if isinstance(part, Speaker):
-            _take_name(step, part.name, target)
-
-
-def _has_words_behind_a_call(parts: list[Part]) -> bool:
-    first = next((index for index, part in enumerate(parts) if isinstance(part, Call)), len(parts))
-    return any(isinstance(part, Text) and not is_blank(part.text) for part in parts[first:])
-
-
-def _take_name(step: Step, speaker: str, target: Target) -> None:
-    """The name of a model among several: in its field, in front of its words, or, beside calls, nowhere."""
-    if step.texts or target.format.names_people:
-        kept: list[Any] = step.texts[:1]
-        step.name = _named(speaker, kept, target, step.at)
-        step.texts[:1] = kept
-    else:
-        why = f"{target.format.name} has no place for the name {speaker!r}: it is left out"
-        target.tell("native", step.at, why)
-
-
 # --- forms and parts ---
 
 
@@ -311,16 +237,11 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
     return list(map(padded_part, parts)) if UNPADDED in native.took else parts
 
 
-def _is_same(said: str, text: str) -> bool:
-    """Whether a form says what its event says, which cannot have a U+0000."""
-    return said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text
-
-
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
     """Whether a form can be sent as it was: nothing in it is broken, and no recording shows it refused."""
     is_signed = all(part.signed for part in parts if isinstance(part, Other))
     return (
-        (bool(parts) or role == "result")
+        (role == "result" or not all(isinstance(part, Speaker) for part in parts))
         and all(map(_is_whole, parts))
         and (is_signed or format.takes_unsigned(native.model))
         and not format.refuses(role, parts)
@@ -339,15 +260,6 @@ def _is_whole(part: Part) -> bool:
         case Call(sound=sound):
             return sound
     return True
-
-
-def _what(part: Part) -> str:
-    match part:
-        case Other(what=what):
-            return what
-        case Media(kind=kind):
-            return kind
-    return type(part).__name__.lower()
 
 
 def _translated(
@@ -370,7 +282,7 @@ def _translated(
                 kept.append(block)
                 lost.extend(_unsaid(part, target.format))
         elif not isinstance(part, Speaker):
-            (lost if not isinstance(part, Other) or part.complete else broken).append(_what(part))
+            (lost if not isinstance(part, Other) or part.complete else broken).append(name_of(part))
     for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
         if names:
             target.tell("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")

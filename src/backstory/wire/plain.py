@@ -9,8 +9,9 @@ would have written: a property test holds the two together.
 """
 
 import re
-from collections.abc import Sequence
-from itertools import chain, compress, pairwise
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress
+from operator import add, mod
 from typing import Any, NamedTuple
 
 from backstory.core.events import Event
@@ -71,7 +72,6 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     data = events.columns.data
     _check_texts(texts, letters)
     _check_data(letters, data)
-    _check_answers(letters, data)
     lead = len(letters) - len(letters.lstrip("S")) if format.system_on_top else 0
     top = [
         format.said("system", text, None) if format.top is None else format.top(text) for text in texts[:lead]
@@ -80,8 +80,10 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     _check_order(letters, format)
     asked, answered = _places(letters, "C"), _places(letters, "R")
     calls = _calls([data[place] for place in asked], format)
+    if not calls.are_bare or len(data) - data.count(None) != len(asked) + len(answered):
+        _check_answers(letters, data)
     failed = _failed([data[place] for place in answered], calls)
-    repairs = _flags([events[lead + place] for place in answered], failed, format)
+    repairs = _flags(compress(events[lead:], _selected(letters, "R")), failed, format)
     if format.alternates and letters[-1] == "A" and not pause:
         letters, texts = letters + "U", [*texts, CONTINUE]
         repairs.append(Repair("alternate", events[-1].seq, NO_LAST_WORD))
@@ -91,10 +93,9 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
         texts[place] = given if gaps.carries_text else ""
     contents = _encoded(texts)
     keys = _fill_calls(contents, letters, asked, calls, gaps)
-    for place, key in zip(answered, keys, strict=True):
-        contents[place] = key + gaps.results[letters[place]] + contents[place]
-    head, tail = gaps.around(top, dict.fromkeys(calls.names), format)
-    return Plain(_joined(letters, contents, gaps, (head, tail)), repairs)
+    _fill_results(contents, letters, answered, keys, gaps)
+    around = gaps.around(top, dict.fromkeys(calls.names), format)
+    return Plain(_joined(letters, contents, gaps, around), repairs)
 
 
 def _selected(letters: str, letter: str) -> bytes:
@@ -126,13 +127,17 @@ def _with_failed(letters: str, answered: list[int], failed: list[bool]) -> str:
 def _joined(letters: str, contents: list[bytes], gaps: Template, around: tuple[bytes, bytes]) -> bytes:
     """The JSON of all messages: what is constant, and between it what the events say. Most turns are like
     others, so what is constant is looked up turn by turn. `around`: what is before and behind them all."""
-    turns = [f"{USER}{turn}{USER}" for turn in f"{START}{letters}{END}".split(USER)]
-    turns[0] = turns[0].removeprefix(USER)
-    turns[-1] = turns[-1].removesuffix(USER)
-    constant = {turn: list(map(gaps.joints.__getitem__, pairwise(turn))) for turn in set(turns)}
+    first, *turns = f"{letters}{END}".split(USER)
+    # Each turn is what follows something that the user said, up to the next.
+    last = turns.pop() if turns else None
+    constant = {turn: gaps.between(f"{USER}{turn}{USER}") for turn in set(turns)}
     pieces = [b""] * (2 * len(contents) + 3)
     pieces[0], pieces[-1] = around
-    pieces[1:-1:2] = chain.from_iterable(map(constant.__getitem__, turns))
+    pieces[1:-1:2] = chain(
+        gaps.between(f"{START}{first}" + ("" if last is None else USER)),
+        chain.from_iterable(map(constant.__getitem__, turns)),
+        () if last is None else gaps.between(f"{USER}{last}"),
+    )
     pieces[2:-1:2] = contents
     return b"".join(pieces)
 
@@ -200,6 +205,7 @@ class _Calls(NamedTuple):
     ids: list[str]
     names: list[str]
     given: list[str]  # the arguments, as JSON
+    are_bare: bool = False  # is there nothing else in their data?
 
 
 def _calls(raws: list[Any], format: Format) -> _Calls:
@@ -231,7 +237,7 @@ def _usual_calls(raws: list[Any]) -> _Calls | None:
     for text in given:
         if len(text) > DEEPEST // 2:
             _check_depth(text)
-    return _Calls(ids, names, given)
+    return _Calls(ids, names, given, are_bare=True)
 
 
 def _other_calls(raws: list[Any], format: Format) -> _Calls:
@@ -287,9 +293,19 @@ def _fill_calls(
         given = list(map(str.encode, calls.given))
     keys = _encoded(calls.ids) if gaps.has_ids else names
     columns = (keys, names, given) if gaps.has_ids else (names, given)
-    for place, fields in zip(asked, zip(*columns, strict=True), strict=True):
-        contents[place] = gaps.calls[letters[place]] % fields
+    forms = [gaps.calls[letters[place]] for place in asked]
+    for place, written in zip(asked, map(mod, forms, zip(*columns, strict=True)), strict=True):
+        contents[place] = written
     return keys
+
+
+def _fill_results(
+    contents: list[bytes], letters: str, answered: list[int], keys: list[bytes], gaps: Template
+) -> None:
+    """Put in front of the results what they name their calls by."""
+    between = [gaps.results[letters[place]] for place in answered]
+    for place, before in zip(answered, map(add, keys, between), strict=True):
+        contents[place] = before + contents[place]
 
 
 def _failed(raws: list[Any], calls: _Calls) -> list[bool]:
@@ -309,7 +325,7 @@ def _is_error(data: Any, id: str) -> bool:
     return error
 
 
-def _flags(results: list[Any], failed: list[bool], format: Format) -> list[Repair]:
+def _flags(results: Iterable[Event], failed: list[bool], format: Format) -> list[Repair]:
     """What is to be told about results that failed, where the format has no place for the flag."""
     if format.result_errors or True not in failed:
         return []

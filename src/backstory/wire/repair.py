@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from backstory.wire.format import Format
 from backstory.wire.groups import INTERRUPTED, bound, closed, grouped
 from backstory.wire.names import Names
-from backstory.wire.native import Target, settle_answer, settle_step
+from backstory.wire.native import settle_answer, settle_step
 from backstory.wire.origin import LAST_WORD
 from backstory.wire.rows import Readable, Tell
+from backstory.wire.target import Target
 from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blank
 
 NO_OUTPUT = "(no output)"

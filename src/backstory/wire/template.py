@@ -8,6 +8,7 @@ What is constant in a request is so encoded once, and not ten thousand times.
 
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from backstory.wire.encoder import orjson
@@ -34,6 +35,10 @@ class Template(NamedTuple):
     has_ids: bool
     carries_text: bool  # are the arguments a text?
     user: tuple[bytes, bytes]  # what is around the user's forms in their message
+
+    def between(self, letters: str) -> list[bytes]:
+        """What is between the gaps of letters in a row."""
+        return list(map(self.joints.__getitem__, pairwise(letters)))
 
     def around(self, system: list[Form], names: Iterable[str], format: Format) -> tuple[bytes, bytes]:
         """What is before and behind all messages."""

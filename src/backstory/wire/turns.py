@@ -62,6 +62,7 @@ class Other(NamedTuple):
     what: str
     complete: bool = True  # would the provider take it back?
     signed: bool = True  # does it have its signature? Some models refuse their thinking without
+    told: str = ""  # what all others are told of it, where there is something to read in it
 
 
 Part = Text | Media | Call | Result | Speaker | Other

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import check_keys, field, items, name_in, objects, one_of
+from backstory.wire.body import check_keys, field, items, name_in, objects, one_of, optional
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, merged
 from backstory.wire.formats.blocks import (
     cited,
@@ -23,6 +23,7 @@ from backstory.wire.formats.blocks import (
 from backstory.wire.media import IMAGES, PDF, media, standard, type_of, usual_type, web_url, words_of
 from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
+from backstory.wire.service_tools import ran
 from backstory.wire.streams import anthropic_message
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -166,13 +167,19 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             more = unread_keys(block, USE)
             return [Call(name_in(block, "id", path), name_in(block, "name", path), arguments, more=more)]
         case "tool_result":
-            parts = read("result", block.get("content") or [], f"{path}.content") + unread(block, RESULT)
-            return [Result(name_in(block, "tool_use_id", path), parts, block.get("is_error") is True)]
+            content = block.get("content")
+            found = [] if content in (None, "") else read("result", content, f"{path}.content")
+            is_error = optional(block, "is_error", bool, path)
+            return [Result(name_in(block, "tool_use_id", path), found + unread(block, RESULT), is_error)]
         case "thinking":
             is_text, is_signed = isinstance(block.get("thinking"), str), is_said(block.get("signature"))
             return [Other("thinking", complete=is_text, signed=is_signed)]
         case "redacted_thinking":
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
+        case "server_tool_use" | "mcp_tool_use" as other:
+            return [ran(other, block.get("name"), block.get("input"))]
+        case other if other.endswith("_tool_result"):
+            return [ran(other, other.replace("_tool_result", "_result"), block.get("content"))]
         case other:
             return [Other(other, complete=other not in FOREIGN)]
 

@@ -23,6 +23,7 @@ from backstory.wire.formats.blocks import (
 )
 from backstory.wire.media import is_base64
 from backstory.wire.models import is_claude
+from backstory.wire.service_tools import ran
 from backstory.wire.streams import bedrock_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit, is_blank
 
@@ -189,14 +190,16 @@ def _read_call(use: dict[str, Any], path: str) -> Part:
     more = unread_keys(use, USE)
     found = Call(name_in(use, "toolUseId", path), name_in(use, "name", path), arguments, more=more)
     # A tool that the service ran itself (Nova): its result stands in the same answer.
-    return Other(f"{found.name} run by the service") if use.get("type") == "server_tool_use" else found
+    if use.get("type") == "server_tool_use":
+        return ran(f"{found.name} run by the service", found.name, arguments)
+    return found
 
 
 def _read_result(role: str, found: dict[str, Any], path: str) -> Part:
     parts = read("result", field(found, "content", list, path), f"{path}.content")
     parts.extend(unread(found, RESULT))
     if role == "step":
-        return Other("the result of a tool run by the service")
+        return ran("the result of a tool run by the service", found.get("type"), found["content"])
     if found.get("status") is not None:
         one_of(found["status"], ("success", "error"), f"{path}.status")
     return Result(name_in(found, "toolUseId", path), parts, found.get("status") == "error")

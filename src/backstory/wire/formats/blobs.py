@@ -62,7 +62,8 @@ def read_media(kind: str, value: Any) -> Part:
         case {"source": {"text": str(text)}}:
             return Media(kind, "text/plain", text=text, name=value.get("name"))
         case {"source": dict(source)} if source and "bytes" not in source:
-            return Other(f"{kind} by {next(iter(source))}")
+            (by, place), *_ = source.items()
+            return Other(f"{kind} by {by}", complete=isinstance(place, dict))
         case _:
             return Other(kind, complete=False)
 

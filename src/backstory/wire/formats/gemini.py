@@ -9,11 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import check_keys, expect, items, name_in, objects, one_of, wrong
+from backstory.wire.body import check_keys, expect, items, name_in, objects, one_of, optional, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import Answered, Form, Format, merged, usage_of
 from backstory.wire.formats.blocks import unread, unread_keys
 from backstory.wire.media import PDF, is_base64, is_text_type, media, standard, type_of, web_url
+from backstory.wire.service_tools import ran
 from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
 
@@ -170,7 +171,9 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     if answer is not None:
         return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path)]
     if part.get("thought"):
-        return [Other("thought", complete=isinstance(part.get("text", ""), str)), *sealed]
+        text = part.get("text")
+        is_whole = bool(sealed) if text is None else isinstance(text, str)
+        return [Other("thought", complete=is_whole), *sealed]
     if part.get("text") is not None:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
@@ -178,12 +181,14 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     what = next((key for key, value in part.items() if value is not None), None)
     if what is None:
         raise wrong(path, "a part without data")
+    if what in RUN:
+        return [ran(what, RUN[what], part[what]), *sealed]
     return [Other(what, complete=what not in FOREIGN), *sealed]
 
 
 def _seal(signature: Any) -> list[Part]:
     """A part's signature: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed"."""
-    if not signature:
+    if signature in (None, ""):
         return []
     return [Other("thoughtSignature", complete=isinstance(signature, str) and is_base64(signature))]
 
@@ -194,12 +199,23 @@ BESIDE = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
 BESIDE |= {"video_metadata", "media_resolution", "part_metadata"}
 CALL = frozenset({"id", "name", "args"})
 RESPONSE = frozenset({"id", "name", "response", "parts"})
+# What the service's own tools did.
+RUN = {
+    "executableCode": "code_execution",
+    "executable_code": "code_execution",
+    "codeExecutionResult": "code_execution_result",
+    "code_execution_result": "code_execution_result",
+    "toolCall": "tool_call",
+    "tool_call": "tool_call",
+    "toolResponse": "tool_response",
+    "tool_response": "tool_response",
+}
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
-    arguments = expect(call.get("args") or {}, dict, f"{path}.args")
+    arguments = optional(call, "args", dict, path)
     return Call(_id(call, path), name_in(call, "name", path), arguments, more=unread_keys(call, CALL))
 
 
@@ -210,10 +226,10 @@ def _id(value: dict[str, Any], path: str) -> str | None:
 def _read_response(answer: dict[str, Any], path: str) -> Result:
     inside = f"{path}.functionResponse"
     id, name = _id(answer, inside), name_in(answer, "name", inside)
-    shown = answer.get("parts")
-    more: list[Part] = [_read_media(part) for part in shown if isinstance(part, dict)] if shown else []
+    shown = objects(optional(answer, "parts", list, inside), f"{inside}.parts")
+    more: list[Part] = [_read_media(part) for _, part in shown]
     more.extend(unread(answer, RESPONSE))
-    match expect(answer.get("response") or {}, dict, f"{inside}.response"):
+    match optional(answer, "response", dict, inside):
         case {"error": str(text), **rest} if not rest:
             return Result(id, [Text(text), *more], True, name)
         case {"output": str(text), **rest} | {"result": str(text), **rest} if not rest:
@@ -260,7 +276,7 @@ def answered(response: Mapping[str, Any]) -> Answered:
     """The first candidate's parts, and the model and usage."""
     candidates = response.get("candidates") or [{}]
     first = expect(expect(candidates, list, "response.candidates")[0], dict, "response.candidates[0]")
-    content = expect(first.get("content") or {}, dict, "response.candidates[0].content")
+    content = optional(first, "content", dict, "response.candidates[0]")
     parts = expect(_as_list(content.get("parts") or []), list, "response.candidates[0].content.parts")
     model = spelled(response, "modelVersion")
     found = [part for part in parts if part]  # a stream may end with a part that has nothing in it

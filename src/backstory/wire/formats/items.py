@@ -12,6 +12,7 @@ from backstory.wire.encoder import compact
 from backstory.wire.format import call_of
 from backstory.wire.formats.openai import detail_of
 from backstory.wire.media import PDF, from_url, type_of_suffix
+from backstory.wire.service_tools import ran
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, is_blank
 
 CUSTOM = "custom_tool_call"
@@ -29,6 +30,8 @@ CALLS = {
 OUTPUTS = frozenset(CALLS.values())
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
 # Fields of a call that are not what the tool was given.
+# What the service ran itself.
+RUN = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call"})
 _FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
 # Parts that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
@@ -59,6 +62,8 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
     if is_output(item):
         parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
         return [Result(answered_id(item) or "", parts, None, kind=_CALL_OF[type_])]
+    if type_ in RUN:
+        return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
     return [Other(type_)]
 
 

@@ -9,7 +9,17 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from backstory.wire.body import expect, field, id_in, items, name_in, objects, one_of, wrong
+from backstory.wire.body import (
+    expect,
+    field,
+    id_in,
+    items,
+    name_in,
+    objects,
+    one_of,
+    text_or_none,
+    wrong,
+)
 from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_with_details
 from backstory.wire.media import (
@@ -259,7 +269,7 @@ def _read_sound(sound: Any) -> Part:
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
     id = id_in(call, "id", path)
-    if call.get("type") == "custom":
+    if text_or_none(call.get("type"), f"{path}.type") == "custom":
         custom, inside = field(call, "custom", dict, path), f"{path}.custom"
         return Call(id, name_in(custom, "name", inside), {"input": field(custom, "input", str, inside)})
     return _read_function(id, field(call, "function", dict, path), f"{path}.function", "")

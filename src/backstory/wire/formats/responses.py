@@ -211,8 +211,10 @@ def mended(form: Form, stored: bool) -> tuple[Form, list[str]]:
     """The items without what the service was seen to refuse."""
     if not isinstance(form, list):
         return form, []
-    found, why = _bound(form) if stored else _unstored(form)
-    return _in_order(found), why
+    # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
+    said = [item for item in form if "role" not in item or item.get("content") != []]
+    found, whys = _bound(said) if stored else _unstored(said)
+    return _in_order(found), [*whys, *(["an empty message is left out"] if len(said) < len(form) else [])]
 
 
 def _bound(form: list[Any]) -> tuple[list[Any], list[str]]:

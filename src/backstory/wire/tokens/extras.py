@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from backstory.wire.encoder import compact
+from backstory.wire.service_tools import is_unread
 
 
 class Extra(NamedTuple):
@@ -162,9 +163,5 @@ def _readable(value: Any) -> Any:
     if isinstance(value, list):
         return [_readable(item) for item in value]
     if isinstance(value, dict):
-        return {key: _readable(item) for key, item in value.items() if not _is_unread(key)}
+        return {key: _readable(item) for key, item in value.items() if not is_unread(key)}
     return value
-
-
-def _is_unread(key: str) -> bool:
-    return key.startswith("encrypted") or key.endswith(("signature", "id", "type"))

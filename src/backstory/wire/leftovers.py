@@ -1,0 +1,99 @@
+"""What an answer's form is still good for where it is not sent as it was: what its service's tools did, the
+arguments as the model wrote them, the name of the model among several."""
+
+from typing import Any
+
+from backstory.wire.target import Target
+from backstory.wire.turns import Call, Media, Other, Part, Speaker, Step, Text, answer_text, is_blank
+
+REFUSED = "the service would refuse it"
+TEXT_FIRST = "text behind a call of the same answer goes before the calls"
+
+
+def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
+    """What a form that is not sent is still good for: arguments as the model wrote them, and its name."""
+    beside = [part for part in parts if not isinstance(part, Text | Call | Speaker)]
+    others = [name_of(part) for part in beside if not _told(part)]
+    others += [what for part in parts if isinstance(part, Call) for what in part.more]
+    runs = [name_of(part) for part in beside if _told(part)]
+    for names, becomes in ((others, "left out"), (runs, "told in words")):
+        if names:
+            said = ", ".join(dict.fromkeys(names))
+            target.tell("native", step.at, f"{said} of this answer {becomes}: {why}")
+    if any("\0" in part.text for part in parts if isinstance(part, Text)):
+        target.tell("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
+    if not others and why == REFUSED and _has_words_behind_a_call(parts):
+        target.tell("order", step.at, TEXT_FIRST)
+    written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
+    for call in step.calls:
+        same = written.get((call.name, call.key))
+        if same is not None and same.arguments == call.arguments:
+            call.text = call.text or (same.text if same.text and same.text.strip() else None)
+    for part in parts:
+        if isinstance(part, Speaker):
+            _take_name(step, part.name, target)
+
+
+def tell_runs(step: Step, parts: list[Part]) -> None:
+    """What the service's own tools did, in words: where it stood in the answer, if that still says what it
+    said, else in front of it."""
+    if not any(map(_told, parts)):
+        return
+    if not is_same(answer_text(parts), "".join(step.texts)):
+        step.texts[:0] = filter(None, map(_told, parts))
+        return
+    step.texts = [""]
+    for part in parts:
+        if _told(part):
+            step.texts += [_told(part), ""]
+        elif isinstance(part, Text):
+            step.texts[-1] += part.text.replace("\0", "\ufffd")
+
+
+def _told(part: Part) -> str:
+    return part.told if isinstance(part, Other) else ""
+
+
+def _has_words_behind_a_call(parts: list[Part]) -> bool:
+    first = next((index for index, part in enumerate(parts) if isinstance(part, Call)), len(parts))
+    return any(isinstance(part, Text) and not is_blank(part.text) for part in parts[first:])
+
+
+def _take_name(step: Step, speaker: str, target: Target) -> None:
+    """The name of a model among several: in its field, in front of its words, or, beside calls, nowhere."""
+    if step.texts or target.format.names_people:
+        kept: list[Any] = step.texts[:1]
+        step.name = named(speaker, kept, target, step.at)
+        step.texts[:1] = kept
+    else:
+        why = f"{target.format.name} has no place for the name {speaker!r}: it is left out"
+        target.tell("native", step.at, why)
+
+
+def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
+    """The speaker's name for its field, or put in front of the text where there is none."""
+    if target.format.names_people:
+        return speaker
+    first = next((index for index, part in enumerate(kept) if isinstance(part, str)), None)
+    if first is None:
+        kept.insert(0, f"{speaker}:")
+    else:
+        kept[first] = f"{speaker}: {kept[first]}"
+    why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
+    target.tell("native", at, why)
+    return None
+
+
+def name_of(part: Part) -> str:
+    """What a repair calls it."""
+    match part:
+        case Other(what=what):
+            return what
+        case Media(kind=kind):
+            return kind
+    return type(part).__name__.lower()
+
+
+def is_same(said: str, text: str) -> bool:
+    """Whether a form says what its event says, which cannot have a U+0000."""
+    return said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text

@@ -1,0 +1,32 @@
+"""Where a dump goes: the format and the model, and what the caller said about them."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from backstory.wire.format import Format
+from backstory.wire.models import is_same_model
+from backstory.wire.origin import Native
+from backstory.wire.rows import Tell
+
+
+class Target(NamedTuple):
+    """Where a dump goes."""
+
+    format: Format
+    formats: Mapping[str, Format]
+    tell: Tell
+    model: str | None = None
+    stored: bool = False  # does the service keep what it was sent?
+    packed: bool = False  # are blobs wanted as base64?
+    any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
+
+    def continues(self, after: Mapping[str, Any]) -> bool:
+        """Whether the service has in its store what a request was loaded to continue. One that was not to be
+        stored itself says so."""
+        return self.format.name == "openai-responses" and (self.stored or after.get("store") is False)
+
+    def is_home_of(self, native: Native) -> bool:
+        """Whether something came from this very provider and model."""
+        if native.provider != self.format.name:
+            return False
+        return self.any_model or is_same_model(native.model, self.model)

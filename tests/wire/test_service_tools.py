@@ -1,0 +1,77 @@
+"""What a service's own tools did, as other services are told of it."""
+
+from __future__ import annotations
+
+from backstory.wire import dump, load
+
+SEARCH = [
+    {"type": "text", "text": "I shall look. "},
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "high tide"}},
+    {
+        "type": "web_search_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": [
+            {
+                "type": "web_search_result",
+                "title": "Tides",
+                "url": "https://example.org",
+                "encrypted_content": "c2VhbGVk",
+            }
+        ],
+    },
+    {"type": "text", "text": "It is at noon."},
+]
+TOLD = [
+    "I shall look. ",
+    "<web_search>\nquery: high tide\n</web_search>",
+    "<web_search_result>\ntitle: Tides\nurl: https://example.org\n</web_search_result>",
+    "It is at noon.",
+]
+
+
+def asked(*blocks):
+    messages = [{"role": "user", "content": "When?"}, {"role": "assistant", "content": [*blocks]}]
+    return load({"messages": [*messages, {"role": "user", "content": "Sure?"}]}, "anthropic", model="m")
+
+
+def test_it_is_told_where_it_happened():
+    body, repairs = dump(asked(*SEARCH), "bedrock")
+    assert [block["text"] for block in body["messages"][1]["content"]] == TOLD
+    [repair] = repairs
+    assert repair.why.startswith("server_tool_use, web_search_tool_result of this answer told in words: ")
+
+
+def test_it_is_one_text_where_an_answer_has_one():
+    body, _ = dump(asked(*SEARCH), "openai")
+    assert body["messages"][1] == {"role": "assistant", "content": "\n\n".join(TOLD)}
+
+
+def test_the_log_says_what_the_model_said():
+    assert [content for _, content, _ in asked(*SEARCH)][1] == "I shall look. It is at noon."
+
+
+def test_it_goes_in_front_of_an_answer_that_says_something_else_now():
+    events = asked(*SEARCH)
+    events[1] = ("assistant", "It was edited.", events[1][2])
+    body, _ = dump(events, "openai")
+    assert body["messages"][1]["content"] == "\n\n".join([*TOLD[1:3], "It was edited."])
+
+
+def test_a_run_with_nothing_to_read_is_left_out():
+    run = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    came = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    body, repairs = dump(asked(run, came, {"type": "text", "text": "No."}), "openai")
+    assert body["messages"][1] == {"role": "assistant", "content": "No."}
+    assert "web_search_tool_result of this answer left out" in repairs[0].why
+
+
+def test_files_are_not_words():
+    page = {"type": "document", "title": "Tides", "source": {"type": "base64", "data": "JVBERg=="}}
+    came = {
+        "type": "web_fetch_tool_result",
+        "tool_use_id": "srvtoolu_1",
+        "content": {"type": "web_fetch_result", "url": "https://example.org", "content": page},
+    }
+    body, _ = dump(asked(came, {"type": "text", "text": "Yes."}), "openai")
+    told = "<web_fetch_result>\nurl: https://example.org\ntitle: Tides\n</web_fetch_result>"
+    assert body["messages"][1]["content"] == f"{told}\n\nYes."
