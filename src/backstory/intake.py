@@ -1,7 +1,7 @@
-"""Taking in what happened elsewhere: agents and events with their own times, in batches behind what is there.
+"""Intakes: write agents and events that happened elsewhere, with their original times, in batches.
 
-Everything is checked as in an append, when it is handed over. Nothing is locked until `commit`, which writes
-all of it in one transaction, so that a source may be read as slowly as it likes.
+Everything is checked, as in an append, when it is added. Nothing is locked until `commit`, which writes
+everything in one transaction. So a source may be read slowly.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 
 
 class Source(NamedTuple):
-    """What a store knows of a source elsewhere."""
+    """What a store knows about a source."""
 
     tool: str
     id: str
@@ -59,8 +59,8 @@ class _Description(NamedTuple):
 
 
 class Intake:
-    """What is handed over and not committed yet. `with store.intake() as intake:` commits at the end of the
-    block; if the block raises, what was not committed before is dropped."""
+    """What was added and not committed yet. `with store.intake() as intake:` commits at the end of the block.
+    If the block raises, everything since the last commit is dropped."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -90,10 +90,10 @@ class Intake:
         inherits: bool | None = None,
         created_at: datetime | None = None,
     ) -> Agent:
-        """The agent with this key, which is made with the next commit if it is not there; its log can be read
-        from then on. Without a parent it is the root of a session. With one, it goes on from the parent's
-        position `at` (default: its head), or, if it is `spawned`, is born there and inherits nothing;
-        `inherits=True` makes it a sub-agent that goes on from there."""
+        """The agent with this key. If it does not exist, the next commit creates it, and its log can be read
+        from then on. Without a parent, it is the root of a session. With one, it continues from the parent's
+        position `at` (default: its head). If it is `spawned`, it begins there and inherits nothing, unless
+        `inherits=True`."""
         id = keyed_id(key)
         if id not in self._new:
             id, found = keyed_agent(self._log.backend, key)
@@ -117,10 +117,10 @@ class Intake:
     def extend(
         self, agent: Agent, events: Iterable[Event | tuple[Any, ...]], *, expected: int | None = None
     ) -> None:
-        """Hand over events behind the agent's newest, as in `agent.extend`; a fifth item of a tuple is its
-        time, a datetime. An event's own time is kept, unless it is before that of the event before: then
-        it gets that one. What the lineage has under an event's key already is passed over, whatever it says
-        there. With `expected`, the commit raises Conflict if that is not the head by then."""
+        """Add events after the agent's newest, as in `agent.extend`; a fifth item of a tuple is its time, a
+        datetime. An event keeps its time, unless that is before the previous event's, which it then gets.
+        Events whose keys the lineage already has are skipped, whatever they say. With `expected`, the commit
+        raises Conflict if that is not the head by then."""
         check_expected(expected)
         batch, times = [], []
         for event in events:
@@ -130,40 +130,39 @@ class Intake:
         self._waiting.append(_Batch(agent, drafts(batch), times, expected))
 
     def describe(self, agent: Agent, /, **about: Any) -> None:
-        """Change what is kept beside an agent, as `agent.describe` does."""
+        """Set details of an agent, as `agent.describe` does."""
         described(None, about)
         self._waiting.append(_Description(agent, about))
 
     def remember(
         self, tool: str, id: str, *, agent: Agent | None = None, cursor: dict[str, Any] | None = None
     ) -> None:
-        """Keep which agent a source became, or how far it was read; what is not given stays as it was."""
+        """Record which agent a source became, or how far it was read. What is not given stays the same."""
         text = None if cursor is None else to_json(cursor)
         self._sources.append(SourceRecord(checked_key(tool), id, agent.id if agent else None, text))
 
     # --- what is there ---
 
     def seen(self, ids: Iterable[str]) -> set[str]:
-        """Which of these keys some event of the store has: what need not be handed over again."""
+        """The keys among these that some event of the store has already."""
         return self._log.backend.known(list(ids))
 
     def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
-        """The positions that events with these keys have in an agent's lineage."""
+        """The positions of the events with these keys in an agent's lineage."""
         if agent.snapshot.pk is None:
             return {}
         backend = self._log.backend
         return backend.places(agent.snapshot, backend.lineage(agent.snapshot), list(ids))
 
     def cursor(self, source: Source | tuple[str, str]) -> dict[str, Any] | None:
-        """How far a source (or its tool and id) was read; None if nobody read it."""
+        """How far a source (given as such, or by tool and id) was read; None if it was never read."""
         found = self._log.backend.sources(tool=source[0], id=source[1])
         return source_of(found[0]).cursor if found else None
 
     # --- writing ---
 
     def commit(self) -> int:
-        """Write what was handed over since the last commit, all of it or nothing, and return how many events
-        that were."""
+        """Write everything since the last commit, all or nothing, and return the number of events."""
         if not self._waiting and not self._sources:
             return 0
         with self._log.backend.intake() as rows:
@@ -183,13 +182,13 @@ class Intake:
 def hand_over(
     intake: Intake, agent: Agent, checked: Sequence[Draft], times: Sequence[int], expected: int
 ) -> None:
-    """`intake.extend` for events that are checked already, with their times in microseconds: the importers
-    bring very many."""
+    """`intake.extend` for events that were checked already, with times in microseconds: importers add very
+    many."""
     intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected))
 
 
 class _Commit:
-    """One transaction: the agents of the sessions in it as they are by now."""
+    """One transaction, with the agents of its sessions as they are now."""
 
     def __init__(self, rows: protocols.Intake) -> None:
         self._rows = rows
@@ -201,7 +200,7 @@ class _Commit:
         self.records |= {record.id: record for record in self._rows.held(session)}
 
     def take(self, item: _Birth | _Batch | _Description) -> None:
-        """Write what was handed over."""
+        """Write what was added."""
         match item:
             case _Birth():
                 self._make(item)
@@ -253,7 +252,7 @@ class _Commit:
         self.records[agent.id] = agent._replace(head=last.seq, updated_us=last.created_us)
 
     def _placed(self, agent: AgentRecord, new: Sequence[tuple[Draft, int]], previous: bytes) -> list[Stored]:
-        """The rows that new events become behind the head."""
+        """The rows of new events after the head."""
         based = judged(self._rows, agent, [draft for draft, _ in new], agent.head, [])
         rows, newest = [], agent.updated_us
         for seq, ((draft, base), (_, time)) in enumerate(zip(based, new, strict=True), agent.head + 1):
@@ -273,7 +272,7 @@ class _Commit:
 
 
 def _own_time(event: Any) -> int | None:
-    """The time that an event brings along."""
+    """The original time of an event."""
     if isinstance(event, Event):
         return event.created_us
     if isinstance(event, tuple) and len(event) == 5:

@@ -1,11 +1,11 @@
-"""References: how a person names an agent and a moment of it, as text.
+"""References: text that names an agent and a position or time.
 
     main            by name                 main@12          at a position
     work/main       by session and name     main@before      at a mark's label
     0199c3a1        by the id's beginning   main@-3          three positions before its head
     @               the latest agent        @2026-10-01T12:00  at a time
 
-It reads the text and asks the store; what a position means is the log's business.
+This module parses the text and asks the store; the log resolves positions.
 """
 
 import re
@@ -19,7 +19,7 @@ from backstory.storage.positions import no_position
 from backstory.storage.protocols import AgentRecord, Sources, Wanted
 from backstory.storage.protocols import Agents as RecordedAgents
 
-MOST_NAMES = 200  # that a misspelled one is compared with: the latest
+MOST_NAMES = 200  # how many names, the latest, a misspelled one is compared with
 SHORTEST_PREFIX = 4  # of an id
 LONGEST_ID = 36
 
@@ -43,15 +43,15 @@ class Findable(RecordedAgents, Sources, Protocol):
 
 
 class Reference(NamedTuple):
-    """An agent, and a position of its lineage; None where the text names no moment."""
+    """An agent, and a position of its lineage; None if the text names none."""
 
     agent: Agent
     at: int | None
-    label: str | None = None  # what stood behind the @, if that was a label
+    label: str | None = None  # what followed the @, if that was a label
 
 
 def resolve(store: Agents, text: str = "@") -> Reference:
-    """What a text refers to. Raises what looking it up raises: NotFound or Ambiguous."""
+    """What a text refers to. Raises NotFound or Ambiguous."""
     name, at_sign, moment = text.partition("@")  # a name has no @ in it, a label may
     agent = store.agent(name) if name else latest(store)
     if not at_sign or not moment:
@@ -94,7 +94,7 @@ def _checked(agent: Agent, position: int) -> int:
 
 
 def _time(text: str) -> datetime | None:
-    """A moment as ISO 8601 writes it; without a time zone it is local time."""
+    """A time in ISO 8601; without a time zone, it is local time."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
@@ -135,7 +135,7 @@ def matches(backend: Findable, ref: str) -> list[AgentRecord]:
 
 
 def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
-    """The agents that a tool knows by this id or, if it is unique, by its beginning; else the one with this
+    """The agents that a tool knows by this id or, if it is unique, by its prefix; otherwise the one with this
     key, or those with this title."""
     exact = backend.sources(id=ref)
     known = exact or (backend.sources(prefix=ref) if len(ref) >= SHORTEST_PREFIX else [])
@@ -148,8 +148,8 @@ def _by_origin(backend: Findable, ref: str) -> list[AgentRecord]:
 
 
 def session_ids(backend: Findable, ref: str) -> list[str]:
-    """The sessions whose root has this name, id or id prefix. Of a root that was deleted, the id is
-    still that of its session."""
+    """The sessions whose root has this name, id or id prefix. A deleted root's id is still that of its
+    session."""
     by_id = Wanted(prefix=ref.lower(), roots=True)
     named = backend.agents(by_id) if len(ref) == LONGEST_ID else []
     named = named or backend.agents(Wanted(name=ref))
@@ -159,7 +159,7 @@ def session_ids(backend: Findable, ref: str) -> list[str]:
 
 
 def near_names(backend: Findable, ref: str) -> str:
-    """A question whether one of the names that are there was meant; of very many, one of the latest."""
+    """A question whether one of the existing names was meant; if there are very many, one of the latest."""
     from difflib import get_close_matches
 
     names = {record.name for record in backend.agents(Wanted(latest_first=True, limit=MOST_NAMES))}

@@ -1,4 +1,4 @@
-"""The store people open: sessions, agents, and how to find them."""
+"""The handle of a store: its sessions and agents, and how to find them."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from backstory.storage.keys import create_keyed, keyed_agent
 from backstory.storage.log import Log, now
 from backstory.storage.protocols import Backend, NewAgent, Wanted
 
-if TYPE_CHECKING:  # imported where they are used: opening a store should not wait for them
+if TYPE_CHECKING:  # imported where they are used, so that opening a store does not wait for them
     from backstory.importers.outcome import Outcome
     from backstory.intake import Intake, Source
     from backstory.jobs.deletion import Removed
@@ -36,9 +36,9 @@ if TYPE_CHECKING:  # imported where they are used: opening a store should not wa
 
 
 def open(url: str | os.PathLike[str], *, read_only: bool = False) -> "Store":
-    """Open a store, and make it if it is not there: the path of an SQLite file, "postgresql://…",
-    or ":memory:". With `read_only`, it has to be there, and whatever writes raises ReadOnly; so it is without
-    asking where a store cannot be written."""
+    """Open a store, or create it: the path of an SQLite file, "postgresql://…", or ":memory:". With
+    `read_only`, it must exist, and calls that write raise ReadOnly. A store that cannot be written is opened
+    like this automatically."""
     return Store(connect(url, read_only=read_only))
 
 
@@ -67,16 +67,16 @@ class Store:
 
     @property
     def read_only(self) -> bool:
-        """Whether the store can only be read: whatever writes raises ReadOnly."""
+        """Whether the store can only be read: calls that write raise ReadOnly."""
         return self._backend.read_only
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         self._backend.close()
 
     def start(self, name: str = "main", *, system: str | None = None, key: str | None = None) -> Agent:
-        """A new session and its root agent, with its system message if one is given. Raises KeyTaken where
-        an agent has this key already."""
+        """Start a session and return its root agent, with a system message if one is given. Raises KeyTaken
+        if an agent has this key already."""
         if system is not None:
             check_says_something("system", system)
         events = [] if system is None else with_bases([draft("system", system)])
@@ -88,7 +88,7 @@ class Store:
         return create(new_id()) if key is None else create_keyed(self._backend, key, create)
 
     def ensure(self, key: str, *, name: str | None = None, system: str | None = None) -> Agent:
-        """The agent with this key. If there is none, a new session is started with it, once, however many
+        """The agent with this key. If there is none, a session is started with it, only once, however many
         processes ask at the same time."""
         while True:
             _, found = keyed_agent(self._backend, key)
@@ -97,7 +97,7 @@ class Store:
             try:
                 return self.start(name_of(key) if name is None else name, system=system, key=key)
             except KeyTaken:
-                continue  # another process was quicker
+                continue  # another process was faster
 
     def keyed(self, key: str) -> Agent:
         """The agent with this key."""
@@ -109,8 +109,8 @@ class Store:
         return Agent(self._log, found)
 
     def agent(self, ref: str) -> Agent:
-        """The agent with this id, unique id prefix, name, or session/name; else the one that another tool
-        knows by this id or its beginning, or that has this key or title."""
+        """The agent with this id, unique id prefix, name, or session/name; otherwise the one that another
+        tool knows by this id or its prefix, or that has this key or title."""
         if not isinstance(ref, str) or not ref.isprintable():
             raise AgentNotFound(
                 f"{ref!r} is not an agent", remedy="pass an id, an id prefix, a name or session/name"
@@ -141,16 +141,16 @@ class Store:
         limit: int | None = None,
         after: Agent | str | None = None,
     ) -> list[Agent]:
-        """All agents, or those of one session (its id, its name, or any agent of it), whose key begins with
-        `prefix`, that were last written to at or after `since` and before `until`. In the order of their
-        birth, or the latest written first (`order="updated"`); `limit` and `after` (the last agent of the
-        page before) give one page."""
+        """All agents, or those of one session (given by its id, its name, or any of its agents), whose key
+        begins with `prefix`, and that were last written to at or after `since` and before `until`. Oldest
+        first, or last written first (`order="updated"`). `limit` and `after` (the last agent of the previous
+        page) select one page."""
         id = None if session is None else self._session_of(session)
         wanted = self._page(prefix, since, until, order, limit, after)._replace(session=id)
         return [Agent(self._log, record) for record in self._backend.agents(wanted)]
 
     def _session_of(self, ref: str) -> str:
-        """The id of a session, given as that, as its name, or as any agent of it."""
+        """The id of a session, given by its id, its name, or any of its agents."""
         if isinstance(ref, str) and len(ref) == LONGEST_ID and (known := session_ids(self._backend, ref)):
             return known[0]
         return self.agent(ref).session
@@ -165,8 +165,8 @@ class Store:
         limit: int | None = None,
         after: "Session | str | None" = None,
     ) -> list[Session]:
-        """All sessions, or a page of them, as with `agents`. A session was last written to when its root or
-        any other agent of it was."""
+        """All sessions, or a page of them, as with `agents`. A session was last written to when any of its
+        agents was."""
         everything = (prefix, since, until, limit, after) == ("", None, None, None, None)
         if everything and order == "born":
             return sessions_of(self._backend.agents(Wanted(partial=True)))
@@ -205,22 +205,22 @@ class Store:
         )
 
     def find(self, key: str) -> list[tuple[Agent, Event]]:
-        """The events with this key, in all sessions, each with the agent that owns it: where that was
-        deleted, with an agent that inherits it."""
+        """The events with this key, in all sessions, each with the agent that owns it, or, if that was
+        deleted, with one that inherits it."""
         from backstory.jobs.keys import find
 
         return find(self._log, key)
 
     def last_notes(self, name: str, prefix: str = "") -> list[tuple[Agent, Event]]:
-        """The newest live note of a name of each agent that has one, or of those whose key begins with
+        """The newest live note with a name, for each agent that has one and whose key begins with
         `prefix`."""
         from backstory.jobs.notes import last_notes
 
         return last_notes(self._log, checked_note_name(name), checked_prefix(prefix))
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
-        """All marks of a session (its id, its name, or any agent of it), dead or alive, each with the agent
-        that owns it: where that was deleted, with an agent that inherits it."""
+        """All marks of a session (given by its id, its name, or any of its agents), dead or alive, each with
+        the agent that owns it, or, if that was deleted, with one that inherits it."""
         from backstory.jobs.marks import session_marks
 
         return session_marks(self._log, self.agent(session).session)
@@ -228,13 +228,13 @@ class Store:
     def follow(
         self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
     ) -> Follower[tuple[Agent, Event]]:
-        """The events of all agents as they are committed, each with its agent, new agents included. `after`:
-        the last position seen of each agent, by its id; of an agent that is not in it, everything. Ends as
+        """The events of all agents as they are committed, each with its agent, new agents included. `after`
+        maps agent ids to the last position seen; all events of other agents are yielded. Ends as
         `agent.follow` does."""
         return follow_store(self._log, after, timeout, lambda record: Agent(self._log, record))
 
     def resolve(self, ref: str = "@") -> Reference:
-        """The agent and position that a reference like session/name@label means; `@`: the latest."""
+        """The agent and position that a reference like session/name@label means; `@` is the latest agent."""
         return resolve(self, ref)
 
     def search(
@@ -250,12 +250,11 @@ class Store:
         wait: bool = False,
         progress: "Progress | None" = None,
     ) -> "Hits":
-        """The events that hold all words, best first, dead ones included. "Several words" in quotes stand
-        side by side, begin* is the beginning of one. `agent`: only what it sees; `session`: only what its
-        agents wrote; `live`: only what is in a context; `after`: the last hit of the page before. Where much
-        was written since the last search, the index catches up in the background, and `hits.behind` says how
-        many events it lacks; `wait` waits for it, and so does `progress(done, total)`, which is told how far
-        it is."""
+        """The events that contain all words, best first, dead ones included. "Several words" in quotes are a
+        phrase, begin* is a prefix. `agent`: only what it sees; `session`: only what its agents wrote; `live`:
+        only what is in a context; `after`: the last hit of the previous page. If much was written since the
+        last search, the index catches up in the background, and `hits.behind` says how many events it lacks.
+        `wait` waits for it, and so does `progress(done, total)`, which is called with how far it is."""
         from backstory.jobs.search import search
 
         return search(
@@ -279,8 +278,8 @@ class Store:
         return write(self._log, batches)
 
     def stats(self, *, tokens: bool = False) -> "Stats":
-        """Events live and dead, bytes, and the largest agents. With `tokens`, the tokens of all contexts,
-        too: that reads them all."""
+        """Live and dead events, bytes, and the largest agents. With `tokens`, also the tokens of all
+        contexts, which must be read for that."""
         from backstory.jobs.stats import stats
 
         return stats(self._log, tokens=tokens)
@@ -292,7 +291,7 @@ class Store:
         return export(self._backend, file, sessions)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
-        """Add what another store exported: all of it or nothing, and nothing twice."""
+        """Add the export of another store, completely or not at all; what is there already is skipped."""
         from backstory.jobs.transfer import import_
 
         return import_(self._backend, lines)
@@ -304,21 +303,21 @@ class Store:
         backup(self._backend, os.fspath(path))
 
     def intake(self) -> "Intake":
-        """Take in what happened elsewhere, with its own times: see `Intake`."""
+        """Write events that happened elsewhere, with their original times: see `Intake`."""
         from backstory.intake import Intake
 
         return Intake(self._log)
 
     def source(self, tool: str, id: str) -> "Source | None":
-        """What is known of a source elsewhere, by its tool and the tool's own id; None if nothing is."""
+        """What is known about a source, given by its tool and the tool's id for it; None if nothing is."""
         from backstory.intake import source_of
 
         found = self._backend.sources(tool=tool, id=id)
         return source_of(found[0]) if found else None
 
     def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
-        """Remove an agent for good, with `below` all that come from it too. What its forks inherit stays with
-        them. `dry_run` says what would go, and changes nothing."""
+        """Remove an agent for good; `below` also removes its forks and sub-agents. What remaining forks
+        inherit stays with them. `dry_run` only reports what would be removed."""
         from backstory.jobs.deletion import delete
 
         agent = ref if isinstance(ref, Agent) else self.agent(ref)
@@ -333,9 +332,9 @@ class Store:
         progress: "Callable[[int, int], object] | None" = None,
         **options: Any,
     ) -> "Outcome":
-        """Add the histories that other tools keep in these files, folders, databases and zips, and nothing
-        twice. `format` says whose they are; without it that is recognised. `progress(done, total)` is told
-        the bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle`, `dry`
+        """Add the histories of other tools from these files, folders, databases and zips; what is there
+        already is skipped. `format` names the tool; without it, the format is recognized. `progress(done,
+        total)` is called with bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle`, `dry`
         and `siblings`."""
         from backstory.importers import format_named
         from backstory.importers.run import import_transcripts
@@ -347,9 +346,9 @@ class Store:
     def expire(
         self, before: datetime, prefix: str = "", dry_run: bool = True, *, dead: bool = False
     ) -> "Removed":
-        """Delete the sessions that nobody wrote to since `before`, or only those whose key begins with
-        `prefix`. With `dead`, no session is deleted: what events from before then say is erased, if they are
-        in nobody's context any more. Unless `dry_run` is False, it only says what would go."""
+        """Delete the sessions last written to before `before`, or only those whose key begins with `prefix`.
+        With `dead`, no session is deleted; instead, older events that are no longer in any context are
+        erased. Unless `dry_run` is False, it only reports what would be removed."""
         from backstory.jobs.deletion import Removed, expire
 
         moment = moment_us(before)
@@ -360,22 +359,22 @@ class Store:
         return expire(self._backend, moment, prefix=prefix, dry_run=dry_run)
 
     def seal(self) -> dict[str, Any]:
-        """A small JSON object with the digest of every agent's head. Kept elsewhere, it lets `verify` prove
-        that all that was there is there still, unchanged."""
+        """A small JSON object with the digest of every agent's head. Keep it elsewhere: with it, `verify` can
+        prove that everything is still there, unchanged."""
         from backstory.jobs.seal import seal
 
         return seal(self._backend)
 
     def distribute(self, progress: Callable[[int, int], None] | None = None) -> "Distribution":
-        """Spread a store that is older than the Citus extension of its database over the servers of the
-        cluster. Everybody else waits meanwhile. `progress` hears (rows moved, rows in all)."""
+        """Spread a store that existed before the Citus extension was installed over the servers of its
+        cluster. Everyone else waits. `progress` is called with (rows moved, all rows)."""
         from backstory.jobs.distribution import distribute
 
         return distribute(self._backend, progress)
 
     def verify(self, *, seal: Mapping[str, Any] | None = None, requests: bool = False) -> list[Finding]:
-        """Read everything again and report what contradicts the rules, the digests or a `seal`; nothing, for
-        a sound store."""
+        """Read everything and report what contradicts the rules, the digests or a `seal`. Returns an empty
+        list for a sound store."""
         found = verify(self._backend, seal)
         if requests:
             from backstory.jobs.requests import unproved_requests

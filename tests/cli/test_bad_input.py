@@ -71,4 +71,4 @@ def test_a_seal_of_another_store_is_refused(filled, tmp_path):
     seal.write_text(elsewhere("seal").out)
     ran = filled("verify", "--seal", str(seal), code=2)
     assert "the seal of another store" in ran.err
-    assert "pass one that was made of this store" in ran.err
+    assert "pass one that was made from this store" in ran.err

@@ -1,8 +1,8 @@
-"""The same face for async callers, over threads.
+"""The same interface for async callers, on top of threads.
 
-Each method here is the synchronous one, run in a thread and awaited: `lift` says so once, with
-its types, so there is no second implementation to keep in step. Cancelling a call waits until
-its thread is done: when CancelledError arrives, an append has happened or it never will.
+Each method runs the synchronous one in a thread and awaits it. `lift` does that once, with its types, so
+there is no second implementation to maintain. Cancelling a call waits until its thread is done: when
+CancelledError arrives, an append has either happened or never will.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ __all__ = [
 def lift(
     method: Callable[Concatenate[Any, P], R],
 ) -> Callable[Concatenate["Lifted", P], Coroutine[Any, Any, R]]:
-    """A method of the synchronous face, to be awaited."""
+    """A synchronous method as one to be awaited."""
 
     @wraps(method)
     async def lifted(self: "Lifted", /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,7 +69,8 @@ def lift_agent(
 
 
 def shown_as(method: Callable[..., Any]) -> Callable[[F], F]:
-    """For a method written out here: help() shows it as the synchronous one, type checkers as it is."""
+    """For a method that is written out here: help() shows the synchronous docstring, type checkers see this
+    one."""
 
     def decorate(function: F) -> F:
         return cast(F, update_wrapper(function, method))
@@ -78,7 +79,7 @@ def shown_as(method: Callable[..., Any]) -> Callable[[F], F]:
 
 
 class Lifted(Protocol):
-    """What stands on a synchronous object."""
+    """A wrapper around a synchronous object."""
 
     @property
     def sync(self) -> Any:
@@ -171,14 +172,14 @@ class AsyncAgent:
     def follow(
         self, after: int | str | datetime | None = None, *, timeout: float | None = None
     ) -> "AsyncFollower[Event]":
-        """The events behind `after` as they are committed: an async iterator."""
+        """The events after `after` as they are committed: an async iterator."""
         return AsyncFollower(partial(self.sync.follow, after, timeout=timeout), lambda event: event)
 
     preview = lift(Agent.preview)
 
 
 class AsyncIntake:
-    """What is handed over and not committed yet, for async callers; `sync` is the intake."""
+    """An intake for async callers; `sync` is the intake underneath."""
 
     def __init__(self, intake: Intake) -> None:
         self.sync = intake
@@ -198,19 +199,19 @@ class AsyncIntake:
 
     @shown_as(Intake.extend)
     async def extend(self, agent: AsyncAgent, events: Any, *, expected: int | None = None) -> None:
-        """Hand over events: see `Intake.extend`."""
+        """Add events: see `Intake.extend`."""
         await in_thread(partial(self.sync.extend, agent.sync, events, expected=expected))
 
     @shown_as(Intake.describe)
     async def describe(self, agent: AsyncAgent, /, **about: Any) -> None:
-        """Change what is kept beside an agent: see `Intake.describe`."""
+        """Set details of an agent: see `Intake.describe`."""
         await in_thread(partial(self.sync.describe, agent.sync, **about))
 
     @shown_as(Intake.remember)
     async def remember(
         self, tool: str, id: str, *, agent: AsyncAgent | None = None, cursor: Any = None
     ) -> None:
-        """Keep what is known of a source: see `Intake.remember`."""
+        """Record what is known about a source: see `Intake.remember`."""
         of = agent.sync if agent else None
         await in_thread(partial(self.sync.remember, tool, id, agent=of, cursor=cursor))
 
@@ -225,7 +226,7 @@ class AsyncIntake:
 
 
 class AsyncReference(NamedTuple):
-    """An agent, and a position of its lineage; None where the text names no moment."""
+    """An agent, and a position of its lineage; None if the text names none."""
 
     agent: AsyncAgent
     at: int | None
@@ -286,7 +287,7 @@ class AsyncStore:
     close = lift(Store.close)
 
     def intake(self) -> AsyncIntake:
-        """Take in what happened elsewhere: `async with store.intake() as intake`."""
+        """Write events that happened elsewhere: `async with store.intake() as intake`."""
         return AsyncIntake(self.sync.intake())
 
     @shown_as(Store.write)
@@ -316,7 +317,7 @@ class AsyncStore:
 
     @shown_as(Store.search)
     async def search(self, words: str, **options: Any) -> "AsyncHits":
-        """The events that hold all words, best first: see `Store.search`."""
+        """The events that contain all words, best first: see `Store.search`."""
         asked = options.get("agent")
         if isinstance(asked, AsyncAgent):
             options["agent"] = asked.sync
@@ -352,7 +353,7 @@ class AsyncStore:
 
     @shown_as(Store.last_notes)
     async def last_notes(self, name: str, prefix: str = "") -> list[tuple[AsyncAgent, Event]]:
-        """The newest live note of a name of each agent that has one."""
+        """The newest live note with a name, for each agent that has one."""
         found = await in_thread(partial(self.sync.last_notes, name, prefix=prefix))
         return [(AsyncAgent(agent), event) for agent, event in found]
 
@@ -372,7 +373,7 @@ class _Opening:
         try:
             await in_thread(lambda: opened.append(sync.open(self._url, read_only=self._read_only)))
         except asyncio.CancelledError:
-            for store in opened:  # nobody will ever hold it
+            for store in opened:  # no one will ever use it
                 store.close()
             raise
         return AsyncStore(opened[0])

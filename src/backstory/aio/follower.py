@@ -1,4 +1,4 @@
-"""Following for async callers."""
+"""Followers for async callers."""
 
 from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
@@ -10,8 +10,8 @@ R = TypeVar("R")
 
 
 class AsyncFollower(Generic[R]):
-    """What `follow` gives to async callers, to be used with `async for`. It begins with its first step, or
-    at once with `async with`. Cancelling a step loses nothing: the next one goes on."""
+    """What `follow` returns to async callers, for `async for`. It begins with the first step, or at once with
+    `async with`. Cancelling a step loses no event."""
 
     def __init__(self, follow: Callable[[], Follower[Any]], shown: Callable[[Any], R]) -> None:
         self._follow, self._shown = follow, shown

@@ -12,7 +12,7 @@ R = TypeVar("R")
 
 
 async def in_thread(call: Callable[[], R]) -> R:
-    """Run a call in a thread; when cancelled, see it through before the cancellation goes on."""
+    """Run a call in a thread. If it is cancelled, finish the call before the cancellation is raised."""
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -26,21 +26,21 @@ async def in_thread(call: Callable[[], R]) -> R:
             try:
                 await asyncio.wait([work])
             except asyncio.CancelledError:
-                continue  # cancelled again: the thread still cannot be left half known
-        work.exception()  # so that an error nobody can receive any more is not reported as lost
+                continue  # cancelled again: the outcome of the call must still be known
+        work.exception()  # so that an error that no one can receive is not reported as lost
         raise
 
 
 async def _in_trio_thread(call: Callable[[], R]) -> R:
-    """The same where the event loop is trio's, which the caller has imported."""
+    """The same for trio, which the caller has imported."""
     from trio import to_thread
 
     return await to_thread.run_sync(call, abandon_on_cancel=False)
 
 
 async def in_own_thread(call: Callable[[], R], wake: Callable[[], None]) -> R:
-    """Run a call that may take for ever in a thread of its own, so that it takes none from the others. When
-    cancelled, `wake` makes the call return, and its result does not matter."""
+    """Run a call that may never return in a new thread, so that it does not occupy one of the pool. If it is
+    cancelled, `wake` makes the call return, and its result is dropped."""
     try:
         return await (_in_daemon(call) if _is_asyncio() else _in_trio_daemon(call))
     except BaseException:
@@ -78,7 +78,7 @@ def _tell(loop: asyncio.AbstractEventLoop, done: "asyncio.Future[R]", outcome: "
             error = outcome.exception()
             done.set_result(outcome.result()) if error is None else done.set_exception(error)
 
-    with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+    with suppress(RuntimeError):  # the loop is closed, and no one waits
         loop.call_soon_threadsafe(settle)
 
 

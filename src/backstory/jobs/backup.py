@@ -15,7 +15,7 @@ class Copyable(Agents, Audit, Sources, Protocol):
 
 
 def backup(backend: Copyable, path: str) -> None:
-    """A copy of a store as a new SQLite file, which is there whole or not at all."""
+    """Copy a store to a new SQLite file, completely or not at all."""
     if os.path.exists(path):
         raise CannotOpen(f"{path!r} already exists", remedy="give the path of a new file, or remove it first")
     folder = os.path.dirname(os.path.abspath(path))
@@ -31,7 +31,7 @@ def backup(backend: Copyable, path: str) -> None:
 
 
 def _put(file: str, path: str) -> None:
-    """Give a finished file its place; a link never replaces what someone put there meanwhile."""
+    """Move a finished file to its path. A link never replaces what someone else put there in the meantime."""
     try:
         os.link(file, path)
     except FileExistsError as error:

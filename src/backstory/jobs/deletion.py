@@ -1,7 +1,7 @@
 """Deleting agents: which rows go, and which stay because a remaining agent inherits from them.
 
-An agent that is deleted while others come from it leaves its row behind, without name, key and details
-(`bury`), and of its events those that the others inherit. Everything else is removed.
+If others were forked or spawned from a deleted agent, its row stays, without name, key and details (`bury`),
+and so do the events that the others inherit. Everything else is removed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,26 +13,26 @@ from backstory.storage.protocols import AgentRecord, Backend, Removal, Wanted, l
 
 
 class RemovedAgent(NamedTuple):
-    """An agent that is gone."""
+    """An agent that was removed."""
 
     id: str
     session: str
     name: str
     key: str | None
-    events: int  # of its own events: how many are gone
-    kept: int  # of its own events: how many stay, because a remaining agent inherits them
+    events: int  # how many of its own events were removed
+    kept: int  # how many of its own events stay, because a remaining agent inherits them
 
 
 class Removed(NamedTuple):
-    """What was taken away, or would be."""
+    """What was removed, or would be."""
 
     agents: tuple[RemovedAgent, ...]
-    events: int  # all events that are gone, those of agents deleted earlier included
-    erased: int = 0  # events that are still there and no longer say anything
+    events: int  # all events that were removed, including those of agents deleted earlier
+    erased: int = 0  # events that were erased: still there, without their text
 
 
 def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run: bool = False) -> Removed:
-    """Delete an agent, with `below` all that come from it too."""
+    """Delete an agent; `below` also deletes its forks and sub-agents."""
 
     def doomed(agents: Sequence[AgentRecord]) -> set[str]:
         here = {record.id: record for record in agents if record.deleted_us is None}
@@ -49,7 +49,8 @@ def delete(backend: Backend, agent: AgentRecord, *, below: bool = False, dry_run
 
 
 def expire(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> Removed:
-    """Delete the sessions that nobody wrote to since a time. What is written to meanwhile stays."""
+    """Delete the sessions last written to before a time. A session that is written to in the meantime
+    stays."""
     removed: list[Removed] = []
     for session in _idle(backend.agents(), before_us, prefix):
         if dry_run:
@@ -82,7 +83,7 @@ def _live(agents: Iterable[AgentRecord]) -> set[str]:
 
 
 def _below(id: str, agents: Sequence[AgentRecord]) -> set[str]:
-    """All that come from an agent, its forks' forks and sub-agents included."""
+    """All agents below an agent: its forks and sub-agents, theirs, and so on."""
     found = {id}
     for agent in parents_first({agent.id: agent for agent in agents}):
         if agent.parent in found:
@@ -91,8 +92,8 @@ def _below(id: str, agents: Sequence[AgentRecord]) -> set[str]:
 
 
 def kept_events(agents: Sequence[AgentRecord], doomed: set[str]) -> dict[str, int | None]:
-    """For each deleted agent the last of its own events that a remaining agent inherits (its fork position:
-    none of them), or None where not even its row is needed."""
+    """For each deleted agent, the last of its own events that a remaining agent inherits (its fork position
+    if there is none), or None if not even its row is needed."""
     gone = doomed | {agent.id for agent in agents if agent.deleted_us is not None}
     last: dict[str, int | None] = {}
     children: dict[str, list[AgentRecord]] = {}
@@ -112,8 +113,8 @@ def _inherits(child: AgentRecord, gone: set[str], last: dict[str, int | None]) -
 
 
 def _is_keyed(id: str) -> bool:
-    """Whether an id was derived from a key. The next agent with that key has the id of the next generation,
-    and is found by way of this one: so this one stays."""
+    """Whether an id was derived from a key. The next agent with that key has the id of the next generation
+    and is found through this row, so the row must stay."""
     return id[14] == "5"  # the version of the UUID
 
 

@@ -1,4 +1,4 @@
-"""A store on one server becomes one on many (docs/scale.md)."""
+"""Spreads a store on one server over many (docs/scale.md)."""
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -8,9 +8,9 @@ from backstory.storage.protocols import Backend
 
 
 class Distribution(NamedTuple):
-    """What became of a request to distribute a store."""
+    """The result of distributing a store."""
 
-    rows: int  # that were moved; 0 where it was distributed already
+    rows: int  # that were moved; 0 if it was distributed already
     servers: int  # that it is spread over
 
 
@@ -19,12 +19,12 @@ class Distributable(Protocol):
     """A store that can be spread over several servers."""
 
     def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
-        """Spread it over the servers of its cluster, and return how many rows were moved, and how many
-        servers there are; no rows where that was done before. Raises Invalid where there is no cluster."""
+        """Spread it over the servers of its cluster, and return the number of rows that were moved (0 if that
+        was done before) and of servers. Raises Invalid if there is no cluster."""
 
 
 def distribute(backend: Backend, progress: Callable[[int, int], None] | None) -> Distribution:
-    """Spread the store over the servers of its cluster; `progress` hears (rows moved, rows in all)."""
+    """Spread the store over the servers of its cluster; `progress` is called with (rows moved, all rows)."""
     if not isinstance(backend, Distributable):
         raise Invalid(
             f"{backend.url!r} cannot be distributed",

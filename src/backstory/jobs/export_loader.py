@@ -77,7 +77,7 @@ class ExportLoader:
         self._ended = True
 
     def finish(self) -> None:
-        """The last line is here: write what is waiting, if it was the end."""
+        """Write what is waiting, after the last line was read."""
         if not self._ended:
             raise Invalid("nothing was imported: the export is cut off, its last line is missing")
         self.flush()
@@ -114,7 +114,7 @@ class ExportLoader:
         self._time = created_us
 
     def _check_birth(self, fields: dict[str, Any]) -> None:
-        """Refuse an agent that began where, or when, it cannot have begun."""
+        """Refuse an agent that cannot have begun at that position or time."""
         parent, fork_seq, born_seq = fields["parent"], fields["fork_seq"], fields["born_seq"]
         if fields.get("deleted_us") is not None or parent is None or parent not in self._folds:
             return
@@ -157,7 +157,7 @@ class ExportLoader:
             self.flush()
 
     def _chained(self, agent: AgentRecord, row: tuple[Any, ...], claimed: Any) -> Stored:
-        """The row with its digest, which has to be the one that the export claims."""
+        """The row with its digest, which must be the one in the export."""
         seq, kind, content, data, created_us, key, base = row
         within = inner(content, data, parse_object(data))
         link = digest(self._previous(agent, seq - 1), seq, kind, created_us, base, key, within)
@@ -183,7 +183,8 @@ class ExportLoader:
         if created_us < self._time:
             raise Invalid(f"the time of position {seq} is before that of the previous event")
         self._time = created_us
-        # The fold needs no text: an import's memory is a link for each event, not its content.
+        # Without the text, which the fold does not need: an import keeps a link for each event, not its
+        # content.
         verdict = fold.feed(Event((seq, kind, None, data if kind in MOVES else None, 0, None)))
         if verdict.base != base:
             raise Invalid(f"the base of position {seq} is {base}, but the rules make it {verdict.base}")
@@ -197,12 +198,12 @@ class ExportLoader:
 
 
 def _check_same(here: AgentRecord, fields: dict[str, Any]) -> None:
-    """Refuse an agent that is another one here. One that was deleted elsewhere may still be here."""
+    """Refuse an agent that is a different one here. One that was deleted elsewhere may still exist here."""
     if fields.get("deleted_us") is not None:
         return
     if here.deleted_us is not None:
         raise Invalid(
-            f"agent {here.id} was deleted from this store, and others that come from it are here",
+            f"agent {here.id} was deleted from this store, which still has agents that come from it",
             remedy="import into another store",
         )
     if any(getattr(here, field) != fields[field] for field in AGENT_FIELDS if field != "name"):
@@ -229,7 +230,7 @@ def _row(event: dict[str, Any]) -> tuple[Any, ...]:
     for problem in wrong_event(kind, content, text, created_us, key):
         raise InvalidEvent(problem)
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
-        raise InvalidEvent("seq, created_us and base have to be whole numbers")
+        raise InvalidEvent("seq, created_us and base must be whole numbers")
     return seq, kind, content, text, created_us, key, base
 
 

@@ -1,4 +1,4 @@
-"""Bringing the search index up to date: at once, or in the background of a process that goes on.
+"""Brings the search index up to date: at once, or in a background thread.
 
 What was appended since the last search is indexed in small transactions, so that an append never waits for
 more than one of them.
@@ -15,9 +15,9 @@ from backstory.errors import Error
 from backstory.storage.backlog import Backlog, Texts
 from backstory.storage.protocols import Index, Piece
 
-PAGE = 2_000  # events indexed in one transaction, of however many agents
+PAGE = 2_000  # events indexed in one transaction, of any number of agents
 
-Progress = Callable[[int, int], None]  # how many events are indexed now, and how many will be
+Progress = Callable[[int, int], None]  # called with the events indexed so far, and all that will be
 
 _threads: "WeakKeyDictionary[Any, threading.Thread]" = WeakKeyDictionary()
 _starting = threading.Lock()
@@ -29,9 +29,9 @@ def catch_up(
     pieces: Sequence[Piece] | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Index now what is missing of the agents that own pieces in a session (None: of all)."""
+    """Index now what is missing for the agents that own pieces in a session (None: for all agents)."""
     backlog, before = backend.backlog(session, pieces), 0
-    while backlog and size(backlog) != before:  # a damaged log ends early: that is for verify to say
+    while backlog and size(backlog) != before:  # a damaged log ends early; verify reports that
         before = size(backlog)
         _index_pages(backend, backlog, progress)
         backlog = backend.backlog(session, pieces)  # what another process began and did not finish
@@ -43,8 +43,8 @@ def size(backlog: Sequence[Backlog]) -> int:
 
 
 def catch_up_soon(backend: Index) -> None:
-    """Index what is missing in a thread of its own, if none does so already. It ends when it is done, or when
-    the store is closed; the next search begins it again."""
+    """Index what is missing in a background thread, unless one is running already. It ends when it is done,
+    or when the store is closed; the next search starts it again."""
     with _starting:
         running = _threads.get(backend)
         if running is None or not running.is_alive():
@@ -56,7 +56,7 @@ def catch_up_soon(backend: Index) -> None:
 def _index_all(backend: Index) -> None:
     try:
         catch_up(backend)
-    except Error as error:  # the store was closed, or is busy: nobody waits for this
+    except Error as error:  # the store was closed, or is busy: no one waits for this
         logging.getLogger("backstory").info("the search index is behind: %s", error)
 
 
@@ -70,7 +70,7 @@ def _index_pages(backend: Index, backlog: Sequence[Backlog], progress: Progress 
 
 
 def _pages(backlog: Sequence[Backlog]) -> Iterator[list[Backlog]]:
-    """The same events in portions of a page each, and no agent twice in one."""
+    """The same events in pages, with no agent twice in one page."""
     page: list[Backlog] = []
     left = PAGE
     for behind in backlog:

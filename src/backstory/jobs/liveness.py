@@ -1,7 +1,8 @@
-"""How many events are in each agent's context, for all agents of a store at once.
+"""Counts the events in each agent's context, for all agents of a store at once.
 
-One read of the agents and one of the few events that have a base or do not show; the rest is arithmetic.
-What a fork inherits is counted once, for its parent: a deep chain costs what as many agents side by side do.
+It reads the agents, and the few events that have a base or are not part of a context; the rest is arithmetic.
+What a fork inherits is counted once, for its parent, so a deep chain of forks costs no more than as many
+separate agents.
 """
 
 from bisect import bisect_left, bisect_right
@@ -46,7 +47,7 @@ class Liveness:
     def __init__(self, backend: Surveyed) -> None:
         self.agents = {record.id: record for record in backend.agents(Wanted(deleted=True))}
         self._owned: dict[str, _Owned] = {}
-        self._seen: dict[str, set[tuple[int, int]]] = {}  # of each deleted agent, what is in some context
+        self._seen: dict[str, set[tuple[int, int]]] = {}  # for each deleted agent, what is in some context
         self._known: dict[tuple[str, int], int] = {}  # the size of an agent's context at a position
         for agent, seq, kind, base in backend.irregular(ALWAYS_SHOWN):
             owned = self._owned.get(agent) or self._owned.setdefault(agent, _Owned())
@@ -70,7 +71,7 @@ class Liveness:
         )
 
     def _context(self, agent: AgentRecord) -> int:
-        """Up the ancestry as far as nothing is known, then back."""
+        """Go up the ancestry until something is known, then back."""
         way: dict[tuple[str, int], int] = {}
         here, at = agent, agent.head
         while at and (here.id, at) not in self._known:
@@ -88,8 +89,8 @@ class Liveness:
         return total
 
     def _own(self, agent: AgentRecord, at: int) -> tuple[int, int]:
-        """How many of the agent's own events are live at a position, and where the context goes on in its
-        parent; 0: nowhere."""
+        """How many of the agent's own events are live at a position, and where the context continues in its
+        parent (0: nowhere)."""
         owned, count = self._owned.get(agent.id, _REGULAR), 0
         while at > agent.fork_seq:
             place = bisect_right(owned.jumps, at) - 1

@@ -8,8 +8,8 @@ from backstory.storage.survey import NewestNote
 
 
 def last_notes(log: Log, name: str, prefix: str) -> list[tuple[Agent, Event]]:
-    """The newest live note of a name of each agent that has one. Two statements find nearly all of them: only
-    an agent that moved since, or one that may inherit its note, is looked at on its own."""
+    """The newest live note with a name, for each agent that has one. Two statements find nearly all of them.
+    Only agents that moved since, or that may inherit the note, are read separately."""
     agents = {
         record.id: Agent(log, record) for record in log.backend.agents(Wanted(key_prefix=prefix or None))
     }
@@ -17,7 +17,7 @@ def last_notes(log: Log, name: str, prefix: str) -> list[tuple[Agent, Event]]:
     for newest in log.backend.newest_notes(name, prefix or None):
         agent = agents.get(newest.agent)
         if agent is None:
-            continue  # it was made in between
+            continue  # it was created in between
         note = agent.last_note(name) if _is_doubtful(newest, agent) else newest.note
         if note is not None:
             found.append((agent, note))
@@ -25,7 +25,7 @@ def last_notes(log: Log, name: str, prefix: str) -> list[tuple[Agent, Event]]:
 
 
 def _is_doubtful(newest: NewestNote, agent: Agent) -> bool:
-    """Whether the newest own note may be dead, or not be the newest of all."""
+    """Whether the newest own note may be dead, or an inherited one may be needed."""
     if newest.note is None:
         return agent.fork_seq > 0
     return newest.jump > newest.note.seq

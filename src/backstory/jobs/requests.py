@@ -1,4 +1,4 @@
-"""Was the model shown what the log says? The request of every answer that keeps its digest is built again."""
+"""Checks that the model saw what the log says: rebuilds the request of every answer that kept its digest."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +17,7 @@ REMEDY = "compare the request with what the provider logged; the answer may have
 
 
 def unproved_requests(log: Log) -> Iterator[Finding]:
-    """Every answer whose request, built again from the log, is not the one that its digest names."""
+    """Every answer whose request, rebuilt from the log, does not have the digest that was kept."""
     for record in log.backend.agents():
         agent = Agent(log, record)
         for event in _own_events(agent):
@@ -35,7 +35,7 @@ def _own_events(agent: Agent) -> Iterator[Event]:
 
 
 def _problem(agent: Agent, event: Event) -> str | None:
-    """What is wrong with the request that an answer names; None if nothing is, or if it names none."""
+    """What is wrong with the request of an answer; None if nothing is, or if no digest was kept."""
     data = event.data or {}
     request = data.get("request")
     if "copy_of" in data or not isinstance(request, dict) or not isinstance(request.get("sha256"), str):
@@ -52,7 +52,7 @@ def _problem(agent: Agent, event: Event) -> str | None:
 def _difference(agent: Agent, at: int, request: dict[str, Any]) -> str | None:
     context = agent.context(at)
     if any(ERASED in (message.data or {}) for message in context.messages):
-        return None  # what was erased cannot be shown any more, and `verify` says that it was erased
+        return None  # the request cannot be rebuilt from erased events, and `verify` reports those
     options = request.get("options")
     given = options if isinstance(options, dict) else {}
     model = request.get("model")

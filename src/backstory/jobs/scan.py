@@ -1,4 +1,5 @@
-"""Search without an index, by looking at every event: for stores that cannot be written, nor indexed."""
+"""Search without an index, by reading every event: for stores that cannot be written to, and so not
+indexed."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,7 @@ from backstory.storage.protocols import AgentRecord, Agents, Found, Index, Piece
 PAGE = 2_000
 
 logger = logging.getLogger("backstory")
-said: WeakSet[Any] = WeakSet()  # which backends were warned about: a server is asked again and again
+said: WeakSet[Any] = WeakSet()  # backends that a warning was logged for, so that it is logged once
 
 
 class Scannable(Agents, StoredRows, Index, Protocol):
@@ -22,14 +23,14 @@ class Scannable(Agents, StoredRows, Index, Protocol):
 
 
 def has_to_scan(backend: Scannable) -> bool:
-    """Whether a store's index misses something and cannot be brought up to date. That is said, too."""
+    """Whether a store's index is incomplete and cannot be brought up to date. If so, a warning is logged."""
     if not backend.read_only:
         return False
     if not backend.backlog("", None):
         return False
     if backend not in said:
         said.add(backend)
-        why = "%s is open for reading only, so it is searched without an index: that takes longer"
+        why = "%s is open for reading only, so it is searched without an index, which takes longer"
         logger.warning(why, backend.url)
     return True
 

@@ -1,7 +1,7 @@
 """A seal: the digest of every agent's head, small enough to keep elsewhere.
 
-A chain alone cannot notice that its newest rows are gone. A seal that was kept can: everything that was there
-when it was made has to be there still, unchanged.
+A chain alone cannot show that its newest rows are gone. A seal can: everything that was there when it was
+made must still be there, unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,13 +33,13 @@ def seal(backend: Sealed) -> dict[str, Any]:
 
 
 def broken_seals(backend: Sealed, sealed: Mapping[str, Any]) -> Iterator[tuple[str, int, str]]:
-    """What a seal proves to be gone or changed: the agent's id, the position, and the problem."""
+    """What is missing or changed according to a seal: the agent's id, the position, and the problem."""
     known = _checked(sealed)
     by_id = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
     if not known.keys() & by_id.keys() and known:
         raise Invalid(
             "this is the seal of another store: none of its agents are here",
-            remedy="pass one that was made of this store",
+            remedy="pass one that was made from this store",
         )
     for id, (head, digest) in known.items():
         agent = by_id.get(id)
@@ -64,7 +64,7 @@ def _checked(sealed: Mapping[str, Any]) -> dict[str, tuple[int, bytes]]:
 
 
 def _digest(backend: Sealed, agents: dict[str, AgentRecord], agent: AgentRecord, position: int) -> bytes:
-    """The digest at a position of an agent's lineage; empty where it is not to be had."""
+    """The digest at a position of an agent's lineage; empty if there is none."""
     owner: AgentRecord | None = agent
     while owner is not None and position <= owner.fork_seq:
         owner = agents.get(owner.parent or "") if owner.fork_seq else None

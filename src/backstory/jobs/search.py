@@ -1,7 +1,7 @@
-"""Search over all sessions, dead events included: catch up with the log, ask the index, show why.
+"""Searches all sessions, dead events included: brings the index up to date, asks it, and makes snippets.
 
-What was appended since the last search is indexed first, if it is not too much; else in the background, and
-the answer says how much it could not see.
+What was appended since the last search is indexed first if it is little, otherwise in the background; then
+the result says how many events it lacks.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +19,15 @@ from backstory.jobs.scan import has_to_scan, scan
 from backstory.storage.log import Log
 from backstory.storage.protocols import AgentRecord, Found, Piece, Wanted
 
-AT_ONCE = 2_000  # events that a search indexes before it answers; more are left to the background
+AT_ONCE = 2_000  # events that a search indexes before it answers; more are indexed in the background
 
 
 class Hit(NamedTuple):
     """One event that was found."""
 
-    agent: Agent  # the one that was asked for; else the owner, or a fork in whose context it still is
+    agent: (
+        Agent  # the one that was asked for; otherwise the owner, or a fork that still has it in its context
+    )
     event: Event
     live: bool  # in that agent's context now
     score: float  # the higher the better, within one search
@@ -40,7 +42,7 @@ class Hits(list[Hit]):
 
     def __init__(self, found: Iterable[Hit] = (), titled: Iterable[Agent] = ()) -> None:
         super().__init__(found)
-        self.titled = list(titled)  # agents whose title and tags hold all words; on the first page only
+        self.titled = list(titled)  # agents whose title and tags contain all words; on the first page only
 
 
 def search(
@@ -56,7 +58,7 @@ def search(
     wait: bool = False,
     progress: Progress | None = None,
 ) -> Hits:
-    """The best matches, best first; those behind `after`, if that is given."""
+    """The best matches, best first; those after `after`, if it is given."""
     if type(limit) is not int or limit < 1:
         raise Invalid(f"limit={limit!r:.60} is not a number of results", remedy="pass 1 or more")
     for kind in kinds:
@@ -72,7 +74,7 @@ def search(
 
 
 class _Asking:
-    """One search under way: it asks for more until enough of what comes is wanted."""
+    """One search: it asks the index for more until there are enough hits."""
 
     def __init__(
         self,
@@ -106,8 +108,8 @@ class _Asking:
         return None
 
     def catch_up(self, progress: Progress | None, *, wait: bool) -> int:
-        """Bring the index up to date where it is looked at, or have that done; how many events it lacks
-        meanwhile."""
+        """Bring the part of the index that is searched up to date, or start that in the background. Returns
+        how many events it lacks."""
         backend, where = self._log.backend, (self._session, self._pieces)
         count = size(backend.backlog(*where))
         if wait or count <= AT_ONCE:
@@ -131,7 +133,7 @@ class _Asking:
             ask_for *= 4
 
     def titled(self, limit: int) -> list[Agent]:
-        """The agents whose title and tags hold all words, the latest written first."""
+        """The agents whose title and tags contain all words, last written first."""
         wanted = Wanted(telling=_rarest(self._asked), latest_first=True, partial=True)
         wanted = wanted._replace(
             session=self._session or None, prefix=self._agent.id if self._agent else None
@@ -151,7 +153,7 @@ class _Asking:
         )
 
     def _record(self, id: str) -> AgentRecord | None:
-        """The agent that owns something that was found; None if it was deleted since."""
+        """The agent that owns a match; None if it was deleted since."""
         if id not in self._records:
             found = self._log.backend.agents(Wanted(prefix=id, deleted=True))
             self._records.update((record.id, record) for record in found)
@@ -181,7 +183,7 @@ class _Asking:
             return []  # deleted since it was found
 
     def _read(self, wanted: Iterable[Found]) -> dict[tuple[str, int], Event]:
-        """The events of what was found, with one query for each agent that owns some."""
+        """The events of the matches, with one query for each agent that owns some."""
         places: dict[str, list[int]] = {}
         for one in wanted:
             places.setdefault(one.agent, []).append(one.seq)
@@ -198,8 +200,8 @@ class _Asking:
         return not self._live or self._keeper(found) is not None
 
     def _keeper(self, found: Found) -> Agent | None:
-        """An agent that has it in its context: the one asked for, or the owner, or a fork that
-        inherited it and did not leave it behind."""
+        """An agent that has it in its context: the one asked for, the owner, or a fork that inherited it and
+        still has it."""
         record = self._record(found.agent)
         if record is None:
             return None
@@ -222,7 +224,7 @@ class _Asking:
         )
 
     def _hit(self, found: Found, event: Event | None) -> Hit | None:
-        """What was found, if it really is what was asked for: an index may promise too much."""
+        """The hit, if the event really matches: an index may return too much."""
         if event is None:
             return None
         text = searchable(event.kind, event.content, event.data_json)
@@ -236,13 +238,13 @@ class _Asking:
 
 
 def _rarest(asked: Query) -> str:
-    """The longest word of ASCII in a query; "" if it has none."""
+    """The longest ASCII word in a query; "" if it has none."""
     plain = (word for phrase in asked for word in phrase.words if word.isascii())
     return max(plain, key=len, default="")
 
 
 def _behind(hits: list[Hit], last: Hit | None) -> list[Hit]:
-    """The hits of the pages behind one."""
+    """The hits after the last one of a page."""
     if last is None:
         return hits
     for place, hit in enumerate(hits):

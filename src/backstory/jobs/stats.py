@@ -1,6 +1,5 @@
-"""How much there is: events live and dead, and bytes, counted by the database; on request, tokens.
-
-Without tokens no text is read. With them every context is, because there is one way to count tokens.
+"""Statistics of a store: live and dead events and bytes, counted by the database, and, on request, tokens.
+Without tokens, no text is read. With them, every context is, because there is one way to count tokens.
 """
 
 from typing import NamedTuple
@@ -23,22 +22,22 @@ class AgentStats(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """A store in numbers; dead events are those that are no longer in the context of the agent that wrote
-    them, or where that was deleted, of any agent that inherits them."""
+    """A store in numbers. Dead events are no longer in the context of the agent that wrote them or, if that
+    was deleted, of any agent that inherits them."""
 
     sessions: int
     agents: list[AgentStats]  # the largest first
-    events: int  # of all agents, and those that forks of deleted ones still need
+    events: int  # of all agents, and of deleted ones if forks still need them
     live: int
     dead: int
     bytes: int  # of all content and data
-    size: int  # of the store where it is kept, indexes and all
+    size: int  # of the whole store, indexes included
     tokens: int | None  # of all contexts together, if they were asked for
     kinds: dict[str, int]
 
 
 def stats(log: Log, *, tokens: bool = False) -> Stats:
-    """Count a whole store; with `tokens`, what its contexts are for a model, too."""
+    """Count a whole store; with `tokens`, also the tokens of all contexts."""
     kinds: dict[str, int] = {}
     owned: dict[str, list[Census]] = {}
     for one in log.backend.censuses():

@@ -1,8 +1,8 @@
 """Export and import: whole sessions as JSON lines, without loss, between any two stores.
 
-The format is a contract: docs/export-format.md. An export reads a page at a time; an import checks
-every line against the rules of the log and writes all of it or nothing. Where a store has a part already,
-that part must be the same, and the rest is added.
+The format is a contract: docs/export-format.md. An export reads a page at a time. An import checks every line
+against the rules of the log and writes everything or nothing. What the store already has must be the same;
+the rest is added.
 """
 
 import json
@@ -26,12 +26,12 @@ from backstory.storage.protocols import (
 )
 
 FORMAT = "backstory-export"
-SPOOL = 16_000_000  # bytes of an import that are kept in memory until all of it is here
+SPOOL = 16_000_000  # bytes of an import that are kept in memory while it is read
 VERSION = 2  # version 1, which had no keys and digests, is read too
 
 
 class Writable(Protocol):
-    """A text file, or anything else that lines can be written to."""
+    """A text file, or anything else with a `write` method."""
 
     def write(self, text: str, /) -> object:
         """Take some text."""
@@ -45,8 +45,8 @@ class Exportable(Agents, StoredRows, Sources, Protocol):
 
 
 def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
-    """Write sessions (None: all) as they are at this moment. The list of agents and heads is read
-    at once, and what is behind a head never changes: so the whole is of one moment, too."""
+    """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and what
+    comes before a head does not change, so the export is a snapshot."""
     records = [r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions]
     needed = {record.parent for record in records}
     records = [record for record in records if record.deleted_us is None or record.id in needed]
@@ -64,14 +64,14 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
             file.write("".join(map(_event_line, page)))
             events += len(page)
     written = Transfer(len({record.session for record in records}), len(records), events)
-    if sessions is None:  # a store that gets only some sessions has not read these files
+    if sessions is None:  # a store with only some of the sessions has not read these files
         file.write("".join(line({"source": source}) for source in sources.get(None, ())))
     file.write(line({"end": written._asdict()}))
     return written
 
 
 def _sources(backend: Exportable) -> dict[str | None, list[list[str | None]]]:
-    """The sources of each agent, as [tool, id, cursor]; under None those that did not become an agent."""
+    """The sources of each agent, as [tool, id, cursor]; under None, those that did not become an agent."""
     found: dict[str | None, list[list[str | None]]] = {}
     for tool, id, agent, cursor in backend.sources():
         found.setdefault(agent, []).append([tool, id, cursor])
@@ -95,7 +95,7 @@ def _event_line(row: Stored) -> str:
 
 
 def _data_field(text: str | None) -> dict[str, Any]:
-    """Data as an object, if that brings back the very text; otherwise the text itself."""
+    """Data as an object, if that gives back the exact text; otherwise the text itself."""
     if text is None:
         return {"data": None}
     try:
@@ -107,7 +107,7 @@ def _data_field(text: str | None) -> dict[str, Any]:
 
 
 def line(value: Any) -> str:
-    """A line of the export: what could drive a terminal is escaped, all else is as it is."""
+    """A line of the export. Only what could control a terminal is escaped."""
     return harmless(to_json(value)) + "\n"
 
 
@@ -115,8 +115,8 @@ def line(value: Any) -> str:
 
 
 def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
-    """Add what was exported, all of it or nothing; what is here already must be the same. The store is locked
-    only when all of it has arrived: a slow stream keeps nobody waiting."""
+    """Add an export, completely or not at all; what the store already has must be the same. The store is
+    locked only after everything was read, so a slow stream keeps no one waiting."""
     arriving = iter(lines)
     _check_header(next(arriving, ""))
     with _spooled(arriving) as spool, backend.intake() as intake:
@@ -133,7 +133,7 @@ def import_(backend: Intakes, lines: Iterable[str | bytes]) -> Transfer:
 
 @contextmanager
 def _spooled(lines: Iterable[str | bytes]) -> Iterator[Iterator[bytes]]:
-    """The lines, read to the end: in memory, or in a private temporary file if there are many."""
+    """All lines: in memory, or in a private temporary file if there are many."""
     with tempfile.SpooledTemporaryFile(max_size=SPOOL) as spool:
         for text in lines:
             data = text.encode(errors="surrogatepass") if isinstance(text, str) else text

@@ -1,7 +1,6 @@
-"""Does the log keep its own rules? Every row is read again, and every base and digest derived again.
+"""Verifies a store: reads every row, and recomputes every base and digest.
 
-It reports and changes nothing: what is wrong was not done by backstory, and only a person can say which
-side is right.
+It only reports. What is wrong was not written by backstory, so only a person can say which side is right.
 """
 
 import json
@@ -28,16 +27,16 @@ class Verifiable(Agents, Reader, Audit, Protocol):
 class Finding(NamedTuple):
     """One thing that is wrong, where, how bad, and what to do about it."""
 
-    agent: str | None  # the agent's id; None where the whole store is meant
+    agent: str | None  # the agent's id; None for the whole store
     position: int | None
-    severity: str  # "error": contexts may be wrong; "warning": replay copes with it
+    severity: str  # "error": contexts may be wrong; "warning": replay handles it
     problem: str
     remedy: str
 
 
 def verify(backend: Verifiable, seal: Mapping[str, Any] | None = None) -> list[Finding]:
-    """Everything that is wrong with a store; nothing, for a sound one. With a seal, also what it proves to be
-    gone or changed. Others may take rows away while this reads: a finding counts if it is there twice."""
+    """Everything that is wrong with a store. With a seal, also what is missing or changed according to it.
+    Others may delete rows while this reads, so a finding counts only if it is found twice."""
     found = _look(backend, seal)
     again = set(_look(backend, seal)) if found else set()
     return [finding for finding in found if finding in again]
@@ -51,7 +50,7 @@ def _look(backend: Verifiable, seal: Mapping[str, Any] | None) -> list[Finding]:
     try:
         for finding in _findings(backend):
             found.append(finding)
-    except Corrupt as error:  # too damaged to be read on
+    except Corrupt as error:  # too damaged to continue
         found.append(Finding(None, None, "error", error.message, FROM_BACKUP))
     return found
 
@@ -67,7 +66,7 @@ def _findings(backend: Verifiable) -> Iterator[Finding]:
 
 
 def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
-    """Every agent behind the one it inherits from; those in a circle come as they are."""
+    """The agents, each after the one it inherits from; those in a cycle come last, in any order."""
     ordered: dict[str, AgentRecord] = {}
     for agent in agents.values():
         line: dict[str, AgentRecord] = {}
@@ -87,7 +86,7 @@ def _ancestry(
         return Finding(agent.id, None, "error", problem, remedy)
 
     parent = agents.get(agent.parent or "")
-    root = agent.session if agent.parent else agent.id  # whether it is one is looked at below
+    root = agent.session if agent.parent else agent.id  # whether it is one is checked below
     for problem in wrong_agent(agent.id, root, agent.parent, agent.created_us, agent.key):
         yield wrong(problem)
     if agent.parent is None:
@@ -108,8 +107,8 @@ def _ancestry(
 
 
 def _is_born_right(agent: AgentRecord, parent: AgentRecord) -> bool:
-    """Whether it was born where it was forked or, spawned, at a head that its parent had. Of an agent that
-    was deleted, only what others need is left."""
+    """Whether it began where it was forked or, if it was spawned, at a position that its parent has. Of a
+    deleted parent, only what others need is left."""
     if agent.deleted_us is not None or agent.born_seq == agent.fork_seq:
         return True
     is_sub_agent = agent.spawned and not agent.fork_seq and agent.born_seq >= 0
@@ -123,7 +122,7 @@ def _written_at(backend: Verifiable, agent: AgentRecord, seq: int) -> int:
 def _inherited(
     backend: Verifiable, agent: AgentRecord, agents: dict[str, AgentRecord], rooted: bool
 ) -> bytes | None:
-    """The digest that an agent's first event follows; None where that cannot be known."""
+    """The digest that an agent's first event follows; None if it cannot be known."""
     if not rooted:
         return None
     if not agent.fork_seq:
@@ -139,7 +138,7 @@ def _events(
     folds: dict[str, Fold],
     rooted: bool,
 ) -> Iterator[Finding]:
-    """Check an agent's own events, and leave its fold behind for its children."""
+    """Check an agent's own events, and keep its fold for its children."""
     if rooted and agent.fork_seq and agent.parent:
         fold = Fold(after=agent.fork_seq, inherits=folds[agent.parent])
     else:
@@ -150,7 +149,7 @@ def _events(
         yield from checked.wrong_values(time)
         yield from checked.wrong_place(head)
         if checked.seq > head:
-            # What it says does not matter here, and is not kept: a fold remembers what it was fed.
+            # Without the text, which is not needed here, because a fold keeps the events that it is given.
             event = Event((checked.seq, str(checked.kind), None, checked.text_data, 0, None))
             verdict = fold.feed(event)
             if rooted and verdict.base != checked.base:
@@ -169,8 +168,8 @@ def _events(
 
 
 def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
-    """An agent's rows, up to the head that it had when it was listed: others may go on writing.
-    Rows above a head that stays where it is belong to nobody's append, and are shown too."""
+    """An agent's rows, up to the head that it had when it was listed, because others may still write. If the
+    head has not moved, rows after it belong to no append, and are included."""
     after = -1
     while rows := backend.stored(agent, after, PAGE):
         for row in rows:
@@ -181,7 +180,7 @@ def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
 
 
 class _Row:
-    """One stored row under examination."""
+    """One stored row that is being checked."""
 
     def __init__(
         self,
@@ -226,16 +225,16 @@ class _Row:
             yield self.finding(problem, "correct the time: reads as of a time may miss it")
 
     def wrong_digest(self, previous: bytes | None) -> Iterator[Finding]:
-        """Whether the row is what it was when it was written, and follows what it followed then."""
+        """Whether the row is unchanged, and follows the same event as when it was written."""
         if previous is None:
             return
         try:
-            # Only the data of an erased event say what its digests were.
+            # Only the data of an erased event has its digests.
             erased = parse_object(self.text_data) if ERASED in (self.text_data or "") else None
             within = inner(self.content, self.data, erased)
             link = digest(previous, self.seq, self.kind, self.created_us, self.base, self.key, within)
         except (AttributeError, TypeError, ValueError, KeyError, OverflowError):
-            link = b""  # a value of a type that was never written
+            link = b""  # a value of a type that backstory never writes
         if link != self.digest:
             problem = "it does not fit its digest: it was changed, or what was before it was"
             yield self.finding(problem, "restore the agent's events from a backup")

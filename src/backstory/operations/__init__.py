@@ -1,1 +1,1 @@
-"""What agents and stores do, one module for each operation. Users do not need this package."""
+"""What `Agent` and `Store` delegate to, one module for each operation. It is not public."""

@@ -1,5 +1,5 @@
-"""Images and files that go with what a person says: from a path, bytes or a URL to one form that all wire
-formats understand. Files are read here; what is given by URL stays a URL."""
+"""Images and files of a user message: turns paths, bytes and URLs into one form that all wire formats
+understand. Files are read here; a URL stays a URL."""
 
 import os
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from backstory.wire.turns import Media
 Attachment = str | bytes | os.PathLike[str]
 
 WEB = ("https://", "http://")
-# How files of some types begin.
+# The first bytes of some file types.
 BEGINNINGS = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
@@ -26,13 +26,13 @@ BEGINNINGS = (
     (b"OggS", "audio/ogg"),
     (b"fLaC", "audio/flac"),
 )
-IN_A_CONTAINER = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}  # behind RIFF and a size
+IN_A_CONTAINER = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}  # after RIFF and a size
 
 
 def with_attachments(
     content: str, images: Iterable[Attachment], files: Iterable[Attachment], data: dict[str, Any] | None
 ) -> dict[str, Any] | None:
-    """The data of a message that images and files go with."""
+    """The data of a message with images and files."""
     blocks = [_block(one, images=True) for one in _given(images, "images")]
     blocks += [_block(one, images=False) for one in _given(files, "files")]
     if not blocks:
@@ -81,7 +81,7 @@ def _media(attachment: Attachment) -> Media:
 
 
 def _held(data: bytes, name: str | None) -> Media:
-    """Bytes, by what they say of themselves, else by the name of their file."""
+    """The type of some bytes, by their first bytes, or else by the name of their file."""
     known = _type_of_bytes(data)
     type_ = known or (type_of_suffix(name.rpartition(".")[2]) if name else None)
     if known is None and type_ in IMAGES:
@@ -104,7 +104,7 @@ def _type_of_bytes(data: bytes) -> str | None:
 
 
 def _words(data: bytes) -> str | None:
-    """The text that bytes are, if they are text."""
+    """The bytes as text, if they are text."""
     try:
         text = data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,5 @@
-"""How the contexts of two agents differ: what they share by their fork is counted, only the rest is read."""
+"""How the contexts of two agents differ. What they share through their fork is counted; only the rest is
+read."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from backstory.storage.protocols import AgentRecord, Piece
 
 
 class Side(NamedTuple):
-    """One of two contexts: an agent, and a moment of it."""
+    """One of two contexts: an agent, and a position or time."""
 
     agent: AgentRecord
     at: At
@@ -46,7 +47,7 @@ def _explained(change: Change, gone: "_Missing", new: "_Missing") -> Change:
 
 
 def _shared(mine: Sequence[Piece], theirs: Sequence[Piece]) -> Iterator[Piece]:
-    """The live pieces at the beginning that both have, the last one as far as both have it."""
+    """The live pieces at the beginning that both share, the last one cut to what both have."""
     for one, other in zip(mine, theirs, strict=False):
         if (one.owner, one.low) != (other.owner, other.low):
             return
@@ -56,7 +57,7 @@ def _shared(mine: Sequence[Piece], theirs: Sequence[Piece]) -> Iterator[Piece]:
 
 
 def _spoken(log: Log, side: Side, pieces: Sequence[Piece], shared: Sequence[Piece]) -> list[Event]:
-    """The messages of a context behind what is shared."""
+    """The messages of a context after the shared part."""
     last = shared[-1].high if shared else 0
     rest = clipped(pieces[len(shared) - 1 if shared else 0 :], last + 1, pieces[-1].high) if pieces else []
     return [event for event in log.read(side.agent, rest) if event.kind in SPOKEN]

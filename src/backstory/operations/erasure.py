@@ -1,7 +1,5 @@
-"""Erasing what events say: on request, with all copies of it; or because it is in no context any more.
-
-The rows stay, with the digests of what they said (`core.erasure`), so every context and every chain of
-digests is what it was.
+"""Erases what events say: on request, with all copies, or because they are no longer in any context. The rows
+stay, with the digests of what they said (`core.erasure`), so positions and digests stay valid.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,14 +15,14 @@ from backstory.storage.log import now
 from backstory.storage.positions import check_position, distinct_positions
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
 
-EXPIRED = "expired"  # why the contents of dead events are erased
+EXPIRED = "expired"  # the reason given for dead events
 PAGE = 2_000
 
 Place = tuple[str, int]  # the id of the agent that owns an event, and the position
 
 
 class Readable(Reader, StoredRows, Protocol):
-    """What the dead events of a session are found in."""
+    """What is needed to find the dead events of a session."""
 
 
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
@@ -45,7 +43,7 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
 def _same(
     removal: Removal, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
 ) -> Iterator[Place]:
-    """Where an event stands, where the one stands that it is a copy of, and where all other copies do."""
+    """The position of an event, of the event that it is a copy of, and of all other copies."""
     owner = _owner(agents, agent, position)
     original = (_row(removal, owner, position).event.data or {}).get(COPY)
     if type(original) is int and 0 < original < position:
@@ -79,7 +77,7 @@ def _row(rows: StoredRows, owner: AgentRecord, position: int) -> Stored:
 
 
 def _blank(removal: Removal, agents: dict[str, AgentRecord], place: Place, why: str) -> Event:
-    """Erase one event; one that is erased already stays as it is."""
+    """Erase one event, unless it is erased already."""
     owner = agents[place[0]]
     row = _row(removal, owner, place[1])
     if is_erased(row.data_json):
@@ -93,8 +91,8 @@ def _blank(removal: Removal, agents: dict[str, AgentRecord], place: Place, why: 
 
 
 def expire_dead(backend: Backend, before_us: int, *, prefix: str = "", dry_run: bool = True) -> int:
-    """Erase the events from before a time that are in no context any more, and return how many those are.
-    What a fork began with, or what a mark or a label leads back to, counts as a context."""
+    """Erase the events from before a time that are no longer in any context, and return how many. What a fork
+    began with, and what a mark or a label leads back to, counts as a context."""
     agents = backend.agents()
     keys = {agent.session: agent.key or "" for agent in agents if agent.id == agent.session}
     sessions = dict.fromkeys(agent.session for agent in agents)
@@ -115,7 +113,7 @@ def _expire_in(backend: Backend, session: str, before_us: int, *, dry_run: bool)
 
 
 def _dead(rows: Readable, agents: dict[str, AgentRecord], before_us: int) -> list[Place]:
-    """Messages and notes from before a time that no context has, and that still say something."""
+    """Messages and notes from before a time that are in no context and not erased yet."""
     needed = _needed(rows, agents)
     return [
         (agent.id, row.seq)

@@ -18,18 +18,18 @@ from backstory.storage.protocols import AgentRecord, Piece, Wanted, Watch
 
 T = TypeVar("T")
 PAGE = 1_000  # events read at a time
-RETRY = 0.5  # seconds until a server that went away is asked again
-REST = 4  # times as long as it took to look at all agents, until it is done again
+RETRY = 0.5  # seconds until a server that is down is asked again
+REST = 4  # after looking at all agents, wait this many times as long as that took
 MARGIN = 10_000_000  # microseconds that clocks may differ, or a transaction may take, without a delay
 
 
 class Trail(Protocol[T]):
-    """What was committed behind a place that moves on."""
+    """Reads what was committed since the last read."""
 
     due: float | None  # when it wants to be read again even if nothing happens, in monotonic time
 
     def read(self, *, last: bool = False) -> list[T]:
-        """What is new; the `last` time, nothing is put off."""
+        """What is new. The `last` time, nothing is postponed."""
 
 
 class Follower(Iterator[T], Generic[T]):
@@ -60,13 +60,13 @@ class Follower(Iterator[T], Generic[T]):
 
     def __next__(self) -> T:
         while (found := self.wait()) is None:
-            pass  # woken for nothing
+            pass  # a spurious wake-up
         if not found:
             raise StopIteration
         return self.taken()
 
     def taken(self) -> T:
-        """The next event of those that were found."""
+        """The next event that was found."""
         return self._found.popleft()
 
     def wake(self) -> None:
@@ -74,7 +74,7 @@ class Follower(Iterator[T], Generic[T]):
         self._watch.wake()
 
     def wait(self) -> bool | None:
-        """Whether there is something to take, False at the end. None if it was woken before that was
+        """True if there is something to take, False at the end, None if it was woken before that was
         known."""
         with self._turn:
             deadline = None if self._timeout is None else time.monotonic() + self._timeout
@@ -87,7 +87,7 @@ class Follower(Iterator[T], Generic[T]):
             return not self._watch.closed
 
     def _is_late(self, deadline: float) -> bool:
-        """Whether time ran out; what came in the last moment is not lost."""
+        """Whether the time is up, after a last look."""
         if time.monotonic() < deadline:
             return False
         self._found.extend(self._read_patiently(last=True))
@@ -106,7 +106,7 @@ class Follower(Iterator[T], Generic[T]):
             self._rest(left)
 
     def _read_patiently(self, *, last: bool = False) -> list[T]:
-        """What is new; nothing, while the server is away or once the store is closed."""
+        """What is new; nothing while the server is down, or after the store was closed."""
         try:
             return self._trail.read(last=last)
         except (ConnectionLost, Busy):
@@ -118,14 +118,14 @@ class Follower(Iterator[T], Generic[T]):
             raise
 
     def _rest(self, left: float | None) -> None:
-        """Wait a little before a server that went away is asked again."""
+        """Wait a little before a server that is down is asked again."""
         end = time.monotonic() + (RETRY if left is None else min(RETRY, left))
         while time.monotonic() < end and not self._watch.closed:
             time.sleep(0.02)
 
 
 class AgentTrail:
-    """What an agent's log has behind a position that moves on."""
+    """Reads the new events of one agent."""
 
     due: float | None = None
 
@@ -141,16 +141,16 @@ class AgentTrail:
 
 
 class StoreTrail(Generic[T]):
-    """What all agents of a store have behind positions that move on. `handle` makes what is shown of an
-    agent. Agents that were written to a moment ago are found by their time, whatever the number of agents.
-    What came in with older times, as an import does, is found when all are looked at, less often."""
+    """Reads the new events of all agents of a store. `handle` makes what is yielded for an agent. Agents that
+    were written to recently are found by their time, however many agents there are. Events with older times,
+    such as those of an import, are found when all heads are read, which happens less often."""
 
     due: float | None = None
 
     def __init__(self, log: Log, after: Mapping[str, int] | None, handle: Callable[[AgentRecord], T]) -> None:
         self._backend = log.backend
         self._handle = handle
-        self._looked_us = now()  # when all agents were looked at
+        self._looked_us = now()  # when all heads were read
         self._known = dict(self._backend.heads()) if after is None else dict(after)
         self._rest_until = 0.0
 
@@ -165,7 +165,7 @@ class StoreTrail(Generic[T]):
         return self._read_all()
 
     def _read_latest(self) -> list[tuple[T, Event]]:
-        """What agents have that were written to since all were looked at."""
+        """The new events of agents that were written to since all heads were read."""
         latest = self._backend.agents(Wanted(since_us=self._looked_us - MARGIN))
         self._forget_remade({record.id: record.head for record in latest})
         return self._read_moved({record.id: record for record in latest})
@@ -180,7 +180,7 @@ class StoreTrail(Generic[T]):
         return self._read_moved({record.id: record for record in records})
 
     def _forget_remade(self, heads: Mapping[str, int]) -> None:
-        """Begin again with an agent that was deleted and made again under its key: no head goes back."""
+        """Start over with an agent whose head went back: it was deleted and made again under its key."""
         for id, head in heads.items():
             if self._known.get(id, 0) > head:
                 del self._known[id]
@@ -195,12 +195,12 @@ class StoreTrail(Generic[T]):
             events = self._backend.read(record, [Piece(record.pk, after + 1, top)]) if after < top else []
             found += [(self._handle(record), event) for event in events]
             moved[id] = top
-        self._known |= moved  # only now: a read that failed is repeated as a whole
+        self._known |= moved  # only now, so that a failed read is repeated completely
         return sorted(found, key=lambda pair: pair[1].created_us)
 
 
 def follow_agent(log: Log, agent: AgentRecord, after: int | None, timeout: float | None) -> Follower[Event]:
-    """The events of an agent behind a position; None: behind its head."""
+    """The events of an agent after a position; None: after its head."""
     watch = log.backend.watch()
     try:
         head = log.backend.head(agent)

@@ -1,6 +1,5 @@
-"""Who an agent is: its ids, its place in its session, and what is kept beside its log.
-
-It keeps nothing that could go stale but the agent's own record.
+"""The identity of an agent: its ids, its place in its session, and its details. Nothing here can go stale
+except the agent's own row.
 """
 
 from datetime import datetime
@@ -54,17 +53,17 @@ class Identity:
 
     @property
     def born_seq(self) -> int:
-        """Where in its parent it was born: the fork position, or the parent's head at a spawn."""
+        """Where in its parent it began: the fork position, or the parent's head when it was spawned."""
         return self._record.born_seq
 
     @property
     def spawned(self) -> bool:
-        """Whether it is a sub-agent with a context of its own."""
+        """Whether it is a sub-agent."""
         return self._record.spawned
 
     @property
     def created_at(self) -> datetime:
-        """When it was made."""
+        """When it was created."""
         return to_datetime(self._record.created_us)
 
     @property
@@ -84,5 +83,5 @@ class Identity:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is known beside the log, as it was when this handle was made: title, tags, anything."""
+        """Its title, tags and other details, as they were when this handle was made."""
         return parse_object(self._record.about) or {}

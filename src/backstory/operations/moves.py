@@ -1,6 +1,6 @@
-"""Where the moves of an agent lead: the rewind, jump, undo or redo that is asked for, as a position.
+"""Finds the target position of a rewind, jump, undo or redo.
 
-Nothing is written here. What a move needs to know is read when it is made, while the agent is locked.
+Nothing is written here. A move reads what it needs while the agent is locked.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from backstory.storage.log import Log
 from backstory.storage.positions import check_position, clipped
 from backstory.storage.protocols import AgentRecord, Reader, Walk
 
-Target = Callable[[Reader, Walk], int]  # decides where a move goes, by what it reads
+Target = Callable[[Reader, Walk], int]  # reads what it needs, and returns where a move goes
 
 
 class Preview(NamedTuple):

@@ -1,4 +1,4 @@
-"""Sessions as they are listed: one tree of agents, in a few numbers."""
+"""Lists sessions: each is one tree of agents, in a few numbers."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -8,8 +8,8 @@ from typing import NamedTuple
 from backstory.core.events import parse_object, to_datetime
 from backstory.storage.protocols import AgentRecord, Agents, Wanted
 
-PAGE = 200  # agents looked at in one go
-FEW = 1_000  # sessions that are sorted here at once, instead of being looked for among all
+PAGE = 200  # agents read at a time
+FEW = 1_000  # up to this many sessions are sorted here, instead of being looked for among all
 
 
 class Session(NamedTuple):
@@ -21,7 +21,7 @@ class Session(NamedTuple):
     events: int
     created_at: datetime
     updated_at: datetime
-    title: str | None = None  # what its root's `about` says, or that of its eldest agent, if that was deleted
+    title: str | None = None  # from the `about` of its root, or of its oldest agent if the root was deleted
     tags: tuple[str, ...] = ()
     key: str | None = None
 
@@ -52,7 +52,7 @@ def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
 
 
 def session_page(backend: Agents, wanted: Wanted) -> list[Session]:
-    """A page of sessions in the order of their birth: two statements, however many they are."""
+    """A page of sessions, oldest first: two statements, however many there are."""
     roots = backend.agents(wanted._replace(roots=True))
     if not roots:
         return []
@@ -62,9 +62,9 @@ def session_page(backend: Agents, wanted: Wanted) -> list[Session]:
 
 
 def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[Session]:
-    """A page of sessions, the latest written first, whichever of their agents that was. `after`: the id of
-    the last session of the page before. A session stands where its latest agent does. Two statements, and two
-    more where the agents that were looked at are of too few sessions."""
+    """A page of sessions, last written first. A session's time is that of its latest agent. `after` is the id
+    of the last session of the previous page. Two statements, and two more each time the agents read belong to
+    too few sessions."""
     last = _latest_agent(backend, after)
     size = PAGE if wanted.limit is None else min(PAGE, 2 * wanted.limit)
     page = wanted._replace(key_prefix=None, limit=size, after=last)
@@ -76,8 +76,8 @@ def latest_sessions(backend: Agents, wanted: Wanted, after: str | None) -> list[
         if len(found) == wanted.limit:
             break
         looked += len(records)
-        # Those with the prefix are not all among the latest. They are sorted if that is no more work than was
-        # done so far, so that old ones are not looked for among very many others.
+        # Not all sessions with the prefix are among the latest. If sorting all of them is no more work than
+        # was done so far, do that, instead of looking for old ones among very many others.
         if wanted.key_prefix is not None and looked >= enough:
             roots = backend.agents(among._replace(limit=few + 1))
             if len(roots) <= few:
@@ -95,9 +95,9 @@ def _add_sessions(
     *,
     from_top: bool,
 ) -> None:
-    """Add the sessions whose latest agents are among some, as many as are wanted. No tree is read that is not
-    needed. `from_top`: no later agent was left out, so the first of a session was its latest, even if another
-    of its agents has been written to since."""
+    """Add the sessions whose latest agents are among these, as many as are wanted. Only the trees that are
+    needed are read. `from_top`: no later agent was left out, so the first agent of a session was its latest,
+    even if another one was written to since."""
     while records and len(found) != wanted.limit:
         some = _of_few_sessions(records, wanted.limit and wanted.limit - len(found))
         records = records[len(some) :]
@@ -111,7 +111,7 @@ def _add_sessions(
 
 
 def _of_few_sessions(records: list[AgentRecord], most: int | None) -> list[AgentRecord]:
-    """The first of some agents, as far as they are of at most this many sessions."""
+    """The first of these agents, until they belong to more than this many sessions."""
     seen: set[str] = set()
     for place, record in enumerate(records):
         seen.add(record.session)
@@ -131,7 +131,7 @@ def _latest_agent(backend: Agents, session: str | None) -> AgentRecord | None:
 def _latest_among(
     backend: Agents, wanted: Wanted, roots: Sequence[AgentRecord], last: AgentRecord | None
 ) -> list[Session]:
-    """The same among few sessions: they are read and sorted."""
+    """The same for few sessions: they are read and sorted."""
     trees = list(_trees(backend, roots).values()) if roots else []
     if last is not None:
         places = [place for place, tree in enumerate(trees, 1) if tree[0].id == last.id]
@@ -147,7 +147,7 @@ def _latest_among(
 
 
 def _trees(backend: Agents, records: Sequence[AgentRecord]) -> dict[str, list[AgentRecord]]:
-    """All agents of the sessions of some, the latest written first."""
+    """All agents of the sessions of these agents, last written first."""
     ids = tuple(dict.fromkeys(record.session for record in records))
     trees: dict[str, list[AgentRecord]] = {}
     for record in backend.agents(Wanted(sessions=ids, latest_first=True)):
@@ -156,6 +156,6 @@ def _trees(backend: Agents, records: Sequence[AgentRecord]) -> dict[str, list[Ag
 
 
 def _has_key(tree: Sequence[AgentRecord], prefix: str | None) -> bool:
-    """Whether the key of a session's root begins so."""
+    """Whether the key of a session's root has the prefix."""
     keys = (record.key or "" for record in tree if record.id == record.session)
     return prefix is None or any(key.startswith(prefix) for key in keys)

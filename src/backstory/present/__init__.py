@@ -1,1 +1,1 @@
-"""How a history is shown to people: safe text, words, trees and JSON shapes; for cli, chat and web."""
+"""How a history is shown to people: safe text, wording, trees and JSON shapes, for cli, chat and web."""

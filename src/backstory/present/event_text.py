@@ -1,4 +1,4 @@
-"""What an event says, in words: on one line, or in full. Nothing is printed here."""
+"""What an event says, as text: on one line, or in full. Nothing is printed here."""
 
 from typing import Any
 
@@ -23,12 +23,12 @@ STYLES = {
 
 
 def gist(event: Event) -> str:
-    """What an event says, on one line, of any length."""
+    """What an event says, on one line, however long."""
     return _erasure(event) or one_line(_said(event)) + _extra(event)
 
 
 def _erasure(event: Event) -> str:
-    """That an event was erased, and why; nothing for any other."""
+    """A note that an event was erased, and why; empty for any other event."""
     if not is_erased(event.data_json):
         return ""
     why = (event.data or {})["erased"].get("why")
@@ -52,7 +52,7 @@ def _said(event: Event) -> str:
 
 
 def _wordless(data: dict[str, Any]) -> str:
-    """What an event without words is: (reasoning), (web_search_call), (image) …"""
+    """A name for an event without text: (reasoning), (web_search_call), (image) …"""
     form = _own_form(data)
     if isinstance(form, dict):
         form = form.get("content") or form.get("parts") or [form]
@@ -61,7 +61,7 @@ def _wordless(data: dict[str, Any]) -> str:
 
 
 def _own_form(data: dict[str, Any]) -> Any:
-    """The provider's or framework's own form of a message."""
+    """The native form of a message, or a framework's."""
     for name, field in (("native", "wire"), ("item", "form")):
         kept = data.get(name)
         if isinstance(kept, dict) and field in kept:
@@ -70,7 +70,7 @@ def _own_form(data: dict[str, Any]) -> Any:
 
 
 def _name_of(part: Any) -> str | None:
-    """What a provider calls a part of a message: its type, or the one key that says what it is."""
+    """A provider's name for a part of a message: its type, or the one key that identifies it."""
     if not isinstance(part, dict):
         return None
     if isinstance(part.get("type"), str):

@@ -1,4 +1,4 @@
-"""A history read page by page, so that the first line of a long one is there at once."""
+"""Reads a history page by page, so that the first line of a long one is printed at once."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def told(agent: Agent, after: int, until: int, at: int | None = None) -> Iterato
 
 
 def followed(agent: Agent, after: int) -> Iterator[Told]:
-    """The events after a position as they are committed, for ever, each with why it is live or inert."""
+    """The events after a position as they are committed, without end, each with why it is live or inert."""
     for event in agent.follow(after):
         yield from agent.explained(after=event.seq - 1, until=event.seq, at=event.seq)
 

@@ -18,7 +18,7 @@ _UNITS = ((31_557_600, "y"), (2_629_800, "mo"), (604_800, "w"), (86_400, "d"), (
 
 
 def age(moment: datetime) -> str:
-    """How long ago a time is, in one unit."""
+    """How long ago a time was, in one unit."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     for size, unit in _UNITS:
         if seconds >= size:
@@ -27,7 +27,7 @@ def age(moment: datetime) -> str:
 
 
 def count(number: int, thing: str) -> str:
-    """A number of things, in the right number."""
+    """A number of things: 1 event, 2 events."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
@@ -42,5 +42,5 @@ def size(number: int) -> str:
 
 
 def counted(numbers: Mapping[str, int]) -> str:
-    """Numbers of things in a row: {"agents": 1} is 1 agent."""
+    """Several numbers in a row: {"agents": 1} is "1 agent"."""
     return ", ".join(count(number, things.removesuffix("s")) for things, number in numbers.items())

@@ -1,4 +1,4 @@
-"""What an agent is called where ids would be too long."""
+"""Short names for agents, where ids would be too long."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -9,7 +9,7 @@ SHORTEST_ID = 8
 
 
 def short_ids(ids: Iterable[str]) -> dict[str, str]:
-    """The shortest beginning of each id that no other one has."""
+    """The shortest unique prefix of each id."""
     ordered = sorted(ids)
     needed = dict.fromkeys(ordered, SHORTEST_ID)
     for one, other in pairwise(ordered):
@@ -20,7 +20,7 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
 
 
 def short_ref(agent: Agent, agents: Iterable[Agent]) -> str:
-    """The shortest reference to an agent among others: its name if no other agent has it, else its id."""
+    """The shortest reference to an agent: its name if no other agent has it, otherwise its id."""
     names = {one.id: one.name for one in agents}
     is_unique = list(names.values()).count(agent.name) == 1
     return agent.name if is_unique else short_ids(names)[agent.id]

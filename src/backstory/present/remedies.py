@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 from backstory.errors import Error, Operation, Remedy
 
-# {agent} is the agent's id, which names it wherever it is typed; {0} is the first argument. What has no
-# command of its own is said in the words of the library.
+# {agent} is the agent's id, which works everywhere; {0} is the first argument. An operation without a command
+# is named as in the library.
 COMMANDS: Mapping[Operation, str] = {
     "agents": "`backstory agents`",
     "events": "`backstory log`",

@@ -1,13 +1,12 @@
-"""Text from a log, made safe for a terminal: what would control it is shown instead.
-
-Control characters become the pictures that Unicode has for them, the others their number. Pure.
+"""Makes text from a log safe for a terminal: characters that would control it are made visible. Control
+characters become Unicode's symbols for them, others their code point. Pure.
 """
 
 import re
 
 from backstory.core.terms import UNSEEN
 
-# They join, or part, letters of many scripts and the parts of an emoji. Elsewhere they only hide.
+# In many scripts and in emoji, they join or separate letters. Elsewhere they are only invisible.
 _LETTER = "[^\x00-\xad\u2000-\u206f\ufeff]"
 _JOINERS = re.compile(f"(?<={_LETTER})([\u200c\u200d])(?={_LETTER})")
 
@@ -25,7 +24,7 @@ def visible(text: str, keep: str = "\n\t") -> str:
     table = _TABLES[keep]
     if "\u200c" not in text and "\u200d" not in text:
         return text.translate(table)
-    parts = _JOINERS.split(text)  # every second one is a joiner in its place
+    parts = _JOINERS.split(text)  # every second part is a joiner between letters
     return "".join(part if index % 2 else part.translate(table) for index, part in enumerate(parts))
 
 

@@ -1,4 +1,4 @@
-"""The JSON of everything that is shown: a contract, listed in docs/cli.md. Nothing is printed here."""
+"""The JSON of what commands print: a contract, documented in docs/cli.md. Nothing is printed here."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from backstory.core.replay import Explanation
 from backstory.operations.moves import Preview
 from backstory.present.measures import stamp
 
-if TYPE_CHECKING:  # who shows one of these has imported it already
+if TYPE_CHECKING:  # whoever shows one of these has imported it already
     from backstory.core.diff import Change, Comparison
     from backstory.jobs.deletion import Removed
     from backstory.jobs.search import Hit
@@ -132,7 +132,7 @@ def titled_json(agent: "Agent", ref: str) -> dict[str, Any]:
 
 
 def removed_json(removed: "Removed") -> dict[str, Any]:
-    """What was taken away."""
+    """What was removed."""
     gone = [agent._asdict() for agent in removed.agents]
     return {"agents": gone, "events": removed.events, "erased": removed.erased}
 

@@ -1,11 +1,11 @@
-"""What a model shows of its thinking, out of the native content of an answer. Pure."""
+"""The visible thinking of a model, from the native form of an answer. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def thoughts_of(data: Mapping[str, Any] | None) -> str:
-    """The text of what was thought before an answer; empty where nothing is shown, or all of it is sealed."""
+    """The text of the thinking before an answer; empty if there is none, or if it is sealed."""
     native = (data or {}).get("native")
     wire = native.get("wire") if isinstance(native, Mapping) else None
     parts = wire if isinstance(wire, list) else [wire]

@@ -1,9 +1,9 @@
-"""What a session is called in a list: its title, or else the first thing that was asked."""
+"""The title of a session in a list: the one that was set, or the first prompt."""
 
 from backstory.agent import Agent
 from backstory.present.safe_text import one_line
 
-LOOKED_AT = 12  # events at the beginning of a session: the prompt is behind the system messages
+LOOKED_AT = 12  # events at the beginning of a session: the prompt comes after the system messages
 LONGEST = 200  # characters
 
 
@@ -14,7 +14,7 @@ def title_of(root: Agent) -> str:
 
 
 def first_prompt(root: Agent) -> str:
-    """The first thing that a person said to an agent, if it is near the beginning."""
+    """The first prompt of an agent, if it is near the beginning."""
     for event in root.events(until=min(root.snapshot.head, LOOKED_AT)):
         data = event.data or {}
         if event.kind == "user" and (event.content or "").strip() and not data.get("meta"):

@@ -15,7 +15,7 @@ SHORTEST_NAME = 8  # what is left of a name at least
 
 
 def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "") -> list[Tree]:
-    """The sessions as trees of this width; the agent with the id `here` is pointed at."""
+    """The sessions as trees of this width; the agent with the id `here` is marked."""
     roots: list[Tree] = []
     nodes: dict[str, Tree] = {}
     room: dict[str | None, int] = {None: width + INDENT}
