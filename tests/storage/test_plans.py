@@ -110,7 +110,7 @@ def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
         db.execute("ANALYZE backstory.agents")
         with db.transaction():
             db.execute("SET LOCAL enable_seqscan = off")
-            walk = {**postgres_rows.of(agent._record), "at": None}
+            walk = {**postgres_rows.of(agent._record), "start": 1, "at": None}
             plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_rows.WALK}", walk))
     assert "agents_pkey" in plan
     assert "agents_session_name_key" not in plan

@@ -6,7 +6,6 @@ decides nothing: which base an event has is settled before it is asked to write.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.events import Draft, Event, Stored, TextAndData
@@ -349,20 +348,6 @@ class Backend(Rows, Survey, Index, Audit, Intakes, Sources, Protocol):
         """Let go of files and connections."""
 
 
-WalkedPiece = tuple[Any, int, int, int | None, int]  # owner, low, high, base, and where it goes on
-
-
-def pieces_of(walked: Sequence[Sequence[Any]], agent: AgentRecord) -> list[Piece]:
-    """The pieces, oldest first, that a recursive query found in any order: of each step the owner, low, high
-    and base, and the position that the history goes on from. A whole history goes on down to position 0."""
-    rest = min([step[4] for step in walked], default=-1)
-    if rest != 0:
-        raise broken_lineage(agent, rest)
-    pieces = [Piece(*step[:4]) for step in walked]
-    pieces.sort(key=itemgetter(1, 2))
-    return pieces
-
-
 def broken_lineage(agent: AgentRecord, at: int) -> Corrupt:
     """The error for an agent whose ancestry does not lead to the beginning."""
     return Corrupt(
@@ -370,11 +355,6 @@ def broken_lineage(agent: AgentRecord, at: int) -> Corrupt:
         "is missing, or the ancestry runs in a circle",
         remedy=Remedy("{} shows what is wrong", "verify"),
     )
-
-
-def live(pieces: Sequence[Piece]) -> list[Piece]:
-    """Without the pieces that hold nothing: a walk passes through agents it takes nothing from."""
-    return [piece for piece in pieces if piece.low <= piece.high]
 
 
 def lost(agent: AgentRecord) -> AgentNotFound:

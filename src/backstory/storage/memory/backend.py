@@ -31,14 +31,12 @@ from backstory.storage.protocols import (
     Piece,
     SourceRecord,
     Walk,
-    WalkedPiece,
     Wanted,
-    live,
     lost,
     parent_lost,
-    pieces_of,
 )
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
+from backstory.storage.walks import WalkedPiece, live, pieces_of
 
 
 class MemoryBackend:

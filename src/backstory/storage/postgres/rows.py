@@ -28,11 +28,10 @@ from backstory.storage.protocols import (
     Piece,
     Walk,
     Wanted,
-    live,
     lost,
     parent_lost,
-    pieces_of,
 )
+from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
 
 AppendOne = Callable[[Connection, tuple[Any, ...]], Placed | None]
 
@@ -77,12 +76,13 @@ JUMP = """
 WALK = f"""
     WITH RECURSIVE
     here AS ({HEAD}),
-    walk (no, low, high, base, next_no, next) AS (
-        SELECT NULL::int, 1, 0, NULL::int, %(no)s::int, coalesce(%(at)s::int, head) FROM here
+    walk (no, low, high, base, next, next_no, run) AS (
+        SELECT NULL::int, 1, 0, NULL::int, coalesce(%(at)s::int, head), %(start)s::int, 0 FROM here
         UNION
         SELECT a.no, coalesce(j.seq, a.fork_seq + 1), walk.next, j.base,
+            CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END,
             CASE WHEN j.seq IS NULL THEN a.parent ELSE a.no END,
-            CASE WHEN j.seq IS NULL THEN least(walk.next, a.fork_seq) ELSE j.base END
+            CASE WHEN j.seq IS NULL THEN 0 ELSE walk.run + 1 END
         FROM walk
         CROSS JOIN LATERAL (
             SELECT no, parent, fork_seq FROM backstory.agents
@@ -92,8 +92,12 @@ WALK = f"""
             UNION ALL
             ({JUMP.format(low="a.fork_seq", high="walk.next - 16")})
             LIMIT 1) j ON true
-        WHERE walk.next > 0)
-    SELECT walk.no, low, high, base, next, here.head FROM here, walk"""
+        WHERE walk.next > 0 AND walk.run < {RUN})
+    SELECT walk.*, here.head FROM here, walk"""
+JUMPS = f"""
+    SELECT seq, base FROM backstory.events
+    WHERE place = %(place)s::bigint AND agent = %(start)s::int AND base IS NOT NULL AND seq <= %(at)s::int
+    ORDER BY seq DESC LIMIT {BLOCK}"""
 
 LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -204,10 +208,13 @@ class PostgresRows:
         return _head(self.all(HOLD, of(agent)), agent)
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
-        steps = self.all(WALK, {**of(agent), "at": at})
-        if not steps:
-            raise lost(agent)
-        return Walk(steps[0][-1], live(pieces_of(steps, agent)))
+        asked = of(agent)
+        return walked(
+            agent,
+            at,
+            lambda no, at: self.all(WALK, {**asked, "start": no, "at": at}),
+            lambda no, at: self.all(JUMPS, {"place": asked["place"], "start": no, "at": at}),
+        )
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         steps = self.all(LINEAGE, of(agent))

@@ -23,11 +23,10 @@ from backstory.storage.protocols import (
     Piece,
     Walk,
     Wanted,
-    live,
     lost,
     parent_lost,
-    pieces_of,
 )
+from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
 
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
 SECOND = 1_000_000  # microseconds
@@ -111,12 +110,13 @@ WALK = f"""
     WITH RECURSIVE
     here (head) AS MATERIALIZED (
         SELECT {HEAD} FROM agents a WHERE a.no = :no AND a.deleted IS NULL),
-    walk (no, low, high, base, next_no, next) AS (
-        SELECT NULL, 1, 0, NULL, :no, coalesce(:at, head) FROM here
+    walk (no, low, high, base, next, next_no, run) AS (
+        SELECT NULL, 1, 0, NULL, coalesce(:at, head), :start, 0 FROM here
         UNION
         SELECT a.no, coalesce(j.id & 4294967295, a.fork_seq + 1), walk.next, j.base,
+            iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base),
             iif(j.id IS NULL, a.parent, a.no),
-            iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base)
+            iif(j.id IS NULL, 0, walk.run + 1)
         FROM walk
         JOIN agents a ON a.no = walk.next_no
         LEFT JOIN events j INDEXED BY jumps ON j.base IS NOT NULL AND j.id = (
@@ -124,8 +124,12 @@ WALK = f"""
             WHERE e.base IS NOT NULL
                 AND e.id BETWEEN (a.no << 32) + a.fork_seq + 1 AND (a.no << 32) + walk.next
             ORDER BY e.id DESC LIMIT 1)
-        WHERE walk.next > 0)
-    SELECT no, low, high, base, next, here.head FROM here, walk"""
+        WHERE walk.next > 0 AND walk.run < {RUN})
+    SELECT walk.*, here.head FROM here, walk"""
+JUMPS = f"""
+    SELECT e.id & 4294967295, e.base FROM events e INDEXED BY jumps
+    WHERE e.base IS NOT NULL AND e.id BETWEEN :start << 32 AND (:start << 32) + :at
+    ORDER BY e.id DESC LIMIT {BLOCK}"""
 
 LINEAGE = f"""
     WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
@@ -227,10 +231,10 @@ class SqliteRows:
         return head
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
-        steps = self._all(WALK, {"no": agent.pk, "at": at})
-        if not steps:
-            raise lost(agent)
-        return Walk(steps[0][-1], live(pieces_of(steps, agent)))
+        def steps_from(no: int, at: int | None) -> list[Any]:
+            return self._all(WALK, {"no": agent.pk, "start": no, "at": at})
+
+        return walked(agent, at, steps_from, lambda no, at: self._all(JUMPS, {"start": no, "at": at}))
 
     def lineage(self, agent: AgentRecord) -> list[Piece]:
         steps = self._all(LINEAGE, {"no": agent.pk})
@@ -379,9 +383,7 @@ def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, An
     )
     index = "INDEXED BY agents_touched" if is_page else ""
     sql = AGENTS.format(index=index, conditions=" AND ".join(conditions), order=order)
-    if wanted.limit is not None:
-        sql, given = f"{sql} LIMIT :limit", given | {"limit": wanted.limit}
-    return sql, given
+    return (sql if wanted.limit is None else f"{sql} LIMIT {wanted.limit:d}"), given
 
 
 def ranges_of(pieces: Sequence[Piece]) -> str:
