@@ -22,6 +22,7 @@ from backstory.core.replay import Context, Explanation
 from backstory.core.settings import SETTINGS
 from backstory.core.undo import REDO, UNDO
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
+from backstory.operations.arguments import own_agent
 from backstory.operations.erasure import erase
 from backstory.operations.follower import Follower, follow_agent
 from backstory.operations.identity import Identity
@@ -65,9 +66,7 @@ class Agent(Identity):
     ) -> list[Event]:
         """Write events, given as (kind, content, data, key) or as events of another log, all or none.
         Content, data and key may be left out; keys work as in `append`."""
-        if not isinstance(events, Iterable):
-            raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
-        return self._log.write(self._record, drafts(list(events)), expected)
+        return self._log.write(self._record, drafts(events), expected)
 
     def system(self, content: str, *, data: dict[str, Any] | None = None) -> Event:
         """Write a system message. `data` is kept with it. Blank text is refused."""
@@ -249,7 +248,7 @@ class Agent(Identity):
         is copied. Raises KeyTaken if an agent has this key already. `spawned` makes it a sub-agent that
         inherits."""
         owner, position = self._log.owner(self._record, at)
-        birth = {"parent_pk": owner, "fork_seq": position, "born_seq": position, "spawned": spawned}
+        birth = {"parent_pk": owner, "fork_seq": position, "born_seq": position, "spawned": bool(spawned)}
         return self._child(name, "fork", key, **birth)
 
     def spawn(self, name: str | None = None, *, key: str | None = None) -> "Agent":
@@ -374,9 +373,7 @@ class Agent(Identity):
         the last one of the previous page."""
         from backstory.operations.comparison import Side, diff
 
-        right = self if other is None else other
-        if right._log is not self._log:
-            raise Invalid("the agents are in different stores", remedy="compare agents of the same store")
+        right = self if other is None else own_agent(self._log, other)
         sides = (Side(self._record, at), Side(right._record, other_at))
         return diff(self._log, *sides, after=after, limit=limit)
 

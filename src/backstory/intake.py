@@ -12,9 +12,20 @@ from typing import Any, NamedTuple, Self
 from backstory.agent import Agent
 from backstory.core.about import described
 from backstory.core.chain import START, digest_of
-from backstory.core.drafts import drafts
-from backstory.core.events import Draft, Event, Stored, checked_key, moment_us, parse_object, to_json
+from backstory.core.drafts import as_batch, drafts
+from backstory.core.events import (
+    Draft,
+    Event,
+    Stored,
+    check_text,
+    checked_key,
+    moment_us,
+    parse_object,
+    plain,
+    to_json,
+)
 from backstory.errors import Conflict, Invalid, KeyTaken
+from backstory.operations.arguments import own_agent
 from backstory.storage import protocols
 from backstory.storage.bases import judged
 from backstory.storage.ids import checked_name, keyed_id, name_of
@@ -33,9 +44,10 @@ class Source(NamedTuple):
     cursor: dict[str, Any] | None = None  # how far it was read
 
 
-def source_of(record: SourceRecord) -> Source:
-    """A source as callers see it."""
-    return Source(record.tool, record.id, record.agent, parse_object(record.cursor))
+def source_of(backend: protocols.Sources, tool: str, id: str) -> Source | None:
+    """What a store knows of a tool's source."""
+    found = backend.sources(tool=checked_key(tool), id=_checked_id(id))
+    return Source(*found[0][:3], parse_object(found[0].cursor)) if found else None
 
 
 class _Birth(NamedTuple):
@@ -82,8 +94,8 @@ class Intake:
     def agent(
         self,
         key: str,
-        *,
         name: str | None = None,
+        *,
         parent: Agent | None = None,
         at: int | None = None,
         spawned: bool = False,
@@ -101,11 +113,15 @@ class Intake:
                 return Agent(self._log, found)
         if id in self._new:
             return self._new[id]
+        if parent is not None:
+            own_agent(self._log, parent)
+        if at is not None and type(at) is not int:
+            raise Invalid(f"at={at!r:.60} is not a position", remedy="pass a whole number")
         checked = name_of(key) if name is None else checked_name(name)
         created_us = now() if created_at is None else _microseconds(created_at)
         record = AgentRecord(
             None, id, parent.session if parent else id, checked, parent.id if parent else None,
-            0, 0, spawned, created_us, 0, created_us, key,
+            0, 0, bool(spawned), created_us, 0, created_us, key,
         )  # fmt: skip
         if parent is None and (at is not None or spawned or inherits):
             raise Invalid("only an agent with a parent is forked or spawned", remedy="pass parent=")
@@ -122,42 +138,48 @@ class Intake:
         Events whose keys the lineage already has are skipped, whatever they say. With `expected`, the commit
         raises Conflict if that is not the head by then."""
         check_expected(expected)
+        own_agent(self._log, agent)
         batch, times = [], []
-        for event in events:
+        for event in as_batch(events):
             own = _own_time(event)
-            batch.append(event[:4] if isinstance(event, tuple) and not isinstance(event, Event) else event)
+            batch.append(event[:4] if _is_timed(event) else event)
             times.append(now() if own is None else own)
         self._waiting.append(_Batch(agent, drafts(batch), times, expected))
 
     def describe(self, agent: Agent, /, **about: Any) -> None:
         """Set details of an agent, as `agent.describe` does."""
         described(None, about)
-        self._waiting.append(_Description(agent, about))
+        self._waiting.append(_Description(own_agent(self._log, agent), about))
 
     def remember(
         self, tool: str, id: str, *, agent: Agent | None = None, cursor: dict[str, Any] | None = None
     ) -> None:
         """Record which agent a source became, or how far it was read. What is not given stays the same."""
-        text = None if cursor is None else to_json(cursor)
-        self._sources.append(SourceRecord(checked_key(tool), id, agent.id if agent else None, text))
+        text = None if cursor is None else _cursor_text(cursor)
+        known = None if agent is None else own_agent(self._log, agent).id
+        self._sources.append(SourceRecord(checked_key(tool), _checked_id(id), known, text))
 
     # --- what is there ---
 
     def seen(self, ids: Iterable[str]) -> set[str]:
         """The keys among these that some event of the store has already."""
-        return self._log.backend.known(list(ids))
+        return self._log.backend.known(_checked_keys(ids))
 
     def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
         """The positions of the events with these keys in an agent's lineage."""
-        if agent.snapshot.pk is None:
+        keys = _checked_keys(ids)
+        if own_agent(self._log, agent).snapshot.pk is None:
             return {}
         backend = self._log.backend
-        return backend.places(agent.snapshot, backend.lineage(agent.snapshot), list(ids))
+        return backend.places(agent.snapshot, backend.lineage(agent.snapshot), keys)
 
     def cursor(self, source: Source | tuple[str, str]) -> dict[str, Any] | None:
         """How far a source (given as such, or by tool and id) was read; None if it was never read."""
-        found = self._log.backend.sources(tool=source[0], id=source[1])
-        return source_of(found[0]).cursor if found else None
+        match source:
+            case [tool, id, *_]:
+                found = source_of(self._log.backend, tool, id)
+                return found.cursor if found else None
+        raise Invalid(f"{source!r:.60} is not a source", remedy="pass a Source, or (tool, id)")
 
     # --- writing ---
 
@@ -242,7 +264,12 @@ class _Commit:
         known = self._rows.places(agent, pieces, keys) if keys else {}
         if batch.expected not in (None, agent.head):
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
-        new = [(d, time) for d, time in zip(batch.drafts, batch.times, strict=True) if d.key not in known]
+        new = []
+        for draft, time in zip(batch.drafts, batch.times, strict=True):
+            if draft.key not in known:
+                new.append((draft, time))
+            if draft.key is not None:
+                known[draft.key] = 0  # once more in the same batch, it is passed over, too
         if not new:
             return
         rows = self._placed(agent, new, self._digest(agent, pieces))
@@ -271,13 +298,41 @@ class _Commit:
         return row.digest
 
 
+def _checked_id(id: Any) -> str:
+    """The id that a tool gave to a source: any text that a database can hold."""
+    if not isinstance(id, str):
+        raise Invalid(f"the id of a source is a text, not {id!r:.60}", remedy="pass a string")
+    check_text(id, "the id of this source")
+    return plain(id)
+
+
+def _checked_keys(keys: Any) -> list[str]:
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise Invalid(f"{keys!r:.60} is not a list of keys", remedy="pass [key, …]")
+    return [checked_key(key) for key in keys]
+
+
+def _cursor_text(cursor: Any) -> str:
+    if not isinstance(cursor, dict):
+        raise Invalid(f"the cursor of a source is an object, not {cursor!r:.60}", remedy="pass a dict")
+    try:
+        text = to_json(cursor)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the cursor of a source must be JSON: {error}") from error
+    return text
+
+
 def _own_time(event: Any) -> int | None:
     """The original time of an event."""
     if isinstance(event, Event):
         return event.created_us
-    if isinstance(event, tuple) and len(event) == 5:
-        return _microseconds(event[4])
-    return None
+    return _microseconds(event[4]) if _is_timed(event) else None
+
+
+def _is_timed(event: Any) -> bool:
+    """Whether it is a tuple whose fifth item is its time."""
+    return isinstance(event, tuple) and not isinstance(event, Event) and len(event) == 5
 
 
 def _microseconds(moment: datetime) -> int:

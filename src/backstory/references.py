@@ -52,6 +52,8 @@ class Reference(NamedTuple):
 
 def resolve(store: Agents, text: str = "@") -> Reference:
     """What a text refers to. Raises NotFound or Ambiguous."""
+    if not isinstance(text, str):
+        return Reference(store.agent(text), None)  # which says what a reference is
     name, at_sign, moment = text.partition("@")  # a name has no @ in it, a label may
     agent = store.agent(name) if name else latest(store)
     if not at_sign or not moment:

@@ -12,6 +12,7 @@ from backstory.core.messages import check_says_something
 from backstory.core.notes import checked_note_name
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
 from backstory.jobs.verify import Finding, verify
+from backstory.operations.arguments import checked_limit, own_agent
 from backstory.operations.erasure import expire_dead
 from backstory.operations.follower import Follower, follow_store
 from backstory.operations.sessions import Session, latest_sessions, session_page, sessions_of
@@ -191,16 +192,14 @@ class Store:
     ) -> Wanted:
         if order not in ("born", "updated"):
             raise Invalid(f"{order!r} is not an order", remedy="use 'born' or 'updated'")
-        if limit is not None and (type(limit) is not int or limit < 1):
-            raise Invalid(f"limit={limit!r} is not a number of agents", remedy="pass 1 or more")
-        last = after if isinstance(after, Agent | None) else self.agent(after)
+        last = self.agent(after) if isinstance(after, str) else after
         return Wanted(
             key_prefix=checked_prefix(prefix) or None,
             since_us=None if since is None else moment_us(since),
             until_us=None if until is None else moment_us(until),
             latest_first=order == "updated",
-            limit=limit,
-            after=last.snapshot if last else None,
+            limit=checked_limit(limit, "agents"),
+            after=None if last is None else own_agent(self._log, last).snapshot,
             partial=True,
         )
 
@@ -223,7 +222,7 @@ class Store:
         the agent that owns it, or, if that was deleted, with one that inherits it."""
         from backstory.jobs.marks import session_marks
 
-        return session_marks(self._log, self.agent(session).session)
+        return session_marks(self._log, self._session_of(session))
 
     def follow(
         self, after: Mapping[str, int] | None = None, *, timeout: float | None = None
@@ -285,10 +284,11 @@ class Store:
         return stats(self._log, tokens=tokens)
 
     def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
-        """Write sessions (their ids; default: all) as JSON lines, without loss, as of one moment."""
+        """Write sessions (their ids or names; default: all) as JSON lines, without loss, as of one moment."""
         from backstory.jobs.transfer import export
 
-        return export(self._backend, file, sessions)
+        ids = None if sessions is None else [self._session_of(session) for session in sessions]
+        return export(self._backend, file, ids)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
         """Add the export of another store, completely or not at all; what is there already is skipped."""
@@ -312,15 +312,14 @@ class Store:
         """What is known about a source, given by its tool and the tool's id for it; None if nothing is."""
         from backstory.intake import source_of
 
-        found = self._backend.sources(tool=tool, id=id)
-        return source_of(found[0]) if found else None
+        return source_of(self._backend, tool, id)
 
     def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
         """Remove an agent for good; `below` also removes its forks and sub-agents. What remaining forks
         inherit stays with them. `dry_run` only reports what would be removed."""
         from backstory.jobs.deletion import delete
 
-        agent = ref if isinstance(ref, Agent) else self.agent(ref)
+        agent = own_agent(self._log, ref) if isinstance(ref, Agent) else self.agent(ref)
         return delete(self._backend, agent.snapshot, below=below, dry_run=dry_run)
 
     def import_transcripts(

@@ -8,7 +8,7 @@ from backstory.core.validity import is_id, is_kind, is_time, wrong_agent, wrong_
 ID = "0192f0c1-2345-7abc-8def-0123456789ab"
 OTHER = "0192f0c1-2345-7abc-8def-ffffffffffff"
 SOUND = {"kind": "user", "content": "hi", "data_json": '{"a": 1}', "created_us": 1, "key": "k"}
-ROOT = {"id": ID, "session": ID, "parent": None, "created_us": 1, "key": None}
+ROOT = {"id": ID, "session": ID, "parent": None, "created_us": 1, "key": None, "about": None}
 
 
 def test_what_is_sound_has_nothing_wrong_with_it():
@@ -53,6 +53,9 @@ def test_each_rule_of_an_event_is_said_in_a_sentence(changed, says):
         ({"key": ""}, "its key does not have"),
         ({"key": "\ud800"}, "its key does not have"),
         ({"key": 3}, "its key does not have"),
+        ({"about": 3}, "is not a text"),
+        ({"about": "3"}, "is not a JSON object"),
+        ({"about": '{"tags": 3}'}, "tags must be a list"),
     ],
 )
 def test_each_rule_of_an_agent_is_said_in_a_sentence(changed, says):

@@ -3,6 +3,7 @@
 import io
 import json
 import stat
+from contextlib import closing
 
 import apsw
 import pytest
@@ -45,7 +46,13 @@ def exported(*, event=(), agent=(), fork=()):
         ({"event": {"content": None}}, "the message has no content"),
         ({"event": {"data": {"erased": True}}}, "its erasure is not complete"),
         ({"agent": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
-        ({"agent": {"about": "[1]"}}, "not the text of a JSON object"),
+        ({"event": {"data_text": "[" * 100_000}}, "its data is not a JSON object"),
+        ({"agent": {"about": "[1]"}}, "what is kept beside it is not a JSON object"),
+        ({"agent": {"about": '{"tags": 5}'}}, "tags must be a list"),
+        ({"agent": {"about": '{"title": ["x"]}'}}, "a title must be a non-empty string"),
+        ({"agent": {"about": '{"x": "%s"}' % ("y" * 70_000)}}, "may take 65,536 bytes"),
+        ({"agent": {"key": "not its own"}}, "id is not the one of its key"),
+        ({"fork": {"deleted_us": 0}}, "deleted before it was made"),
         ({"fork": {"id": "0" * 36}}, "is not an id"),
         ({"fork": {"id": "0000000000000000-00000000000000000000"}}, "is not an id"),
         ({"fork": {"born_seq": 2}}, "neither forked nor spawned at 2"),
@@ -118,3 +125,56 @@ def test_a_backup_of_another_database_is_private_too(new_url, tmp_path):
         store.start("main").user("secret")
         store.backup(tmp_path / "copy.db")
     assert stat.S_IMODE((tmp_path / "copy.db").stat().st_mode) == 0o600
+
+
+def test_an_import_refuses_a_key_that_the_lineage_has_already(store):
+    with backstory.open(":memory:") as other:
+        root = other.start("main")
+        root.append("user", "one", key="a")
+        root.fork("fork").append("user", "two", key="b")
+        file = io.StringIO()
+        other.export_to(file)
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    for line in lines:
+        if "event" in line:
+            line["event"].update(digest=None, key="a")
+    with pytest.raises(backstory.Invalid, match="two events of agent 'fork' have the key 'a'"):
+        store.import_from(map(json.dumps, lines))
+    assert store.agents() == []
+
+
+@pytest.mark.parametrize("about", ['{"tags": 5, "title": 7}', '{"tags": [5, "x"]}', '"text"'])
+def test_a_broken_description_stops_no_listing_and_is_found(tmp_path, about):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").user("one")
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("UPDATE agents SET about = ?", (about,))
+    with backstory.open(path) as store:
+        [session] = store.sessions()
+        assert (session.title, set(session.tags) - {"x"}) == (None, set())
+        assert len(store.search("one")) == 1
+        assert [finding.severity for finding in store.verify()] == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ("UPDATE agents SET key = 'yours' WHERE key = 'mine'", "its id is not the one of its key 'yours'"),
+        ("UPDATE events SET key = 'a'", "it has the key 'a', which position 1 of its lineage has, too"),
+    ],
+)
+def test_verify_finds_keys_that_are_not_an_agents_own_or_there_twice(tmp_path, change, problem):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        root = store.ensure("mine")
+        root.append("user", "one", key="a")
+        child = root.fork("child")
+        child.append("user", "two", key="b")
+        before = store.verify()
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute(change)
+    with backstory.open(path) as store:
+        problems = {finding.problem for finding in store.verify()}
+    assert before == []
+    assert problem in problems

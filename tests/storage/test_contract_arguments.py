@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from io import StringIO
 
 import pytest
 
@@ -95,3 +96,128 @@ def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
     assert [type(child.name), child.name] == [str, "hello there"]
     assert agent.last_note("todo") == agent.last_note(Word.TODO) == agent.events()[-1]
     assert store.verify() == []
+
+
+ODD = [None, True, 5, 1.5, b"x", [], [1], {}, object()]
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.0, "5"])
+def test_what_is_not_a_number_of_things_is_refused(store, agent, limit):
+    for listed in (store.agents, store.sessions, agent.diff, lambda limit: store.search("x", limit=limit)):
+        with pytest.raises(backstory.Invalid, match="is not a number of"):
+            listed(limit=limit)
+
+
+def test_a_limit_beyond_all_numbers_of_the_databases_is_no_limit(store, agent):
+    agent.user("hello")
+    huge = 2**70
+    assert store.agents(limit=huge) == [agent]
+    assert len(store.sessions(limit=huge)) == len(store.sessions(order="updated", limit=huge)) == 1
+    assert len(store.search("hello", limit=huge)) == 1
+    assert len(agent.diff(at=0, limit=huge).changes) == 1
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd):
+    calls = [
+        lambda: agent.diff(odd) if odd is not None else agent.diff("x"),
+        lambda: agent.diff(after=odd or 0),
+        lambda: store.write(odd or 5),
+        lambda: store.write([odd]),
+        lambda: store.write([(odd, [("user", "x")])]),
+        lambda: store.write([(agent, odd or 5)]),
+        lambda: store.search(odd or 0),
+        lambda: store.search("x", kinds=odd or 5),
+        lambda: store.search("x", kinds=[odd]),
+        lambda: store.search("x", agent=odd or 5),
+        lambda: store.search("x", after=odd or 0),
+        lambda: store.resolve(odd),
+        lambda: store.export_to(StringIO(), sessions=[odd]),
+        lambda: store.source(odd, "x"),
+        lambda: store.source("x", odd),
+        lambda: agent.read([odd]),
+        lambda: agent.erase([[odd]], why="asked"),
+    ]
+    for call in calls:
+        with pytest.raises(backstory.Error):
+            call()
+    assert agent.head == 0
+
+
+def test_positions_that_only_equal_a_number_are_not_positions(agent):
+    agent.user("hello")
+    with pytest.raises(backstory.Invalid, match="True is not a position"):
+        agent.read([1, True])
+
+
+def test_a_reason_that_no_database_can_hold_erases_nothing(agent):
+    agent.user("hello")
+    with pytest.raises(backstory.Invalid, match="lone surrogate"):
+        agent.erase([1], why="\ud800")
+    assert agent.events()[0].content == "hello"
+
+
+def test_an_agent_of_another_store_is_not_taken_for_one_of_this(store, agent):
+    agent.user("hello")
+    with backstory.open(":memory:") as other:
+        stranger = other.start("stranger")
+        stranger.user("hello")
+        calls = [
+            lambda: store.search("hello", agent=stranger),
+            lambda: store.agents(after=stranger),
+            lambda: store.delete(stranger),
+            lambda: store.write([(stranger, [("user", "x")])]),
+            lambda: agent.diff(stranger),
+            lambda: store.intake().extend(stranger, [("user", "x")]),
+            lambda: store.intake().describe(stranger, title="x"),
+            lambda: store.intake().agent("key", parent=stranger),
+            lambda: store.intake().remember("tool", "id", agent=stranger),
+            lambda: store.intake().places(stranger, ["x"]),
+        ]
+        for call in calls:
+            with pytest.raises(backstory.Invalid, match="belongs to another store"):
+                call()
+
+
+def test_one_and_true_are_not_the_same_json(agent):
+    agent.append("user", "hello", {"a": 1}, key="k")
+    assert agent.append("user", "hello", {"a": 1}, key="k").seq == 1
+    with pytest.raises(backstory.KeyTaken):
+        agent.append("user", "hello", {"a": True}, key="k")
+    agent.append("user", "again", {"a": [0, 1]}, expected=1)
+    with pytest.raises(backstory.Conflict):
+        agent.append("user", "again", {"a": [False, 1]}, expected=1)
+    agent.settings(params={"parallel": 1})
+    assert agent.settings(params={"parallel": 1}) is None
+    assert agent.settings(params={"parallel": True}) is not None
+
+
+@pytest.mark.parametrize("at", [True, -1, 2**70, 3, 1.0, "1"])
+def test_a_label_for_what_is_not_a_position_names_nothing(agent, at):
+    """Such a note can only come from elsewhere, or from `append`."""
+    agent.extend([("user", "hello"), ("note", "backstory.label", {"label": "here", "at": at})])
+    assert agent.labels() == {}
+    with pytest.raises(backstory.MarkNotFound):
+        agent.jump("here")
+
+
+def test_whether_a_fork_is_a_sub_agent_may_be_said_by_anything_that_is_true(store, agent):
+    assert [agent.fork(spawned=odd).spawned for odd in (2**70, "yes", None, 0)] == [True, True, False, False]
+    assert store.verify() == []
+
+
+def test_a_session_is_found_by_its_id_after_its_root_was_deleted(store):
+    root = store.start("root")
+    root.mark("here")
+    child = root.fork("child")
+    store.delete(root)
+    assert [(owner, mark.label) for owner, mark in store.marks(root.id)] == [(child, "here")]
+    file = StringIO()
+    assert store.export_to(file, sessions=[root.id.upper()]).agents == 2
+
+
+def test_an_export_of_a_session_that_is_not_there_is_refused(store, agent):
+    file = StringIO()
+    with pytest.raises(backstory.AgentNotFound):
+        store.export_to(file, sessions=["nobody"])
+    assert file.getvalue() == ""

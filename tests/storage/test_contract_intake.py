@@ -262,3 +262,40 @@ def test_what_is_not_a_label_is_refused(agent, name):
 def test_a_label_for_a_position_that_is_not_there_is_refused(agent):
     with pytest.raises(backstory.PositionNotFound):
         agent.label("here", at=9)
+
+
+def test_a_key_that_comes_twice_in_a_batch_comes_in_once(store):
+    with store.intake() as intake:
+        agent = intake.agent("tool/1", "named")
+        intake.extend(agent, [("user", "a", None, "k"), ("user", "b", None, "k"), ("user", "c")])
+    assert [event.content for event in store.agent("named").events()] == ["a", "c"]
+    assert store.verify() == []
+
+
+def test_what_cannot_be_taken_in_is_refused_when_it_is_handed_over(store, agent):
+    with store.intake() as intake:
+        calls = [
+            lambda: intake.agent("k", parent="main"),
+            lambda: intake.agent("k", parent=agent, at="0"),
+            lambda: intake.agent("k", parent=agent, at=True),
+            lambda: intake.extend("main", [("user", "x")]),
+            lambda: intake.extend(agent, None),
+            lambda: intake.extend(agent, [("user", "x", None, None, T0, 6)]),
+            lambda: intake.describe("main", title="x"),
+            lambda: intake.remember("tool", 5),
+            lambda: intake.remember("tool", "\ud800"),
+            lambda: intake.remember("tool", "a\0b"),
+            lambda: intake.remember("tool", "id", cursor=[1]),
+            lambda: intake.remember("tool", "id", cursor={"a": float("nan")}),
+            lambda: intake.remember("tool", "id", cursor={"a": "\ud800"}),
+            lambda: intake.seen("abc"),
+            lambda: intake.seen([5]),
+            lambda: intake.seen(["a\0b"]),
+            lambda: intake.places(agent, "abc"),
+            lambda: intake.cursor("ab"),
+            lambda: intake.cursor((1, 2)),
+        ]
+        for call in calls:
+            with pytest.raises(backstory.Invalid):
+                call()
+    assert (agent.head, len(store.agents()), store.source("tool", "id")) == (0, 1, None)

@@ -32,12 +32,34 @@ def described(before: str | None, change: dict[str, Any]) -> str | None:
     return text
 
 
+def wrong_about(text: str | None) -> str | None:
+    """What is wrong with an object that came from elsewhere, as a sentence; None if nothing is."""
+    if text is None:
+        return None
+    about = parse_object(text)
+    if about is None:
+        return "what is kept beside it is not a JSON object"
+    try:
+        described(None, about)
+    except Invalid as error:
+        return error.message
+    return None
+
+
+def title_and_tags(about: str | None) -> tuple[str | None, tuple[str, ...]]:
+    """Both, as far as they can be shown: a damaged store may have anything in their place."""
+    known = parse_object(about) or {}
+    title, tags = known.get("title"), known.get("tags")
+    return (
+        title if isinstance(title, str) else None,
+        tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+    )
+
+
 def told(about: str | None) -> str:
     """The part that a search looks at: the title and the tags."""
-    known = parse_object(about) or {}
-    tags = known.get("tags")
-    said = (known.get("title"), *(tags if isinstance(tags, list) else ()))
-    return "\n".join(text for text in said if isinstance(text, str))
+    title, tags = title_and_tags(about)
+    return "\n".join(tags if title is None else (title, *tags))
 
 
 def _check(change: dict[str, Any]) -> None:

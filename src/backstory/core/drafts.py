@@ -8,11 +8,18 @@ from backstory.core.events import Draft, Event, draft, parse_object, to_json
 from backstory.errors import Invalid, InvalidEvent
 
 
+def as_batch(events: Any) -> list[Any]:
+    """The events of a batch, whatever they are given in."""
+    if not isinstance(events, Iterable):
+        raise Invalid(f"{events!r:.60} is not a batch", remedy="pass a list of (kind, content, data)")
+    return list(events)
+
+
 def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
     """Checked events; an error names the index in the batch."""
     checked: list[Draft] = []
     try:
-        for event in events:
+        for event in as_batch(events):
             checked.append(_draft(event))
     except InvalidEvent as error:
         message = f"nothing was written: event {len(checked)} of the batch: {error.message}"

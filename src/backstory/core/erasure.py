@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from backstory.core.chain import ERASED, inner
-from backstory.core.events import Event, Stored, to_json
+from backstory.core.events import Event, Stored, check_text, plain, to_json
 from backstory.core.kinds import MOVES, TOOL_KINDS
 from backstory.core.messages import Message, tool_call, tool_result
 from backstory.errors import Invalid
@@ -27,7 +27,8 @@ def checked_reason(why: object) -> str:
     """The reason for an erasure, which must not be blank; raises Invalid."""
     if not isinstance(why, str) or not why.strip() or len(why) > LONGEST_REASON:
         raise Invalid("an erasure needs a reason", remedy=f"say why, in 1 to {LONGEST_REASON:,} characters")
-    return why
+    check_text(why, "the reason of this erasure")
+    return plain(why)
 
 
 def erased_row(row: Stored, at: str, why: str) -> tuple[str | None, str]:

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
-from backstory.core.json_text import exact_json
+from backstory.core.json_text import exact_json, is_same_json
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -219,14 +219,18 @@ class Draft(NamedTuple):
             return inner(self.content, self.data_json) == inner(None, None, event.data)
         if self.content != event.content:
             return False
-        return self.data_json == event.data_json or parse_object(self.data_json) == event.data
+        return self.data_json == event.data_json or is_same_json(parse_object(self.data_json), event.data)
 
 
 def checked_key(key: Any) -> str:
     """A key of an event or agent: any text of 1 to 1,000 characters; raises Invalid."""
-    if not isinstance(key, str) or not 1 <= len(key) <= LONGEST_KEY:
-        shown = f"of {len(key)} characters" if isinstance(key, str) else type(key).__name__
-        raise Invalid(f"a key is a text of 1 to {LONGEST_KEY} characters, not {shown}", remedy="use its hash")
+    what = f"a key is a text of 1 to {LONGEST_KEY:,} characters"
+    if not isinstance(key, str):
+        raise Invalid(f"{what}, not {type(key).__name__}", remedy="pass a string")
+    if not key:
+        raise Invalid(f"{what}, and this one is empty", remedy="leave it out, or use another one")
+    if len(key) > LONGEST_KEY:
+        raise Invalid(f"{what}, and this one has {len(key):,}", remedy="use its hash")
     check_text(key, "the key")
     return plain(key)
 

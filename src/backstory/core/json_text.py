@@ -4,6 +4,7 @@ orjson is several times faster than the standard library. It refuses or changes 
 JSON has: NaN, whole numbers beyond 64 bits, lone surrogates. Those are left to the caller.
 """
 
+import json
 from typing import Any
 
 
@@ -20,3 +21,13 @@ def exact_json(value: Any) -> bytes | None:
         return text if orjson.loads(text) == value else None
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def is_same_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON, the keys of objects in any order. To Python 1 and true are equal;
+    to whoever reads the JSON they are not."""
+    return one == other and _in_order(one) == _in_order(other)
+
+
+def _in_order(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)

@@ -1,6 +1,7 @@
 """Labels: notes that give an earlier position a name. Pure."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from backstory.core.events import Event
 
@@ -13,8 +14,13 @@ def labels_in(notes: Iterable[Event]) -> dict[str, int]:
     found: dict[str, int] = {}
     for note in notes:
         match note.data:
-            case {"label": str(name), "at": int(at)}:
+            case {"label": str(name), "at": at} if _is_before(at, note):
                 found[name] = at
-            case {"label": None, "at": int(at)}:
+            case {"label": None, "at": at} if _is_before(at, note):
                 found = {name: place for name, place in found.items() if place != at}
     return found
+
+
+def _is_before(at: Any, note: Event) -> bool:
+    """Whether this is a position that there is with the note: true is not one."""
+    return type(at) is int and 0 <= at <= note.seq

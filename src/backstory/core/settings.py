@@ -5,6 +5,7 @@ in the log, so a rewind restores the earlier ones and a fork inherits them. Pure
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backstory.core.json_text import is_same_json
 from backstory.errors import Invalid
 
 SETTINGS = "backstory.settings"  # the name of their notes
@@ -26,7 +27,7 @@ class Settings(NamedTuple):
             if name not in FIELDS:
                 raise Invalid(f"{name!r} is not a setting", remedy=f"use one of {', '.join(FIELDS)}")
         checked = {name: _CHECKS[name](value) for name, value in wanted.items()}
-        return {name: value for name, value in checked.items() if value != self._stored(name)}
+        return {name: value for name, value in checked.items() if not is_same_json(value, self._stored(name))}
 
     def _stored(self, name: str) -> Any:
         value = getattr(self, name)

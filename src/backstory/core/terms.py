@@ -147,6 +147,8 @@ def _values(value: Any) -> Iterator[str]:
 
 def query(text: str) -> Query:
     """Parse a query: words, "several words" as a phrase, and begin* for prefixes."""
+    if not isinstance(text, str):
+        raise Invalid(f"{text!r:.60} is not a text to search for", remedy="pass a string")
     asked = []
     for quoted, star, bare in re.findall(r'"([^"]*)"(\*?)|([^\s"]+)', text):
         found = words(quoted or bare)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from backstory.core.about import wrong_about
 from backstory.core.chain import ERASED
 from backstory.core.erasure import wrong_erasure
 from backstory.core.events import LATEST, LONGEST_KEY, parse_object
@@ -50,7 +51,7 @@ def wrong_event(kind: Any, content: Any, data_json: Any, created_us: Any, key: A
         yield wrong
 
 
-def wrong_agent(id: Any, session: Any, parent: Any, created_us: Any, key: Any) -> Iterator[str]:
+def wrong_agent(id: Any, session: Any, parent: Any, created_us: Any, key: Any, about: Any) -> Iterator[str]:
     """What is wrong with the values of an agent."""
     for value in (id, session) if parent is None else (id, session, parent):
         if not is_id(value):
@@ -61,6 +62,11 @@ def wrong_agent(id: Any, session: Any, parent: Any, created_us: Any, key: Any) -
         yield "its time is not between 1970 and 9999"
     if key is not None and not (_is_storable(key) and 1 <= len(key) <= LONGEST_KEY):
         yield f"its key does not have 1 to {LONGEST_KEY} characters"
+    wrong = (
+        wrong_about(about) if about is None or _is_storable(about) else "what is kept beside it is not a text"
+    )
+    if wrong is not None:
+        yield wrong
 
 
 def _is_storable(value: Any) -> bool:

@@ -3,7 +3,6 @@
 What the store already has must be the same in the export; the rest is added.
 """
 
-import json
 from array import array
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -12,9 +11,9 @@ from backstory.core.chain import START, digest, inner
 from backstory.core.events import Event, Stored, parse_object, to_json
 from backstory.core.kinds import MOVES
 from backstory.core.replay import Fold
-from backstory.core.validity import wrong_agent, wrong_event
+from backstory.core.validity import is_time, wrong_agent, wrong_event
 from backstory.errors import Conflict, Invalid, InvalidEvent
-from backstory.storage.ids import checked_name
+from backstory.storage.ids import checked_name, has_key
 from backstory.storage.positions import LAST_POSITION
 from backstory.storage.protocols import AgentRecord, Intake, NewAgent, SourceRecord, tombstone_name
 
@@ -192,9 +191,21 @@ class ExportLoader:
     def flush(self) -> None:
         """Write what is waiting."""
         if self._new and self._agent is not None:
+            self._check_keys(self._agent, [row.key for row in self._new if row.key is not None])
             self._intake.add_events(self._agent, self._new)
             self.new_events += len(self._new)
             self._new = []
+
+    def _check_keys(self, agent: AgentRecord, keys: list[str]) -> None:
+        """Refuse a key that two events of one lineage have: only the first would ever be found by it."""
+        known = self._intake.places(agent, self._intake.lineage(agent), keys) if keys else {}
+        twice = next(iter(known), None) or _repeated(keys)
+        if twice is not None:
+            raise Invalid(f"two events of agent {agent.name!r} have the key {twice!r:.60}")
+
+
+def _repeated(keys: list[str]) -> str | None:
+    return None if len(set(keys)) == len(keys) else next(key for key in keys if keys.count(key) > 1)
 
 
 def _check_same(here: AgentRecord, fields: dict[str, Any]) -> None:
@@ -225,10 +236,10 @@ def _row(event: dict[str, Any]) -> tuple[Any, ...]:
     )
     text = event["data_text"] if "data_text" in event else _text_of(event["data"])
     key = event.get("key")
-    if text is not None and not isinstance(json.loads(text), dict):
-        raise InvalidEvent("its data is not a JSON object")
     for problem in wrong_event(kind, content, text, created_us, key):
         raise InvalidEvent(problem)
+    if text is not None and parse_object(text) is None:
+        raise InvalidEvent("its data is not a JSON object")
     if not (_whole(seq) and _whole(created_us) and (base is None or _whole(base))):
         raise InvalidEvent("seq, created_us and base must be whole numbers")
     return seq, kind, content, text, created_us, key, base
@@ -243,11 +254,13 @@ def _check_agent(fields: dict[str, Any]) -> None:
     if not all(map(_whole, numbers)) or not isinstance(fields["spawned"], bool):
         raise Invalid("fork_seq, born_seq and created_us must be whole numbers, and spawned true or false")
     id, session, parent, created_us = (fields[name] for name in ("id", "session", "parent", "created_us"))
-    for problem in wrong_agent(id, session, parent, created_us, fields.get("key")):
+    key, about, deleted_us = (fields.get(name) for name in ("key", "about", "deleted_us"))
+    for problem in wrong_agent(id, session, parent, created_us, key, about):
         raise Invalid(problem)
-    about = fields.get("about")
-    if about is not None and parse_object(about) is None:
-        raise Invalid("what is kept beside the agent is not the text of a JSON object")
+    if key is not None and not has_key(id, key):
+        raise Invalid(f"the agent's id is not the one of its key {key!r:.60}")
+    if deleted_us is not None and not (is_time(deleted_us) and deleted_us >= created_us):
+        raise Invalid("the agent was deleted before it was made")
 
 
 def _source(fields: Any, agent: str | None) -> SourceRecord:

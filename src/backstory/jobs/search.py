@@ -16,6 +16,7 @@ from backstory.core.terms import Query, matches, query, searchable, snippet, wor
 from backstory.errors import AgentNotFound, Invalid
 from backstory.jobs.indexer import Progress, catch_up, catch_up_soon, size
 from backstory.jobs.scan import has_to_scan, scan
+from backstory.operations.arguments import checked_limit, own_agent
 from backstory.storage.log import Log
 from backstory.storage.protocols import AgentRecord, Found, Piece, Wanted
 
@@ -59,18 +60,29 @@ def search(
     progress: Progress | None = None,
 ) -> Hits:
     """The best matches, best first; those after `after`, if it is given."""
-    if type(limit) is not int or limit < 1:
-        raise Invalid(f"limit={limit!r:.60} is not a number of results", remedy="pass 1 or more")
-    for kind in kinds:
-        if kind not in KINDS:
-            raise Invalid(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
+    if agent is not None:
+        own_agent(log, agent)
+    most = checked_limit(limit, "results")
+    if most is None:
+        raise Invalid("a search has no end without a limit", remedy="pass 1 or more")
+    _check_kinds(kinds)
+    if not isinstance(after, Hit | None):
+        raise Invalid(f"after={after!r:.60} is not a hit", remedy="pass the last one of the page before")
     asked = query(text)
     asking = _Asking(log, asked, agent, session, kinds, live)
     behind = 0 if log.backend.read_only else asking.catch_up(progress, wait=wait or progress is not None)
     wants_titles = after is None and not kinds and not live
-    hits = Hits(asking.hits(limit, after), asking.titled(limit) if wants_titles else ())
+    hits = Hits(asking.hits(most, after), asking.titled(most) if wants_titles else ())
     hits.behind = behind
     return hits
+
+
+def _check_kinds(kinds: Sequence[str]) -> None:
+    if isinstance(kinds, str) or not isinstance(kinds, Iterable):
+        raise Invalid(f"kinds={kinds!r:.60} is not a list of kinds", remedy="pass kinds=[…]")
+    for kind in kinds:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise Invalid(f"unknown kind {kind!r:.60}", remedy=f"use one of {', '.join(KINDS)}")
 
 
 class _Asking:

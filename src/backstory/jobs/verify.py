@@ -5,15 +5,18 @@ It only reports. What is wrong was not written by backstory, so only a person ca
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from backstory.core.chain import ERASED, START, digest, inner
 from backstory.core.events import Event, Stored, parse_object
 from backstory.core.kinds import KINDS
 from backstory.core.replay import Fold
-from backstory.core.validity import wrong_agent, wrong_event
-from backstory.errors import Corrupt
+from backstory.core.validity import is_id, wrong_agent, wrong_event
+from backstory.errors import AgentNotFound, Corrupt
 from backstory.jobs.seal import broken_seals
+from backstory.storage.ids import has_key
+from backstory.storage.positions import clipped
 from backstory.storage.protocols import AgentRecord, Agents, Audit, Reader, Wanted
 
 PAGE = 10_000  # rows read at a time
@@ -87,8 +90,10 @@ def _ancestry(
 
     parent = agents.get(agent.parent or "")
     root = agent.session if agent.parent else agent.id  # whether it is one is checked below
-    for problem in wrong_agent(agent.id, root, agent.parent, agent.created_us, agent.key):
+    for problem in wrong_agent(agent.id, root, agent.parent, agent.created_us, agent.key, agent.about):
         yield wrong(problem)
+    if agent.key is not None and is_id(agent.id) and not has_key(agent.id, agent.key):
+        yield wrong(f"its id is not the one of its key {agent.key!r:.60}")
     if agent.parent is None:
         if agent.fork_seq or agent.id != agent.session:
             yield wrong(f"it has no parent, but inherits up to {agent.fork_seq} in session {agent.session}")
@@ -144,8 +149,11 @@ def _events(
     else:
         fold = Fold(after=agent.fork_seq)
     head, time, link = agent.fork_seq, agent.created_us, _inherited(backend, agent, agents, rooted)
+    keys: dict[str, int] = {}
     for row in _rows(backend, agent):
         checked = _Row(agent, *row)
+        if rooted and agent.fork_seq and isinstance(row.key, str):
+            keys[row.key] = row.seq
         yield from checked.wrong_values(time)
         yield from checked.wrong_place(head)
         if checked.seq > head:
@@ -165,6 +173,18 @@ def _events(
         yield Finding(agent.id, head, "error", problem, "restore the missing events, or set the head")
     if rooted:
         folds[agent.id] = fold
+        yield from _inherited_keys(backend, agent, keys)
+
+
+def _inherited_keys(backend: Verifiable, agent: AgentRecord, keys: dict[str, int]) -> Iterator[Finding]:
+    """Own events with keys that inherited ones have. The databases themselves see to the others."""
+    if not keys or agent.deleted_us is not None:
+        return
+    with suppress(AgentNotFound):  # it was deleted meanwhile
+        inherited = clipped(backend.lineage(agent), 1, agent.fork_seq)
+        for key, place in backend.places(agent, inherited, list(keys)).items():
+            problem = f"it has the key {key!r:.60}, which position {place} of its lineage has, too"
+            yield Finding(agent.id, keys[key], "error", problem, FROM_BACKUP)
 
 
 def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:

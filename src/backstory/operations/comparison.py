@@ -9,6 +9,7 @@ from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN
 from backstory.core.replay import Explanation, explain, gap_at
 from backstory.errors import Invalid
+from backstory.operations.arguments import checked_limit
 from backstory.storage.log import At, Log
 from backstory.storage.positions import clipped
 from backstory.storage.protocols import AgentRecord, Piece
@@ -23,8 +24,9 @@ class Side(NamedTuple):
 
 def diff(log: Log, left: Side, right: Side, *, after: Change | None, limit: int | None) -> Comparison:
     """What two contexts have in common, and how they differ: all of it, or one page."""
-    if limit is not None and (type(limit) is not int or limit < 1):
-        raise Invalid(f"limit={limit!r} is not a number of changes", remedy="pass 1 or more")
+    limit = checked_limit(limit, "changes")
+    if not isinstance(after, Change | None):
+        raise Invalid(f"after={after!r:.60} is not a change", remedy="pass the last one of the page before")
     mine, theirs = (log.walk(side.agent, side.at).pieces for side in (left, right))
     shared = list(_shared(mine, theirs)) if left.agent.session == right.agent.session else []
     found = compare(

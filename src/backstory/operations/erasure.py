@@ -27,7 +27,7 @@ class Readable(Reader, StoredRows, Protocol):
 
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
     """Erase what the events at some positions of a lineage say, and all copies of them."""
-    checked_reason(why)
+    why = checked_reason(why)
     wanted = distinct_positions(positions)
     with backend.removal() as removal:
         agents = {record.id: record for record in removal.held(agent.session)}

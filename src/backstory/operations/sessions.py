@@ -5,7 +5,8 @@ from datetime import datetime
 from operator import attrgetter
 from typing import NamedTuple
 
-from backstory.core.events import parse_object, to_datetime
+from backstory.core.about import title_and_tags
+from backstory.core.events import to_datetime
 from backstory.storage.protocols import AgentRecord, Agents, Wanted
 
 PAGE = 200  # agents read at a time
@@ -37,7 +38,7 @@ def sessions_of(records: Iterable[AgentRecord]) -> list[Session]:
 def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
     root = next((record for record in tree if record.id == id), None)
     eldest = root or min(tree, key=attrgetter("created_us"))  # of what is left, if the root was deleted
-    about = parse_object(eldest.about) or {}
+    title, tags = title_and_tags(eldest.about)
     return Session(
         id=id,
         name=root.name if root else id,
@@ -45,8 +46,8 @@ def _session(id: str, tree: Sequence[AgentRecord]) -> Session:
         events=sum(record.head - record.fork_seq for record in tree),
         created_at=to_datetime(min(record.created_us for record in tree)),
         updated_at=to_datetime(max(record.updated_us for record in tree)),
-        title=about.get("title"),
-        tags=tuple(about.get("tags", ())),
+        title=title,
+        tags=tags,
         key=root.key if root else None,
     )
 

@@ -10,6 +10,7 @@ from backstory.errors import Invalid
 LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end
 KEYS = UUID("6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5")  # the namespace that ids of keyed agents are derived in
+MOST_GENERATIONS = 100_000  # that are looked through before an id and a key are said not to fit
 
 
 def new_id(session: str = "") -> str:
@@ -37,6 +38,11 @@ def keyed_id(key: str, generation: int = 0) -> str:
     """The id of the agent with a key: the same wherever it is asked for, so that the primary key decides who
     made it first. After a deletion that left forks behind, the next agent is of the next generation."""
     return str(uuid5(KEYS, checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"))
+
+
+def has_key(id: str, key: str) -> bool:
+    """Whether an id is one that a key has, after however many deletions."""
+    return any(id == keyed_id(key, generation) for generation in range(MOST_GENERATIONS))
 
 
 def name_of(key: str) -> str:

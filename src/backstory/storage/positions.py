@@ -32,10 +32,11 @@ def distinct_positions(positions: Iterable[int]) -> list[int]:
     """Positions that are asked for, each once and in order. Raises Invalid."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
-    found = set(positions)
-    for position in found:
+    found = set()
+    for position in positions:
         if type(position) is not int:
             raise Invalid(f"{position!r:.60} is not a position", remedy="pass whole numbers")
+        found.add(position)
     return sorted(found)
 
 
