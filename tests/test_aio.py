@@ -168,3 +168,30 @@ def test_an_error_in_a_cancelled_call_is_not_reported_as_lost():
             await task
 
     asyncio.run(main())
+
+
+def test_what_is_not_an_agent_is_refused_in_our_words(url):
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start()
+            async with store.intake() as intake:
+                calls = [
+                    lambda: agent.diff("main"),
+                    lambda: store.search("x", agent=5),
+                    lambda: store.agents(after=5),
+                    lambda: store.delete(5),
+                    lambda: store.write(5),
+                    lambda: store.write([5]),
+                    lambda: store.write([("main", [])]),
+                    lambda: intake.agent("k", parent="main"),
+                    lambda: intake.extend("main", []),
+                    lambda: intake.describe(None, title="x"),
+                    lambda: intake.remember("tool", "id", agent="main"),
+                    lambda: intake.places("main", []),
+                ]
+                for call in calls:
+                    with pytest.raises(backstory.Error):
+                        await call()
+                assert (await intake.agent("k", "named")).name == "named"
+
+    asyncio.run(main())

@@ -7,7 +7,7 @@ CancelledError arrives, an append has either happened or never will.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime
 from functools import partial, update_wrapper, wraps
 from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
@@ -165,8 +165,7 @@ class AsyncAgent:
     @shown_as(Agent.diff)
     async def diff(self, other: "AsyncAgent | None" = None, **options: Any) -> "Comparison":
         """How this context differs from another agent's: see `Agent.diff`."""
-        right = other.sync if other else None
-        return await in_thread(partial(self.sync.diff, right, **options))
+        return await in_thread(partial(self.sync.diff, underneath(other), **options))
 
     @shown_as(Agent.follow)
     def follow(
@@ -176,6 +175,17 @@ class AsyncAgent:
         return AsyncFollower(partial(self.sync.follow, after, timeout=timeout), lambda event: event)
 
     preview = lift(Agent.preview)
+
+
+def underneath(agent: Any) -> Any:
+    """The agent that an asynchronous one stands on. Anything else goes to the synchronous method, which says
+    what is wrong with it."""
+    return agent.sync if isinstance(agent, AsyncAgent) else agent
+
+
+def batch_underneath(batch: Any) -> Any:
+    """A batch of `store.write`, with the agent underneath in its first place."""
+    return (underneath(batch[0]), *batch[1:]) if isinstance(batch, tuple | list) and batch else batch
 
 
 class AsyncIntake:
@@ -192,33 +202,34 @@ class AsyncIntake:
             await self.commit()
 
     @shown_as(Intake.agent)
-    async def agent(self, key: str, *, parent: AsyncAgent | None = None, **birth: Any) -> AsyncAgent:
+    async def agent(
+        self, key: str, name: str | None = None, *, parent: AsyncAgent | None = None, **birth: Any
+    ) -> AsyncAgent:
         """The agent with this key: see `Intake.agent`."""
-        over = parent.sync if parent else None
-        return AsyncAgent(await in_thread(partial(self.sync.agent, key, parent=over, **birth)))
+        over = underneath(parent)
+        return AsyncAgent(await in_thread(partial(self.sync.agent, key, name, parent=over, **birth)))
 
     @shown_as(Intake.extend)
     async def extend(self, agent: AsyncAgent, events: Any, *, expected: int | None = None) -> None:
         """Add events: see `Intake.extend`."""
-        await in_thread(partial(self.sync.extend, agent.sync, events, expected=expected))
+        await in_thread(partial(self.sync.extend, underneath(agent), events, expected=expected))
 
     @shown_as(Intake.describe)
     async def describe(self, agent: AsyncAgent, /, **about: Any) -> None:
         """Set details of an agent: see `Intake.describe`."""
-        await in_thread(partial(self.sync.describe, agent.sync, **about))
+        await in_thread(partial(self.sync.describe, underneath(agent), **about))
 
     @shown_as(Intake.remember)
     async def remember(
         self, tool: str, id: str, *, agent: AsyncAgent | None = None, cursor: Any = None
     ) -> None:
         """Record what is known about a source: see `Intake.remember`."""
-        of = agent.sync if agent else None
-        await in_thread(partial(self.sync.remember, tool, id, agent=of, cursor=cursor))
+        await in_thread(partial(self.sync.remember, tool, id, agent=underneath(agent), cursor=cursor))
 
     @shown_as(Intake.places)
     async def places(self, agent: AsyncAgent, ids: Any) -> dict[str, int]:
         """The positions of events with these keys: see `Intake.places`."""
-        return await in_thread(partial(self.sync.places, agent.sync, ids))
+        return await in_thread(partial(self.sync.places, underneath(agent), ids))
 
     seen = lift(Intake.seen)
     cursor = lift(Intake.cursor)
@@ -293,14 +304,13 @@ class AsyncStore:
     @shown_as(Store.write)
     async def write(self, batches: Any) -> list[list[Event]]:
         """Append to several agents, all or none: see `Store.write`."""
-        plain = [(agent.sync, *more) for agent, *more in batches]
+        plain = map(batch_underneath, batches) if isinstance(batches, Iterable) else batches
         return await in_thread(partial(self.sync.write, plain))
 
     @shown_as(Store.agents)
     async def agents(self, **wanted: Any) -> list[AsyncAgent]:
         """All agents, or those that are wanted: see `Store.agents`."""
-        last = wanted.get("after")
-        wanted |= {"after": last.sync} if isinstance(last, AsyncAgent) else {}
+        wanted["after"] = underneath(wanted.get("after"))
         return [AsyncAgent(agent) for agent in await in_thread(partial(self.sync.agents, **wanted))]
 
     @shown_as(Store.resolve)
@@ -312,15 +322,12 @@ class AsyncStore:
     @shown_as(Store.delete)
     async def delete(self, ref: "str | AsyncAgent", below: bool = False, **options: Any) -> "Removed":
         """Remove an agent for good: see `Store.delete`."""
-        agent = ref.sync if isinstance(ref, AsyncAgent) else ref
-        return await in_thread(partial(self.sync.delete, agent, below, **options))
+        return await in_thread(partial(self.sync.delete, underneath(ref), below, **options))
 
     @shown_as(Store.search)
     async def search(self, words: str, **options: Any) -> "AsyncHits":
         """The events that contain all words, best first: see `Store.search`."""
-        asked = options.get("agent")
-        if isinstance(asked, AsyncAgent):
-            options["agent"] = asked.sync
+        options["agent"] = underneath(options.get("agent"))
         last = options.get("after")
         if isinstance(last, AsyncHit):
             from backstory.jobs.search import Hit
