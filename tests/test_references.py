@@ -86,3 +86,11 @@ def test_an_empty_store_has_no_latest_agent(store):
 def test_a_position_of_5000_digits_is_not_there(store, agent, sign):
     with pytest.raises(backstory.PositionNotFound, match="from 0 to"):
         store.resolve(f"main@{sign}{'9' * 5_000}")
+
+
+def test_what_is_before_the_beginning_is_named_as_it_was_written(store):
+    agent = store.start("main")
+    agent.user("hello")
+    with pytest.raises(backstory.PositionNotFound, match="no position -5: its lineage goes from 0 to 1"):
+        store.resolve("main@-5")
+    assert store.resolve("main@-1").at == 0

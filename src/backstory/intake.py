@@ -19,6 +19,7 @@ from backstory.core.events import (
     Stored,
     check_text,
     checked_key,
+    checked_keys,
     moment_us,
     parse_object,
     plain,
@@ -163,11 +164,11 @@ class Intake:
 
     def seen(self, ids: Iterable[str]) -> set[str]:
         """The keys among these that some event of the store has already."""
-        return self._log.backend.known(_checked_keys(ids))
+        return self._log.backend.known(checked_keys(ids))
 
     def places(self, agent: Agent, ids: Iterable[str]) -> dict[str, int]:
         """The positions of the events with these keys in an agent's lineage."""
-        keys = _checked_keys(ids)
+        keys = checked_keys(ids)
         if own_agent(self._log, agent).snapshot.pk is None:
             return {}
         backend = self._log.backend
@@ -304,12 +305,6 @@ def _checked_id(id: Any) -> str:
         raise Invalid(f"the id of a source is a text, not {id!r:.60}", remedy="pass a string")
     check_text(id, "the id of this source")
     return plain(id)
-
-
-def _checked_keys(keys: Any) -> list[str]:
-    if isinstance(keys, str) or not isinstance(keys, Iterable):
-        raise Invalid(f"{keys!r:.60} is not a list of keys", remedy="pass [key, …]")
-    return [checked_key(key) for key in keys]
 
 
 def _cursor_text(cursor: Any) -> str:

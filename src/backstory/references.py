@@ -75,7 +75,10 @@ def _at(agent: Agent, moment: str) -> Reference:
     if re.fullmatch(r"[0-9]+", moment):
         return Reference(agent, _checked(agent, int(moment)))
     if re.fullmatch(r"-[0-9]+", moment):
-        return Reference(agent, _checked(agent, agent.head + int(moment)))
+        head = agent.head
+        if head + int(moment) < 0:
+            raise no_position(agent.name, int(moment), head)
+        return Reference(agent, head + int(moment))
     for mark in reversed(agent.marks()):
         if mark.label == moment:
             return Reference(agent, mark.seq, moment)

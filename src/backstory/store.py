@@ -192,7 +192,7 @@ class Store:
     ) -> Wanted:
         if order not in ("born", "updated"):
             raise Invalid(f"{order!r} is not an order", remedy="use 'born' or 'updated'")
-        last = self.agent(after) if isinstance(after, str) else after
+        last = after if isinstance(after, Agent | None) else self.agent(after)
         return Wanted(
             key_prefix=checked_prefix(prefix) or None,
             since_us=None if since is None else moment_us(since),

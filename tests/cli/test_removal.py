@@ -89,3 +89,14 @@ def test_expire_says_what_would_go_and_removes_it_with_a_yes(shell):
 def test_expire_takes_a_time_and_nothing_else(sqlite_shell):
     fill(sqlite_shell)
     assert "is not a time" in sqlite_shell("expire", "--before", "yesterday", code=2).err
+
+
+def test_a_dry_run_changes_nothing_even_with_a_yes(shell):
+    fill(shell)
+    said = shell("erase", "main@2", "--why", "x", "--dry-run", "--yes")
+    assert "main@2 user Which Python files are here?" in said.err
+    [event] = shell("erase", "main@2", "--why", "x", "--dry-run", "--yes", "--json").json
+    assert event["content"] == "Which Python files are here?"
+    shell("delete", "main", "--below", "--dry-run", "--yes")
+    shell("expire", "--before", "2100-01-01", "--dry-run", "--yes")
+    assert "Which Python files" in shell("log", "main").out

@@ -1,6 +1,9 @@
 """`backstory seal` and what `verify` does with it; `verify --requests`."""
 
 import io
+import json
+
+import pytest
 
 import backstory
 
@@ -33,3 +36,19 @@ def test_requests_are_checked_where_that_is_asked_for(story):
     assert story("verify").out == ""
     [finding] = story("verify", "--requests", "--json", code=1).json
     assert finding["position"] == 8
+
+
+def test_what_only_looks_like_a_seal_is_refused_in_the_words_of_the_command_line(story, tmp_path):
+    (tmp_path / "seal.json").write_text("{}")
+    said = story("verify", "--seal", tmp_path / "seal.json", code=2).err
+    assert "this is not a seal: `backstory seal` makes one" in said
+
+
+@pytest.mark.parametrize("head", [-1, True, "1", 1.5, float("inf"), None])
+def test_a_seal_with_a_head_that_is_not_a_position_is_refused(head):
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        seal = store.seal()
+        seal["agents"][agent.id]["head"] = head
+        with pytest.raises(backstory.Invalid, match="this is not a seal"):
+            store.verify(seal=json.loads(json.dumps(seal)))

@@ -195,7 +195,7 @@ def test_new_with_a_key_finds_the_agent_again(shell):
     assert shell("new", "--key", "tickets/1").out == first.out
     assert shell("new", "--key", "tickets/2").out != first.out
     assert shell("log", "tickets/1").rows[0][1] == "system"
-    assert "1 to 1000 characters" in shell("new", "--key", "x" * 1001, code=2).err
+    assert "1 to 1,000 characters" in shell("new", "--key", "x" * 1001, code=2).err
     assert len(shell("sessions").lines) == 2
 
 
@@ -223,3 +223,12 @@ def test_settings_are_set_and_shown(story):
         assert story("settings", "main", f"--{name}", value, code=2).err.count("\n") == 1
     assert "writes at the head" in story("settings", "main@2", "--model", "x", code=2).err
     assert story("settings", "main").rows == rows
+
+
+def test_keys_are_part_of_the_json(shell):
+    [agent] = shell("new", "--key", "tickets/1", "--json").json
+    assert agent["key"] == "tickets/1"
+    [event] = shell("append", "@", "hello", "--key", "first", "--json").json
+    assert event["key"] == "first"
+    assert [event.get("key") for event in shell("log", "--json").json] == ["first"]
+    assert [agent["key"] for agent in shell("agents", "--json").json] == ["tickets/1"]

@@ -98,6 +98,7 @@ def test_a_member_of_an_enum_is_kept_as_the_text_that_it_is(store, agent):
     assert store.verify() == []
 
 
+ANSWER = {"choices": [{"message": {"role": "assistant", "content": "hello"}}]}
 ODD = [None, True, 5, 1.5, b"x", [], [1], {}, object()]
 
 
@@ -136,6 +137,13 @@ def test_what_is_not_what_it_should_be_is_refused_in_our_words(store, agent, odd
         lambda: store.source(odd, "x"),
         lambda: store.source("x", odd),
         lambda: agent.read([odd]),
+        lambda: agent.places(odd or 5),
+        lambda: agent.places([odd]),
+        lambda: agent.preview(odd),
+        lambda: agent.record(ANSWER, request=odd or 5),
+        lambda: agent.record(ANSWER, request={"messages": [odd, float("nan")]}),
+        lambda: agent.settings(params={"odd": {1, 2}}),
+        lambda: agent.settings(params={"odd": float("inf")}),
         lambda: agent.erase([[odd]], why="asked"),
     ]
     for call in calls:
@@ -221,3 +229,11 @@ def test_an_export_of_a_session_that_is_not_there_is_refused(store, agent):
     with pytest.raises(backstory.AgentNotFound):
         store.export_to(file, sessions=["nobody"])
     assert file.getvalue() == ""
+
+
+def test_settings_that_are_not_json_are_refused_by_their_names(agent):
+    with pytest.raises(backstory.Invalid, match="the params of these settings cannot be written as JSON"):
+        agent.settings(params={"temperature": float("nan")})
+    with pytest.raises(backstory.Invalid, match="the tools of these settings cannot be written as JSON"):
+        agent.settings(tools=[{"name": "t", "parameters": {"x": object()}}])
+    assert agent.head == 0

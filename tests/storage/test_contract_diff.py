@@ -102,6 +102,6 @@ def test_a_page_has_at_least_one_change(agent, limit):
 def test_agents_of_two_stores_are_not_compared(agent):
     with (
         backstory.open(":memory:") as elsewhere,
-        pytest.raises(backstory.Invalid, match="are in different stores"),
+        pytest.raises(backstory.Invalid, match="belongs to another store"),
     ):
         agent.diff(elsewhere.start("main"))

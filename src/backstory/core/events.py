@@ -235,6 +235,13 @@ def checked_key(key: Any) -> str:
     return plain(key)
 
 
+def checked_keys(keys: Any) -> list[str]:
+    """Keys of events; raises Invalid, also for a single text, whose letters would be keys."""
+    if isinstance(keys, str) or not isinstance(keys, Iterable):
+        raise Invalid(f"{keys!r:.60} is not a list of keys", remedy="pass [key, …]")
+    return [checked_key(key) for key in keys]
+
+
 def checked_prefix(prefix: Any) -> str:
     """A prefix of keys, which may be empty; raises Invalid."""
     return "" if prefix == "" else checked_key(prefix)

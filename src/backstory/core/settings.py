@@ -2,6 +2,7 @@
 in the log, so a rewind restores the earlier ones and a fork inherits them. Pure.
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,11 +28,23 @@ class Settings(NamedTuple):
             if name not in FIELDS:
                 raise Invalid(f"{name!r} is not a setting", remedy=f"use one of {', '.join(FIELDS)}")
         checked = {name: _CHECKS[name](value) for name, value in wanted.items()}
+        for name, value in checked.items():
+            _check_json(name, value)
         return {name: value for name, value in checked.items() if not is_same_json(value, self._stored(name))}
 
     def _stored(self, name: str) -> Any:
         value = getattr(self, name)
         return list(value) if name == "tools" else value
+
+
+def _check_json(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(
+            f"the {name} of these settings cannot be written as JSON: {error}",
+            remedy="use strings, finite numbers, true, false, null, lists and objects",
+        ) from error
 
 
 def settings_of(notes: Iterable[Mapping[str, Any] | None]) -> Settings:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from backstory.core.chain import START, overall
-from backstory.errors import Invalid
+from backstory.errors import Invalid, Remedy
 from backstory.storage.protocols import AgentRecord, Agents, StoredRows, Wanted
 
 FORMAT = "backstory-seal"
 VERSION = 1
+MAKE_ONE = Remedy("{} makes one", "seal")
 
 
 class Sealed(Agents, StoredRows, Protocol):
@@ -54,10 +55,12 @@ def broken_seals(backend: Sealed, sealed: Mapping[str, Any]) -> Iterator[tuple[s
 def _checked(sealed: Mapping[str, Any]) -> dict[str, tuple[int, bytes]]:
     try:
         if sealed["format"] != FORMAT or sealed["version"] != VERSION:
-            raise Invalid(f"this is not a seal of version {VERSION}", remedy="make one with seal()")
-        known = {id: (int(one["head"]), bytes.fromhex(one["digest"])) for id, one in sealed["agents"].items()}
+            raise Invalid(f"this is not a seal of version {VERSION}", remedy=MAKE_ONE)
+        known = {id: (one["head"], bytes.fromhex(one["digest"])) for id, one in sealed["agents"].items()}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Invalid("this is not a seal", remedy="make one with seal()") from error
+        raise Invalid("this is not a seal", remedy=MAKE_ONE) from error
+    if not all(type(head) is int and head >= 0 for head, _ in known.values()):
+        raise Invalid("this is not a seal: a head in it is not a position", remedy=MAKE_ONE)
     if overall((id, digest) for id, (_, digest) in known.items()).hex() != sealed.get("digest"):
         raise Invalid("the seal does not fit its own digest: it was changed")
     return known

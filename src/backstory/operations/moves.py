@@ -89,8 +89,8 @@ class Targets:
             "undo": lambda: self.undo,
             "redo": lambda: self.redo,
         }
-        if move not in targets:
-            raise Invalid(f"{move!r} is not a move", remedy=f"use one of {', '.join(targets)}")
+        if not isinstance(move, str) or move not in targets:
+            raise Invalid(f"{move!r:.60} is not a move", remedy=f"use one of {', '.join(targets)}")
         walk = self._log.walk(self._agent)
         target = targets[move]()(self._log.backend, walk)
         now, then = (self._log.context(self._agent, position).messages for position in (walk.head, target))

@@ -15,6 +15,7 @@ COMMANDS: Mapping[Operation, str] = {
     "events": "`backstory log`",
     "jump": "`backstory jump {agent}@{0}`",
     "mark": "`backstory mark {agent}`",
+    "seal": "`backstory seal`",
     "start": "`backstory new`",
     "verify": "`backstory verify`",
 }

@@ -27,6 +27,8 @@ def event_json(event: Event, explanation: Explanation | None = None) -> dict[str
         "data": event.data,
         "created_at": stamp(event.created_at),
     }
+    if event.key is not None:
+        found["key"] = event.key
     if explanation:
         found |= {"status": explanation.status, "by": explanation.by}
     return found
@@ -56,6 +58,7 @@ def agent_json(agent: Agent, marks: Sequence[Event] | None = None) -> dict[str, 
         "head": record.head,
         "created_at": stamp(agent.created_at),
         "updated_at": stamp(to_datetime(record.updated_us)),
+        "key": agent.key,
     }
     if marks is not None:
         found["marks"] = [{"seq": mark.seq, "label": mark.label} for mark in marks]

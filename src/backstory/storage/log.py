@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from backstory.core.chain import START
-from backstory.core.events import Draft, Event, checked_key, moment_us, parse_object
+from backstory.core.events import Draft, Event, checked_key, checked_keys, moment_us, parse_object
 from backstory.core.kinds import KINDS, MOVES, SPOKEN
 from backstory.core.labels import LABEL, labels_in
 from backstory.core.outline import OutlineRow
@@ -252,7 +252,7 @@ class Log:
 
     def places(self, agent: AgentRecord, keys: Iterable[str]) -> dict[str, int]:
         """The positions of the lineage's events with some keys."""
-        return self.backend.places(agent, self.backend.lineage(agent), [checked_key(key) for key in keys])
+        return self.backend.places(agent, self.backend.lineage(agent), checked_keys(keys))
 
     def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
         """The events at some positions, in order."""

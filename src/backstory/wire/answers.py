@@ -38,13 +38,22 @@ def answer_batch(
     data = dict(data or {})
     asked: dict[str, Any] = {"format": name, "at": at}
     if request is not None:
-        asked["sha256"] = request_digest(request)
+        asked["sha256"] = _checked_digest(request)
     if (model or data.get("model")) is not None:
         asked["model"] = model or data["model"]
     usage = _usage(whole)
     if usage is not None:
         asked["usage"] = usage
     return [(kind, text, data | {"request": asked}), *rest]
+
+
+def _checked_digest(request: Any) -> str:
+    if not isinstance(request, Mapping):
+        raise Invalid(f"{request!r:.60} is not a request", remedy="pass the body that was sent, an object")
+    try:
+        return request_digest(request)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"the request is not JSON: {error}", remedy="pass the body that was sent") from error
 
 
 def request_digest(body: Mapping[str, Any]) -> str:

@@ -32,7 +32,7 @@ SECTIONS = {
         "rewind": "Go back to a mark.",
         "jump": "Go to the context of any position, live or dead.",
         "clear": "Empty the context.",
-        "undo": "Undo the last clear, rewind or jump.",
+        "undo": "Undo the last clear, rewind, jump or compaction.",
         "redo": "Undo the last undo.",
         "fork": "Start a new agent from a position of another.",
         "spawn": "Start a sub-agent with an empty context.",

@@ -55,16 +55,20 @@ def erase_command(
 ) -> None:
     """The content and the data of these events are removed from the store, with all copies that a compaction
     made of them, and cannot be brought back. Their position, kind and time stay, and the reason. Forks see
-    the same. Prints the positions that were erased."""
+    the same. Prints the positions that were erased. Asks first on a terminal; elsewhere, it needs --yes."""
     with opened(url) as store:
         wanted = _positions(store, refs)
-        if not yes:
+        if dry_run or not yes:
             for agent, positions in wanted.items():
                 for event in agent.read(positions):
-                    screen.say(f"{agent.name}@{event.seq} {event.kind} {gist(event)[:LONGEST]}")
-            if dry_run:
-                screen.say("nothing was changed")
-                return
+                    if dry_run and as_json:
+                        screen.answer_json(event_json(event))
+                    else:
+                        screen.say(f"{agent.name}@{event.seq} {event.kind} {gist(event)[:LONGEST]}")
+        if dry_run:
+            screen.say("nothing was changed")
+            return
+        if not yes:
             _ask("erase")
         for agent, positions in wanted.items():
             for event in agent.erase(positions, why=why):
@@ -99,7 +103,8 @@ def expire_command(
 ) -> None:
     """Sessions last written to before TIME (a date or a time, such as 2026-01-01T12:00) are removed from the
     store with all their agents. With --dead, sessions stay; instead, events from before TIME that are no
-    longer in any context are erased. What a mark, a label or a fork leads back to is kept."""
+    longer in any context are erased. What a mark, a label or a fork leads back to is kept. Asks first on a
+    terminal; elsewhere, it needs --yes."""
     when = moment(before)
     with opened(url) as store:
         planned = store.expire(when, prefix=prefix, dead=dead)
