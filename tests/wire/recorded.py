@@ -46,6 +46,13 @@ CALLED = {"toolUse": {"toolUseId": "s", "name": "nova_grounding", "input": {}, "
 RAN = {"toolResult": {"toolUseId": "s", "content": [{"json": {}}], "type": "nova_grounding_result"}}
 
 TAKEN: list[Row] = [
+    ("no content beside calls", "openai", chat(HI, asks("a", content=[]), told("a")), {}),
+    ("result without an id", "openai", chat(HI, asks("a"), {"role": "tool", "content": "1"}), OTHERS),
+    ("no system text", "gemini", gemini(ASK) | {"systemInstruction": None}, {}),
+    ("empty system text", "anthropic", anthropic(HI) | {"system": ""}, {}),
+    ("no content", "openai-responses", responses(HI, {"role": "assistant", "content": []}), {}),
+    ("results of references", "openai-responses", responses({"id": "fc_1"}, output("a")), STORED),
+    ("server tool behind a call", "anthropic", anthropic(HI, says(use(), RUN), blocks(result())), {}),
     ("blank beside calls", "openai", chat(HI, asks("a", content=""), told("a")), {}),
     ("blank text", "openai", chat({"role": "user", "content": ""}), {}),
     (

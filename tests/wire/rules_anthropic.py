@@ -134,7 +134,7 @@ def _system(system: Any, request: Request) -> Iterator[str]:
     if isinstance(system, list) and (system or not request.strict):
         for index, block in enumerate(system):
             yield from _only_text(block, f"system.{index}")
-    elif not has_text(system):
+    elif not has_text(system) and (request.strict or system != ""):
         yield "system: text content blocks must be non-empty"
 
 
@@ -337,8 +337,10 @@ def _trailing_space(messages: list[Any]) -> Iterator[str]:
 
 def _turn(message: Any) -> Turn:
     role, content = field(message, "role"), field(message, "content")
-    blocks = tuple(map(_kind, content)) if isinstance(content, list) else (Block(OTHER),)
-    return Turn(role, blocks)
+    if not isinstance(content, list):
+        return Turn(role, (Block(OTHER),))
+    # A tool that the service is to run may stand behind calls: its result comes with the next answer.
+    return Turn(role, tuple(_kind(block) for block in content if field(block, "type") != "server_tool_use"))
 
 
 def _kind(block: Any) -> Block:

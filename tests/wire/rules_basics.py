@@ -76,10 +76,10 @@ def is_image_url(value: Any) -> bool:
     return re.fullmatch(r"https?://\S+", value) is not None
 
 
-def holds_an_object(arguments: str) -> bool:
-    """Whether a JSON string holds an object, by JSON's own grammar (Python's reader would take NaN)."""
+def holds_json(arguments: str, type: type = object) -> bool:
+    """Whether a string holds JSON of a type, by JSON's own grammar (Python's reader would take NaN)."""
     try:
-        return isinstance(json.loads(arguments, parse_constant=_no_constant), dict)
+        return isinstance(json.loads(arguments, parse_constant=_no_constant), type)
     except (ValueError, RecursionError):
         return False
 
@@ -120,11 +120,12 @@ def openai_string(value: Any, path: str, *, longest: int, pattern: str | None = 
         )
 
 
-def openai_arguments(value: Any, path: str) -> Iterator[str]:
-    """OpenAI insists on a string; the servers that speak its language insist on an object inside it."""
+def openai_arguments(value: Any, path: str, request: Request) -> Iterator[str]:
+    """OpenAI insists on a string; the servers that speak its language insist on JSON in it, and some of them
+    on an object."""
     if not isinstance(value, str):
         yield f"{path}: Input should be a valid string"
-    elif not holds_an_object(value):
+    elif not holds_json(value, dict if request.strict else object):
         yield f"{path}: Failed to parse tool call arguments as JSON"
 
 

@@ -63,7 +63,7 @@ def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     """Everything that is wrong with a generateContent body."""
     if not request.strict:
         body = _respelled(body)
-    if "systemInstruction" in body:
+    if "systemInstruction" in body and (request.strict or body["systemInstruction"] is not None):
         yield from _system(body["systemInstruction"], request)
     contents = body.get("contents")
     if not isinstance(contents, list) or not contents:

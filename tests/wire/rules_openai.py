@@ -58,7 +58,7 @@ def _message(message: Any, path: str, request: Request) -> Iterator[str]:
         yield from _assistant(message, path, request)
     else:
         yield from _content(message.get("content"), role, path, request)
-    if role == "tool":
+    if role == "tool" and not (request.compatible and "tool_call_id" not in message):
         yield from _id(message.get("tool_call_id"), f"{path}.tool_call_id", request)
 
 
@@ -66,7 +66,8 @@ def _assistant(message: dict[str, Any], path: str, request: Request) -> Iterator
     content = message.get("content")
     calls = message.get("tool_calls", message.get("function_call"))
     says_no_more = bool(calls or message.get("audio") or has_text(message.get("refusal")))
-    if not says_no_more or (content is not None and not (content == [] and request.compatible)):
+    is_empty = content == [] and (request.compatible or not request.strict)  # OpenAI takes it beside calls
+    if not says_no_more or (content is not None and not is_empty):
         yield from _content(content, "assistant", path, request)
     if "tool_calls" in message and not (message["tool_calls"] == [] and request.compatible):
         yield from _calls(message["tool_calls"], f"{path}.tool_calls", request)
@@ -91,7 +92,7 @@ def _call(call: Any, path: str, request: Request) -> Iterator[str]:
         yield f"Invalid value: {type!r}. Supported values are: 'function', 'custom'. ({path}.type)"
     function = field(call, "function")
     yield from _name(field(function, "name"), f"{path}.function.name")
-    yield from openai_arguments(field(function, "arguments"), f"{path}.function.arguments")
+    yield from openai_arguments(field(function, "arguments"), f"{path}.function.arguments", request)
 
 
 def _name(name: Any, path: str) -> Iterator[str]:
@@ -146,6 +147,8 @@ def _sequence(messages: list[Any], *, pending: bool) -> Iterator[str]:
 
 def _answer(message: dict[str, Any], index: int, step: dict[str, int | None]) -> Iterator[str]:
     id = field(message, "tool_call_id")
+    if id is None and None in step.values():
+        id = next(open for open, answer in step.items() if answer is None)  # Zhipu's servers go by the order
     if id == "":
         return  # of a server without ids; where they are needed, the message itself is refused
     if not one_of(id, step):

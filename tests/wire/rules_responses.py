@@ -90,12 +90,12 @@ def _message(item: dict[str, Any], path: str, request: Request) -> Iterator[str]
         yield from openai_text(content, f"{path}.content", request)
 
 
-def _call(item: dict[str, Any], path: str, _: Request) -> Iterator[str]:
+def _call(item: dict[str, Any], path: str, request: Request) -> Iterator[str]:
     yield from openai_string(item.get("call_id"), f"{path}.call_id", longest=LONGEST_ID)
     name = item.get("name")
     yield from openai_string(name, f"{path}.name", longest=OPENAI_LONGEST_NAME, pattern=OPENAI_NAME)
     if item.get("type") == "function_call":
-        yield from openai_arguments(item.get("arguments"), f"{path}.arguments")
+        yield from openai_arguments(item.get("arguments"), f"{path}.arguments", request)
     elif not isinstance(item.get("input"), str):
         yield f"{path}.input: Input should be a valid string"
 
@@ -129,7 +129,7 @@ ITEMS = {
 
 
 def _parts(parts: list[Any], allowed: tuple[str, ...], path: str, request: Request) -> Iterator[str]:
-    if not parts:
+    if not parts and (request.strict or allowed != PARTS["assistant"]):
         yield f"Invalid '{path}': empty array. Expected an array with minimum length 1"
     for index, part in enumerate(parts):
         yield from _part(part, allowed, f"{path}[{index}]", request)
@@ -185,6 +185,7 @@ def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
     calls: dict[str, int] = {}
     needed: dict[str, int] = {}
     answered: set[str] = set()
+    is_referring = any(_type(item) == "item_reference" for item in input)  # to calls in the store, perhaps
     for index, item in enumerate(input):
         type, id = _type(item), field(item, "call_id")
         if not isinstance(type, str) or not isinstance(id, str):
@@ -195,7 +196,7 @@ def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
             calls[id] = index
             if type in CALLS:
                 needed[id] = index
-        elif type in OUTPUTS and id not in calls:
+        elif type in OUTPUTS and id not in calls and not is_referring:
             yield f"No tool call found for function call output with call_id {id}."
         elif type in OUTPUTS and id in answered:
             yield f"Duplicate 'call_id': a second function call output for '{id}' in input[{index}]."

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backstory.errors import Invalid
-from backstory.wire import FORMATS, dump, load, turn_forms
+from backstory.wire import FORMATS, dump, load, load_answer, turn_forms
 from tests.wire.maker import PDF, PIXEL, WAV
 from tests.wire.rules import violations
 
@@ -38,7 +38,56 @@ THOUGHT = {"type": "reasoning", "id": "rs_1", "content": [{"type": "reasoning_te
 CALL = {"type": "function_call", "call_id": "1", "name": "look", "arguments": "{}"}
 SHELL = {"type": "local_shell_call", "call_id": "1", "status": "completed", "action": {"type": "exec"}}
 
+REFERENCE = {"type": "item_reference", "id": "fc_1"}
+SEARCH = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+
+
+def says(*blocks: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": [*blocks]}
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def calls(arguments: str, **result: Any) -> dict[str, Any]:
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": arguments}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return {"messages": [{"role": "user", "content": "Look."}, asked, {"role": "tool", **result}]}
+
+
+ASKED = {"role": "user", "content": "Look."}
 TAKEN = [
+    # Groq and OpenAI: other JSON than an object for arguments.
+    ("openai", calls("null", tool_call_id="1", content="x")),
+    ("openai-responses", items(CALL | {"arguments": "[]"}, output("1"))),
+    # Zhipu: a result that does not say which call it answers.
+    ("openai", calls("{}", content="x")),
+    # Mistral: sounds by their bare data, and by their address.
+    ("openai", chat({"type": "input_audio", "input_audio": WAV})),
+    ("openai", chat({"type": "input_audio", "input_audio": "https://a.org/a.mp3"})),
+    # OpenAI: results of calls that only references stand for.
+    ("openai-responses", items(REFERENCE, output("1"))),
+    ("openai-responses", items(REFERENCE, {"id": "fc_2"}, output("2"), output("1"), CALL, output("1"))),
+    # Anthropic: a tool that it runs itself behind a call, whose result comes with the next answer.
+    (
+        "anthropic",
+        {"messages": [ASKED, says(use("1"), SEARCH), answered("1"), says(FOUND, text("So.")), ASKED]},
+    ),
+    # Some of its models: system text behind the result of such a tool.
+    (
+        "anthropic",
+        {
+            "messages": [
+                ASKED,
+                says(SEARCH, FOUND),
+                {"role": "system", "content": "Be brief."},
+                says(text("Yes.")),
+                ASKED,
+            ]
+        },
+    ),
     # Alibaba: sounds by their address, and as data URLs without a type.
     (
         "openai",
@@ -79,6 +128,34 @@ def test_it_comes_back(format, body):
     dumped, repairs = dump(load(body, format, model="m"), format, model="m", stored=True)
     assert repairs == []
     assert {key: dumped[key] for key in body} == body
+
+
+def test_a_result_of_a_call_in_the_store_goes_only_where_the_reference_goes():
+    events = load(items(REFERENCE, output("1")), "openai-responses", model="m")
+    cut = [events[0], events[2]]
+    for model, stored, log in [("m", False, events), ("n", True, events), ("m", True, cut)]:
+        body, repairs = dump(log, "openai-responses", model=model, stored=stored)
+        assert body["input"] == [ASKED]
+        assert "drop" in [repair.rule for repair in repairs]
+    twice = dump([*events, events[-1]], "openai-responses", model="m", stored=True)
+    assert [repair.why for repair in twice.repairs] == ["a second result for the call '1'"]
+
+
+def test_a_result_without_an_id_gets_the_one_of_its_call_for_another_model():
+    events = load(calls("{}", content="x"), "openai", model="m")
+    assert dump(events, "openai", model="n").body == calls("{}", tool_call_id="1", content="x")
+
+
+def test_a_sealed_call_behind_a_prefill_and_blank_text_goes_back():
+    asked = {"role": "user", "parts": [{"text": "Look."}]}
+    prefill = {"role": "model", "parts": [{"text": "I look."}]}
+    signed = {"functionCall": {"name": "look", "args": {}}, "thoughtSignature": "c2ln"}
+    answer = {"candidates": [{"content": {"role": "model", "parts": [{"text": "\n\n"}, signed]}}]}
+    events = load({"contents": [asked, prefill]}, "gemini", model="m")
+    events += load_answer(answer, "gemini", model="m")
+    body, repairs = dump([*events, ("tool_result", "x", {"id": "call_1"})], "gemini", model="m")
+    assert repairs == []
+    assert body["contents"][1]["parts"] == [{"text": "I look."}, {"text": "\n\n"}, signed]
 
 
 def test_such_a_pdf_and_such_a_sound_arrive_elsewhere():

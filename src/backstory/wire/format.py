@@ -128,6 +128,14 @@ def arguments_of(raw: Any) -> Arguments:
     return Arguments(value, raw if value == given else None, value == given)
 
 
+def is_json(text: str | None) -> bool:
+    """Whether a text is JSON, all of it such as every service can read."""
+    match arguments_of(text):
+        case Arguments({"_value": value}, same=False):
+            return bool(value == json.loads(text or ""))
+    return False
+
+
 def call_of(id: str | None, name: str, arguments: str, kind: str = "") -> Call:
     """A call whose arguments are text on the wire."""
     value, _, same = arguments_of(arguments)

@@ -10,7 +10,7 @@ from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
 from backstory.wire.leftovers import TEXT_FIRST
 from backstory.wire.native import settle_say
-from backstory.wire.origin import Native, native_of, told_of
+from backstory.wire.origin import REFERRED, Native, native_of, told_of
 from backstory.wire.rows import Readable, Tell, rows
 from backstory.wire.target import Target
 from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
@@ -138,10 +138,9 @@ def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
     written = data.get("arguments_text") if data else None
     if isinstance(written, str) and arguments_of(written).value == arguments:
         text = written
-    if not same:
-        why = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
-        tell("arguments", at, why)
-    return Asked(_key(id), name if isinstance(name, str) else "", arguments, at, text)
+    found = Asked(_key(id), name if isinstance(name, str) else "", arguments, at, text)
+    found.is_mended = not same
+    return found
 
 
 def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native | None) -> Loose:
@@ -167,19 +166,22 @@ def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
     turns: list[Turn] = []
     open: dict[str | None, list[tuple[Asked, Step]]] = {}
     known: set[str | None] = set()
+    step: Step | None = None
     for item in logged:
         if isinstance(item, Loose):
             waiting = open.get(item.key)
             if waiting:
                 answered(*waiting.pop(0), item.answer, turns, tell)
-            elif item.key not in known and (say := kept_apart(item.answer, target)) is not None:
-                turns.append(say)
+            elif item.key not in known and is_in_store(item.answer.native, step, target):
+                turns.append(kept_apart(item.answer))
+                known.add(item.key)
             else:
                 what = "a second result for the call" if item.key in known else "a result for a missing call,"
                 tell("drop", item.answer.at, f"{what} {item.key!r}")
             continue
         turns.append(item)
         if isinstance(item, Step):
+            step = item
             for call in item.calls:
                 waiting = open.setdefault(call.key, [])
                 if waiting and waiting[0][1] is not item:
@@ -191,15 +193,21 @@ def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
     return turns
 
 
-def kept_apart(answer: Answer, target: Target) -> Say | None:
-    """A result whose call is in the service's store, in the response that the request continues."""
-    native = answer.native
-    if native is None or not isinstance(native.after, dict):
-        return None
-    if not target.continues(native.after) or native.provider != target.format.name:
-        return None
+def is_in_store(native: Native | None, step: Step | None, target: Target) -> bool:
+    """Whether the call of a result is in the service's store: in the response that the request continues, or
+    where the answer before it has references."""
+    if native is None or native.provider != target.format.name:
+        return False
+    if REFERRED in native.took:
+        is_behind = step is not None and REFERRED in step.took
+        return is_behind and target.stored and target.is_home_of(native)
+    return isinstance(native.after, dict) and target.continues(native.after)
+
+
+def kept_apart(answer: Answer) -> Say:
+    """A result without its call, in its own form."""
     say = Say("user", answer.text, answer.at)
-    say.wire, say.after = native.wire, native.after
+    say.wire, say.after = answer.native.wire, answer.native.after
     return say
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from backstory.errors import Invalid
 from backstory.wire import own
-from backstory.wire.format import Form, Format
+from backstory.wire.format import Form, Format, is_json
 from backstory.wire.leftovers import REFUSED, is_same, name_of, named, take_rest, tell_runs
 from backstory.wire.media import is_sound, padded_part, unshown
-from backstory.wire.origin import SAME_IDS, UNPADDED, Native
+from backstory.wire.origin import SAME_IDS, UNNAMED, UNPADDED, Native
 from backstory.wire.target import Target
 from backstory.wire.turns import (
     BETWEEN,
@@ -84,7 +84,8 @@ def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -
     is_mine = is_mine and (bool(parts) or not answer.error)
     if is_mine and _goes_back("result", parts, native, target.format):
         form = _form(native.wire, target, answer.at)
-        answer.wire = form if (result.id or "") == call.id else target.format.renamed(form, call.id)
+        is_known = (result.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
+        answer.wire = form if is_known else target.format.renamed(form, call.id)
         return
     # A failed result is text and nothing else, where anything else is possible at all.
     kept = _translated(parts, target, answer.at, in_result=True, words_only=answer.error or bool(call.kind))
@@ -177,8 +178,11 @@ def _is_legal(call: Asked, format: Format) -> bool:
 def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]) -> bool:
     calls = [part for part in parts if isinstance(part, Call)]
     ids = [part.id for part in calls if part.id]
+    texts, blank = "".join(step.texts), any(piece.native and piece.call for piece in step.pieces or ())
+    # What is blank in a form that rides on a call is in no event.
+    words = [part for part in parts if not (blank and isinstance(part, Text) and is_blank(part.text))]
     return (
-        is_same(answer_text(parts), "".join(step.texts))
+        (is_same(answer_text(parts), texts) or is_same(answer_text(words), texts))
         and len(calls) == len(step.calls)
         and (format.ids is None or (len(set(ids)) == len(ids) and taken.isdisjoint(ids)))
         and all(
@@ -242,13 +246,13 @@ def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> 
     is_signed = all(part.signed for part in parts if isinstance(part, Other))
     return (
         (role == "result" or not all(isinstance(part, Speaker) for part in parts))
-        and all(map(_is_whole, parts))
+        and all(_is_whole(part, is_known=native.model is not None) for part in parts)
         and (is_signed or format.takes_unsigned(native.model))
         and not format.refuses(role, parts)
     )
 
 
-def _is_whole(part: Part) -> bool:
+def _is_whole(part: Part, is_known: bool) -> bool:
     match part:
         case Media():
             return is_sound(part)
@@ -256,9 +260,10 @@ def _is_whole(part: Part) -> bool:
             return complete
         case Result():
             return False
-        # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887).
-        case Call(sound=sound):
-            return sound
+        # Compatible servers refuse what is not JSON: "Expecting ',' delimiter" (OpenHands sdk#2887). Other
+        # JSON than an object was taken from the model that wrote it: "[]" by OpenAI, "null" by Groq.
+        case Call(sound=False, text=text):
+            return is_known and is_json(text)
     return True
 
 

@@ -10,6 +10,8 @@ SAME_IDS = "same ids"  # calls with ids that earlier calls had
 LAST_WORD = "last word"  # an answer that the model goes on from
 UNPADDED = "unpadded"  # base64 without its padding
 FIELDS = "fields"  # fields beside a message's role and content
+UNNAMED = "unnamed"  # a result that does not say which call it answers
+REFERRED = "referred"  # results of calls that only references to the service's store stand for
 REPLACED = "replaced"  # (not the service's doing) what no store can hold is written otherwise
 # What of these is told wherever the event goes, by which rule.
 TOLD = {

@@ -22,6 +22,7 @@ from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blan
 NO_OUTPUT = "(no output)"
 CONTINUE = "Continue."
 RESUMED = "(conversation resumed)"
+MENDED = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
 NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!r}"
 
 # Where an answer stood when its provider accepted it: there the user need not speak first.
@@ -91,6 +92,8 @@ def settled(turns: list[Turn], target: Target) -> list[Turn]:
                         continue
                 for call in turn.calls:
                     names.give(call)
+                    if call.is_mended:
+                        target.tell("arguments", call.at, MENDED)
             for call in turn.calls:
                 if call.answer is not None:
                     settle(call, call.answer, target)
@@ -173,12 +176,13 @@ def placed(turns: list[Turn], format: Format, options: Options, tell: Tell) -> t
 
 def may_stand(say: Say, before: list[Turn], following: Turn | None, format: Format, options: Options) -> bool:
     """Whether a system message may stand between others: some of Anthropic's models take it behind the user's
-    turn and before the model's, or at the end; others answer "role 'system' is not supported on this model"
-    (aiquila#413). One that came from there goes back to the same model."""
+    turn, or the result of a tool that the service ran, and before the model's, or at the end; others answer
+    "role 'system' is not supported on this model" (aiquila#413). One that came from there goes back to
+    the same model."""
     was_inside = say.is_own and say.wire is not None and say.after == BEHIND_A_MESSAGE
     if format.name != "anthropic" or not (options.system_inside or was_inside):
         return False
-    is_behind_user = bool(before) and not _ends_with_model(before[-1])
+    is_behind_user = bool(before) and (not _ends_with_model(before[-1]) or _ends_with_result(before[-1]))
     is_before_model = following is None or isinstance(following, Step) or following.role == "system"
     return is_behind_user and is_before_model
 
@@ -208,6 +212,12 @@ def alternating(turns: list[Turn], options: Options, tell: Tell) -> list[Turn]:
         tell("alternate", turns[-1].at, NO_LAST_WORD)
         spaced.append(Say("user", CONTINUE, None))
     return spaced
+
+
+def _ends_with_result(turn: Turn) -> bool:
+    """Whether an answer goes back as it was and ends with what a tool of the service's came to."""
+    blocks = turn.wire if isinstance(turn.wire, list) else []
+    return bool(blocks) and str(blocks[-1].get("type")).endswith("_tool_result")
 
 
 def _ends_with_model(turn: Turn) -> bool:

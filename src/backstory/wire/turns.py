@@ -114,7 +114,7 @@ class Answer:
 class Asked:
     """A tool call that the model made, and its answer."""
 
-    __slots__ = ("answer", "arguments", "at", "id", "key", "kind", "name", "text")
+    __slots__ = ("answer", "arguments", "at", "id", "is_mended", "key", "kind", "name", "text")
 
     def __init__(
         self, key: str | None, name: str, arguments: dict[str, Any], at: int | None, text: str | None = None
@@ -123,6 +123,7 @@ class Asked:
         self.id = key or ""  # the id on the wire
         self.name = name
         self.arguments = arguments
+        self.is_mended = False  # were the arguments something else, which the service would refuse?
         self.text = text  # the arguments as the model wrote them, for formats that carry text
         self.at = at
         self.kind = ""  # what it goes out as; "" is a function's call

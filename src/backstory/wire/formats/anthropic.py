@@ -268,9 +268,13 @@ def takes_unsigned(model: Any) -> bool:
 
 
 def has_more_behind_a_call(parts: list[Part]) -> bool:
-    """Whether something other than calls follows a call."""
-    kinds = [isinstance(part, Call) for part in parts]
-    return True in kinds and not all(kinds[kinds.index(True) :])
+    """Whether something other than calls follows a call. Of tools that the service runs itself the results
+    come with its next answer."""
+    first = next((index for index, part in enumerate(parts) if isinstance(part, Call)), len(parts))
+    return not all(
+        isinstance(part, Call) or (isinstance(part, Other) and part.what == "server_tool_use")
+        for part in parts[first:]
+    )
 
 
 def answered(response: Mapping[str, Any]) -> Answered:

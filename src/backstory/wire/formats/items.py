@@ -28,6 +28,7 @@ CALLS = {
     "tool_search_call": "tool_search_output",
 }
 OUTPUTS = frozenset(CALLS.values())
+REFERENCE = Other("item_reference")  # an item that is in the service's store
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
 # Fields of a call that are not what the tool was given.
 # What the service ran itself.
@@ -53,8 +54,8 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
             return [called._replace(more=_beside(item))]
         case "reasoning":
             return [Other("reasoning", complete=_is_whole_reasoning(item))]
-        case None:
-            return [Other("item_reference")]
+        case None | "item_reference":
+            return [REFERENCE]
     if type_ in CALLS and isinstance(item.get("call_id"), str):
         given = {key: value for key, value in item.items() if key not in _FRAME}
         name = type_.removesuffix("_call")

@@ -33,6 +33,7 @@ from backstory.wire.media import (
     type_of_suffix,
     web_url,
 )
+from backstory.wire.origin import UNNAMED
 from backstory.wire.streams import openai_completion
 from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
 
@@ -145,10 +146,16 @@ def is_worded(message: dict[str, Any]) -> bool:
 
 
 def units(body: Mapping[str, Any]) -> Iterator[Unit]:
-    """Each message is a unit."""
+    """Each message is a unit. Zhipu's servers take results that do not say which call they answer."""
+    is_called = False
     for path, message in items(dict(body), "messages"):
         role = ROLES[one_of(message.get("role"), tuple(ROLES), f"{path}.role")]
-        yield Unit(role, message, read(role, message, path), path)
+        is_unnamed = role == "result" and not message.keys() & {"tool_call_id", "name"}
+        if is_unnamed and not is_called:
+            raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+        is_called = is_called or bool(message.get("tool_calls"))
+        took = (UNNAMED,) if is_unnamed else ()
+        yield Unit(role, message, read(role, message, path), path, took=took)
 
 
 def read(role: str, message: Form, path: str) -> list[Part]:
@@ -165,9 +172,8 @@ def read(role: str, message: Form, path: str) -> list[Part]:
         return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
     if role == "result":
         id, name = id_in(message, "tool_call_id", path), message.get("name")
-        # Mistral's servers know a result by the name of its tool, too.
-        if "tool_call_id" not in message and not isinstance(name, str):
-            raise wrong(f"{path}.tool_call_id", "missing, expected a string")
+        if name is not None and not id:  # Mistral's servers know a result by the name of its tool, too
+            name = expect(name, str, f"{path}.name")
         return [Result(id, [*parts, *_more(message)], None, None if id else name)]
     return [*_speaker(message), *parts, *_more(message)]
 
@@ -259,6 +265,9 @@ def _bare(found: Media, data: str) -> Media:
 
 def _read_sound(sound: Any) -> Part:
     match sound:
+        case str(data):  # Mistral takes the data alone, or its address, and finds out what it is
+            found = from_url(data, "audio")
+            return found if found.data or web_url(found) else found._replace(data=data, url=None)
         case {"data": str(data), "format": str(format)}:
             # Alibaba's servers take a URL here, too, with data in it or not ("Qwen-Omni" in its guide).
             found = from_url(data, "audio")._replace(type=type_of_suffix(format) or f"audio/{format}")

@@ -16,13 +16,15 @@ from backstory.wire.formats.items import (
     CUSTOM,
     KINDS,
     OUTPUTS,
+    REFERENCE,
     is_output,
     output,
     read_item,
 )
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
+from backstory.wire.origin import REFERRED
 from backstory.wire.streams import responses_response
-from backstory.wire.turns import BETWEEN, Media, Other, Part, Text, Unit
+from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Text, Unit
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "step"}
 # Items that say all there is to say without their ids.
@@ -102,11 +104,29 @@ def units(body: Mapping[str, Any]) -> Iterator[Unit]:
     if continued and body.get("store") is False:  # what it continues is in the store, though it is not itself
         continued["store"] = False
     is_first = True
-    for unit in _units(body):
+    for unit in _referred(_units(body)):
         # What came before is in the service's store: there are the calls that these results answer.
         is_part = is_first or unit.role == "result"
         yield unit._replace(after=continued) if continued and is_part else unit
         is_first = False
+
+
+def _referred(units: Iterable[Unit]) -> Iterator[Unit]:
+    """The units, marked where references stand for what the service has in its store, and where results
+    directly behind them answer calls that are there."""
+    called: set[str | None] = set()
+    is_referring = False
+    for unit in units:
+        if unit.role == "step":
+            called.update(part.id for part in unit.parts if isinstance(part, Call))
+            is_referring = REFERENCE in unit.parts
+        elif unit.role != "result":
+            is_referring = False
+        is_answer = unit.role == "result" and called.isdisjoint(
+            part.id for part in unit.parts if isinstance(part, Result)
+        )
+        is_marked = is_referring and (unit.role == "step" or is_answer)
+        yield unit._replace(took=(*unit.took, REFERRED)) if is_marked else unit
 
 
 def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
