@@ -9,6 +9,8 @@ import brotli
 import pytest
 
 import backstory
+from backstory.errors import Busy
+from backstory.web.watch import Watch
 from tests.web.asgi import HOST, KEY, PORT, Client
 from tests.web.conftest import fill
 
@@ -83,6 +85,32 @@ def test_a_find_that_nobody_waits_for_any_more_reads_no_further(monkeypatch):
             status = pool.submit(lambda: asyncio.run(asked(Client(store), f"/api/agents/{main.id}/find")))
             assert status.result() == 499
     assert pages == [0]
+
+
+def test_a_stream_of_a_store_that_does_not_answer_ends_quietly_and_the_next_one_works(filled, monkeypatch):
+    def heads():
+        raise Busy("the store is busy")
+
+    client = Client(filled)
+    with monkeypatch.context() as patch:
+        patch.setattr(filled._log.backend, "heads", heads)
+        assert client("/api/live").content == b""
+    assert client("/api/live").content.startswith(b": hello")
+
+
+def test_pages_that_open_at_once_have_one_watcher(filled, monkeypatch):
+    made, watch = [], filled._log.backend.watch
+    monkeypatch.setattr(filled._log.backend, "watch", lambda: made.append(watch()) or made[-1])
+
+    async def opened():
+        streams = [(one := Watch(filled)).stream(), one.stream()]
+        await asyncio.gather(*(anext(stream) for stream in streams))
+        for stream in streams:
+            await stream.aclose()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(opened())).result()
+    assert [one.closed for one in made] == [True]
 
 
 def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):

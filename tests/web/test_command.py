@@ -1,5 +1,6 @@
 """The command: what it prints, which port it takes, and how it ends."""
 
+import errno
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import urllib.request
 import pytest
 
 import backstory
+from backstory.web import server
 from tests.cli.conftest import COMMAND
 from tests.processes import PATIENCE, wait_until
 from tests.web.conftest import fill
@@ -90,6 +92,24 @@ def test_if_the_port_is_taken_the_next_free_one_is_used_and_a_line_says_so(start
         wait_until(lambda: answers(address))
         process.send_signal(signal.SIGINT)
         assert f"because {port} is taken" in process.communicate()[1]
+
+
+def test_a_port_that_may_not_be_used_is_not_said_to_be_taken(monkeypatch):
+    def refused(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(server, "_socket", refused)
+    with pytest.raises(backstory.CannotOpen, match="port 80 cannot be used: Permission denied"):
+        server._bound(80)
+
+
+def test_the_last_port_is_the_last_that_is_tried(monkeypatch):
+    def taken(*_):
+        raise OSError(errno.EADDRINUSE, "Address already in use")
+
+    monkeypatch.setattr(server, "_socket", taken)
+    with pytest.raises(backstory.CannotOpen, match="from 65530 to 65535 are taken"):
+        server._bound(65_530)
 
 
 def test_ctrl_c_ends_it_although_pages_are_open(start):

@@ -231,7 +231,7 @@ def test_by_time_long_pauses_are_folded_and_positions_stay_in_order(show, filled
 def test_a_session_shows_how_its_context_grew_and_shrank(show, filled):
     main = filled.agent("main")
     screen = show(filled, "/")
-    screen(".spark polyline").first.wait_for()
+    screen(".spark polygon").first.wait_for()
     curve = Client(filled)(f"/api/sessions/{main.session}/curve").json["curve"]
     sizes = [sum(row.size for row in main.outline() if row.seq in live(main, at)) for at in range(11)]
     assert curve == sizes

@@ -349,6 +349,15 @@ def test_leaving_the_workbench_at_once_leaves_nothing_behind_that_fails(show, fi
     assert screen.page.title() == "backstory"
 
 
+@pytest.mark.parametrize("path", ["/r/%zz", "/r/%ff", "/s/x/a/y", "/s/abcd/a/0000@7", "/s/{session}/a/0000"])
+def test_an_address_of_nothing_says_so_and_shows_no_empty_workbench(show, filled, path):
+    screen = show(filled, path.format(session=filled.agent("main").session), write=True)
+    screen.expected.append("status of 404")
+    screen("h1").filter(has_text="There is nothing at this address").wait_for()
+    screen(".status.on").wait_for()
+    assert screen(".bench").count() == 0
+
+
 def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
     screen = show(filled, "/r/nobody@3")
     screen("[role=alert]").filter(has_text="no agent 'nobody'").wait_for()

@@ -52,6 +52,8 @@ def outline_json(store: Store, agent: Agent, after: int, limit: int | None = Non
     agent's head, which is beyond `head` if the outline goes on."""
     lineage = agent._log.backend.lineage(agent.snapshot)
     last = lineage[-1].high
+    if after > last:
+        agent.event(after)  # it says that there is no such position
     until = last if limit is None else min(last, after + limit)
     outline = _Outline(agent, lineage, after)
     for page in _pages(agent, after, until):

@@ -1,5 +1,6 @@
 """Serves the page on this machine until Ctrl-C: a port, a key, and an end that waits for nobody."""
 
+import errno
 import secrets
 import socket
 import threading
@@ -14,6 +15,7 @@ from backstory.web.app import Launch, Pages, app
 from backstory.web.guard import Proxy
 
 PORT = 7357
+LAST_PORT = 65_535
 TRIES = 20  # ports after the one that was asked for
 PATIENCE = 1  # seconds that open requests get when the server ends
 
@@ -64,16 +66,20 @@ def prepared(
 
 def _bound(port: int) -> list[socket.socket]:
     """A socket on 127.0.0.1, and one on ::1 where there is such an address."""
-    for number in range(port, port + TRIES) if port else [0]:
+    end = min(port + TRIES, LAST_PORT + 1)
+    for number in range(port, end) if port else [0]:
         try:
             first = _socket(socket.AF_INET, "127.0.0.1", number)
-        except OSError:
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                why = error.strerror or error
+                raise CannotOpen(f"port {number} cannot be used: {why}", remedy="use --port N") from error
             continue
         try:
             return [first, _socket(socket.AF_INET6, "::1", first.getsockname()[1])]
         except OSError:
             return [first]
-    raise CannotOpen(f"all ports from {port} to {port + TRIES - 1} are taken", remedy="use --port N")
+    raise CannotOpen(f"all ports from {port} to {end - 1} are taken", remedy="use --port N")
 
 
 def _socket(family: socket.AddressFamily, address: str, port: int) -> socket.socket:

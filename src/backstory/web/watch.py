@@ -60,6 +60,7 @@ class Watch:
         self._store = store
         self._listeners: set[asyncio.Queue[Heads | None]] = set()
         self._watching: StoreWatch | None = None
+        self._beginning = asyncio.Lock()  # two pages that open at once have one watcher
 
     async def stream(self, agent: Agent | None = None) -> AsyncIterator[bytes]:
         """What one page is sent, until it goes or the server ends. The head of the agent that it shows comes
@@ -67,8 +68,9 @@ class Watch:
         queue: asyncio.Queue[Heads | None] = asyncio.Queue()
         self._listeners.add(queue)
         try:
-            if self._watching is None:
-                await self._begin()
+            async with self._beginning:
+                if self._watching is None:
+                    await self._begin()
             yield b": hello\n\n"
             if agent is not None:
                 yield _event([await run_in_threadpool(_now, agent)])
@@ -81,6 +83,8 @@ class Watch:
                 if heads is None:
                     return
                 yield _event(heads)
+        except Error:
+            return  # the page asks again; what is wrong with the store it learns from its other requests
         finally:
             self._listeners.discard(queue)
             if not self._listeners and self._watching is not None:
@@ -94,8 +98,13 @@ class Watch:
 
     async def _begin(self) -> None:
         backend = self._store._log.backend
-        watching = self._watching = await run_in_threadpool(backend.watch)
-        known = dict(await run_in_threadpool(backend.heads))
+        watching = await run_in_threadpool(backend.watch)
+        try:
+            known = dict(await run_in_threadpool(backend.heads))
+        except Error:
+            watching.close()
+            raise
+        self._watching = watching
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._run, args=(watching, known, loop), daemon=True).start()
 

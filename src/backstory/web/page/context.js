@@ -32,21 +32,21 @@ export function Message({ seq, open, isNew }) {
   const event = state.eventAt(seq);
   const kind = state.kindAt(seq);
   const [unfolded, unfold] = useState(false);
-  const name = kind === "tool_call" && event && event.data && event.data.name;
+  const name = kind === "tool_call" && event?.data?.name;
   const whole = event && (!event.view.folded || unfolded);
   const load = () => state.loadEvents([seq], undefined, true).then(() => unfold(true), state.trouble);
   return html`<article class=${`message ${log.value.errors.has(seq) ? "failed" : ""}`} data-seq=${seq}>
     <header><${Place} seq=${seq} /> <${Kind} kind=${kind} name=${name} />
     ${isNew && html`<span class="badge new">new</span>`}
     ${log.value.errors.has(seq) && html`<span class="badge">failed</span>`}
-    <${Compacted} seq=${seq} what=${event && event.data && event.data.compacted} />
-    ${event && event.usage && html`<${Usage} usage=${event.usage} />`}
-    ${event && event.data && event.data.copy_of && html`<span class="badge">copy of ${event.data.copy_of}</span>`}</header>
+    <${Compacted} seq=${seq} what=${event?.data?.compacted} />
+    ${event?.usage && html`<${Usage} usage=${event.usage} />`}
+    ${event?.data?.copy_of && html`<span class="badge">copy of ${event.data.copy_of}</span>`}</header>
     ${!event ? html`<p class="hint">…</p>` : event.view.left_out
       ? html`<button onClick=${load}>Load ${number(event.view.left_out)} characters</button>`
       : html`<div class=${whole || open ? "body" : "body folded"}>${event.view.tree.map(elements)}</div>
         ${!whole && !open && html`<button onClick=${() => unfold(true)}>Show all</button>`}`}
-    ${event && event.images.map((type, n) => html`<${Image} key=${n} seq=${seq} n=${n} held=${event.pictures} />`)}
+    ${event?.images.map((type, n) => html`<${Image} key=${n} seq=${seq} n=${n} held=${event.pictures} />`)}
   </article>`;
 }
 
@@ -128,15 +128,14 @@ function Ranges() {
 }
 
 function Since({ since, only, setOnly }) {
-  const pin = () => { state.other.value = { agent: state.here(), at: cursor.value }; };
-  if (!since) return html`<div class="since"><button class="small" title="Pin this position, to see what changes (d)" onClick=${pin}>Pin</button></div>`;
+  if (!since) return html`<div class="since"><button class="small" title="Pin this position, to see what changes (d)" onClick=${state.pin}>Pin</button></div>`;
   return html`<details class="since"><summary>Changed since <b>${number(since.at)}</b>: ${number(spokenIn(log.value, since.came))} came, ${number(spokenIn(log.value, since.left))} left</summary>
     <p class="facts"><label><input type="checkbox" checked=${only} onChange=${(event) => setOnly(event.target.checked)} /> Show only what came</label>
       <button class="small" onClick=${() => { state.pane.value = "diff"; state.remember(false); }}>Compare</button> <button class="small" onClick=${() => { state.other.value = null; }}>Unpin</button></p>
     ${since.left.length > 0 && html`<p>Left: ${since.left.slice(-20).map(([low, high]) => html`<${Place} key=${low} seq=${high}>${low === high ? number(low) : `${number(low)}–${number(high)}`}<//> `)}</p>`}</details>`;
 }
 
-const load = state.fetcher((name, stop) => state.loadEvents(name.split(",").map(Number), stop));
+const load = state.eventFetcher();
 
 export function Context() {
   const [most, setMost] = useState(PAGE);
@@ -151,7 +150,7 @@ export function Context() {
   useLater(40, () => load(missing.join(",")), [missing.join(",")]);
   useEffect(() => { setMost(PAGE); }, [state.here()]);
   useLayoutEffect(() => {
-    const box = end.current && end.current.closest(".pane");
+    const box = end.current?.closest(".pane");
     if (box) box.scrollTop = box.scrollHeight;
   }, [cursor.value, missing.length === 0, state.here()]);
   return html`<div class="sticky"><${Sizes} /><div class="facts"><${Ranges} /><${Since} since=${since} only=${only} setOnly=${setOnly} /></div></div>

@@ -6,7 +6,7 @@ import { cursor, log } from "./state.js";
 import { Message } from "./context.js";
 import { Branch, copy, Place, useLater, visible } from "./parts.js";
 
-const load = state.fetcher((name, stop) => state.loadEvents(name.split(",").map(Number), stop));
+const load = state.eventFetcher();
 const why = state.fetcher(async (name, stop) => {
   const [id, seq, at] = name.split(" ");
   reasons.set(name, await state.ask(`/agents/${id}/explain/${seq}?at=${at}`, { signal: stop }));

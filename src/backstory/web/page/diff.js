@@ -56,15 +56,14 @@ function Side({ event, words, sign, id, same }) {
     <div class="words">${wordsOf(event, words, sign).map(([op, text], index) => (op === "=" ? visible(text) : html`<${sign === "-" ? "del" : "ins"} key=${index}>${visible(text)}<//>`))}</div></div>`;
 }
 
-const pinHere = () => { other.value = { agent: state.here(), at: cursor.value }; };
 export function pin() {
-  pinHere();
+  state.pin();
   state.toast.value = { text: `Comparing with ${state.reference(cursor.value)} from now on` };
 }
 export function swap() {
   const to = other.value;
   if (!to) return;
-  pinHere();
+  state.pin();
   state.open(to.agent, to.at);
 }
 
@@ -77,7 +76,7 @@ export default function Diff() {
     other.value = one ? { agent: one.id, at: one.head } : null;
     state.remember(false);
   };
-  const page = found.value && found.value.name === name ? found.value : null;
+  const page = found.value?.name === name ? found.value : null;
   const theirs = to && agents.value.get(to.agent);
   return html`<div class="diff"><p class="facts"><b>${state.reference(cursor.value)}</b> compared with
     <select aria-label="Compare with" value=${to ? to.agent : ""} onChange=${choose}><option value="">choose a branch</option>

@@ -12,7 +12,7 @@ const load = state.fetcher(async (q, stop) => {
     const found = await state.ask(`/agents/${state.here()}/find?q=${encodeURIComponent(q)}&after=${next}`, { signal: stop });
     positions = positions.concat(found.positions);
     next = found.next;
-    if (find.value && find.value.q === q) find.value = { q, positions, next };
+    if (find.value?.q === q) find.value = { q, positions, next };
   }
   if (positions.length && !positions.includes(cursor.value)) nextHit(1);
 });

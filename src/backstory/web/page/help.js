@@ -6,8 +6,7 @@ import { close, Overlay } from "./overlay.js";
 const SHOWN = { " ": "space", ArrowLeft: "←", ArrowRight: "→", PageDown: "PgDn", PageUp: "PgUp" };
 const MORE = [["⌘K", "Search everything"], ["Ctrl-F", "Find in this lineage"], ["Esc", "Close"]];
 
-const Locked = ({ why }) => html`<${Overlay} label="No access" locked=${true} class="move"><h2>No access</h2><p>${why}</p>
-  <p class="hint">The address in the terminal ends in #key=….</p><//>`;
+const Locked = ({ why }) => html`<${Overlay} label="No access" locked=${true} class="move"><h2>No access</h2><p>${why}</p><//>`;
 
 export default function Help({ over }) {
   if (over.name === "locked") return html`<${Locked} why=${over.why} />`;

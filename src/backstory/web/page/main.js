@@ -43,7 +43,7 @@ async function arrive(to) {
   const known = agents.peek();
   if (!known.has(to.agent)) await state.loadAgents(to.session);
   const found = [...agents.peek().values()].filter((one) => one.id.startsWith(to.agent));
-  if (found.length !== 1) throw new Error(`There is no agent ${to.agent} in this session.`);
+  if (found.length !== 1) throw new state.Failed(404, { error: `There is no agent ${to.agent} in this session.` });
   if (found[0].id !== to.agent || found[0].session !== to.session) {
     route.value = { ...to, agent: found[0].id, session: found[0].session };
     return;
@@ -73,7 +73,10 @@ effect(() => {
 
 effect(() => {
   const to = route.value;
-  if (to.view !== "none") arrive(to).catch(explain);
+  arrive(to).catch((error) => {
+    if (error.status === 404) route.value = state.MISSING;
+    explain(error);
+  });
 });
 
 function explain(error) {
@@ -192,7 +195,7 @@ function App() {
   const over = dialog.value;
   return html`<${Top} /><${Alert} />
     ${VIEWS[view] && html`<${VIEWS[view]} />`}
-    ${(view === "missing" || (view === "reference" && failure.value)) && html`<main class="plain"><h1>There is nothing at this address</h1>
+    ${view === "missing" && html`<main class="plain"><h1>There is nothing at this address</h1>
       <p><a href=${`${root}/`}>All sessions</a></p></main>`}
     ${over && html`<${DIALOGS[over.name]} key=${over.name} over=${over} />`}
     <${Toast} />`;

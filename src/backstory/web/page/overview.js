@@ -13,7 +13,7 @@ const NAMES = { cwd: "folder", source: "from" };
 /** What is known of an agent beside its events; an agent that says nothing is described by its session. */
 function facts(one) {
   const root = state.agents.value.get(one.session);
-  const about = { ...(root && root.about), ...one.about };
+  const about = { ...root?.about, ...one.about };
   const words = (value) => (value && typeof value === "object" ? Object.values(value).filter((part) => typeof part === "string").join(" · ") : String(value));
   const known = Object.entries(about).filter(([, value]) => value !== null && value !== "").map(([name, value]) => [NAMES[name] || name.replaceAll("_", " "), words(value)]);
   const parent = state.agents.value.get(one.parent);

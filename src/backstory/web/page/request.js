@@ -40,9 +40,9 @@ const Origins = ({ seqs }) => seqs && html`<span class="origins">${seqs.length ?
 
 export default function Request() {
   const name = `${state.shown.value} ${cursor.value} ${format.value}`;
-  const page = found.value && found.value.name === name ? found.value : null;
+  const page = found.value?.name === name ? found.value : null;
   useLater(120, () => { if (state.shown.value) load(`${name} 0`); }, [name]);
-  const tokens = counted.value && counted.value.at === cursor.value ? counted.value : null;
+  const tokens = counted.value?.at === cursor.value ? counted.value : null;
   const turn = (after) => () => load(`${name} ${after}`);
   return html`<div class="request"><p class="facts"><label>Format <select value=${format.value} onChange=${(event) => {
       format.value = event.target.value; state.remember(false);
@@ -52,11 +52,11 @@ export default function Request() {
     <button onClick=${() => whole().then((text) => copy(text, "Request")).then(() => { state.toast.value = { text: "Request copied" }; }, state.trouble)}>Copy</button>
     <button onClick=${() => download().catch(state.trouble)}>Download</button></p>
     ${!page && html`<p class="hint">Building the request …</p>`}
-    ${page && page.repairs.length > 0 && html`<details class="repairs" open><summary>${state.counted(page.repairs.length, "repair")}: where the request differs from the log</summary>
+    ${page?.repairs.length > 0 && html`<details class="repairs" open><summary>${state.counted(page.repairs.length, "repair")}: where the request differs from the log</summary>
       <ul>${page.repairs.slice(0, 100).map((one, index) => html`<li key=${index}><b>${one.rule}</b> ${one.at && html`at <${Place} seq=${one.at} /> `}${one.why}</li>`)}</ul></details>`}
     ${page && Object.keys(page.rest).length > 0 && html`<details><summary>${Object.keys(page.rest).join(", ")}</summary><${Json} value=${page.rest} /></details>`}
-    ${page && page.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>
+    ${page?.total > PAGE && html`<p class="facts"><button disabled=${!page.after} onClick=${turn(Math.max(0, page.after - PAGE))}>Earlier</button>
       <span>${page.key} ${number(page.after + 1)}–${number(page.after + page.messages.length)}</span>
       <button disabled=${page.after + PAGE >= page.total} onClick=${turn(page.after + PAGE)}>Later</button></p>`}
-    ${page && page.messages.map((one, index) => html`<article class="message" key=${page.after + index}><header>${page.after + index + 1} <b>${one.role || one.type || ""}</b> <${Origins} seqs=${page.origins[index]} /></header><${Json} value=${one} /></article>`)}</div>`;
+    ${page?.messages.map((one, index) => html`<article class="message" key=${page.after + index}><header>${page.after + index + 1} <b>${one.role || one.type || ""}</b> <${Origins} seqs=${page.origins[index]} /></header><${Json} value=${one} /></article>`)}</div>`;
 }

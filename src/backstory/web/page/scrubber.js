@@ -107,7 +107,7 @@ function drawCursor(canvas) {
   context.fillRect(at, 0, width - at, tall);
   context.globalAlpha = 1;
   const pinned = state.other.value;
-  if (pinned && pinned.agent === state.here()) {
+  if (pinned?.agent === state.here()) {
     context.fillStyle = pin;
     context.fillRect(xOf(placeOf(pinned.at), width) - 1, 0, 2, tall);
   }
@@ -148,7 +148,7 @@ export function Scrubber() {
     if (!log.value.head) return;
     curve(context, width, tall);
     ticks(context, width, tall);
-  }, [log.value, extent.value, axis.value, state.looks.value, still.current && still.current.clientWidth]);
+  }, [log.value, extent.value, axis.value, state.looks.value, still.current?.clientWidth]);
   useLayoutEffect(() => {
     drawCursor(moving.current);
     if (near.current) drawNear(near.current);

@@ -40,7 +40,7 @@ function near(asked) {
       if (found.length < 8 && mark.label && mark.label.toLowerCase().includes(low)) found.push({ title: mark.label, what: `mark, ${one.name}@${mark.seq}`, run: () => state.open(one.id, mark.seq) });
     }
   }
-  for (const [keys, what, run] of COMMANDS) if (run && found.length < 12 && what.toLowerCase().includes(low)) found.push({ title: what, what: `command, ${keys}`, run });
+  for (const [keys, what, run] of COMMANDS) if (found.length < 12 && what.toLowerCase().includes(low)) found.push({ title: what, what: `command, ${keys}`, run });
   found.push({ title: `Open the reference ${asked}`, what: "reference", run: () => state.navigate(`${state.root}/r/${encodeURIComponent(asked)}`) });
   return found;
 }

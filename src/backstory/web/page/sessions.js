@@ -43,7 +43,7 @@ const curveName = (one) => `${one.id}@${one.events}`;
 function Sparkline({ curve }) {
   const most = Math.max(1, ...curve);
   const points = curve.map((size, n) => `${(n * 70) / Math.max(1, curve.length - 1)},${17 - (size / most) * 15}`).join(" ");
-  return html`<svg class="spark" viewBox="0 0 70 18" width="70" height="18" aria-hidden="true"><polygon points=${`0,18 ${points} 70,18`} /><polyline points=${points} /></svg>`;
+  return html`<svg class="spark" viewBox="0 0 70 18" width="70" height="18" aria-hidden="true"><polygon points=${`-1,20 ${points} 71,20`} /></svg>`;
 }
 
 export default function Sessions() {
@@ -51,7 +51,7 @@ export default function Sessions() {
     state.log.value = { ...state.log.value, head: 0 };
     load().catch(state.trouble);
   }, [state.fresh.value]);
-  useEffect(() => { if (found.value && found.value.length) loadCurves(found.value.map(curveName).join(",")); }, [found.value]);
+  useEffect(() => { if (found.value?.length) loadCurves(found.value.map(curveName).join(",")); }, [found.value]);
   if (!found.value) return html`<main class="plain"><p class="hint">Loading …</p></main>`;
   const asked = text.value.toLowerCase();
   const rows = found.value.filter((one) => `${one.title} ${one.name} ${one.prompt} ${one.tags.join(" ")}`.toLowerCase().includes(asked));

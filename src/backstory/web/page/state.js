@@ -39,6 +39,8 @@ export const fresh = signal(new Set()); // sessions written to while the page wa
 export const domain = signal(null); // [low, high] in x units if the scrubber is zoomed
 
 export const here = () => route.value.agent;
+/** Makes the cursor the other side of a diff. */
+export const pin = () => { other.value = { agent: here(), at: cursor.value }; };
 export const agent = computed(() => agents.value.get(route.value.agent));
 export const liveRanges = computed(() => ranges(log.value, cursor.value));
 export const leftAt = (seq) => leftBy(liveRanges.value, seq);
@@ -98,11 +100,15 @@ export function trouble(error) {
 
 /** In a file the address is behind the #: a file has no other place for it. */
 const behind = (location) => new URL(/^#\//.test(location.hash) ? location.hash.slice(1) : file.opening(), "file:///");
+export const MISSING = { view: "missing" };
 const put = (url) => (file ? `#${url}` : url);
 
 export function parse(location) {
   const from = file ? behind(location) : location;
-  const path = decodeURIComponent(from.pathname.slice(root.length));
+  let path;
+  try {
+    path = decodeURIComponent(from.pathname.slice(root.length));
+  } catch { return MISSING; } // it is not UTF-8
   const query = new URLSearchParams(from.search);
   const bench = /^\/s\/([^/]+)\/a\/([^/@]+)(?:@(\d+))?$/.exec(path);
   if (bench) {
@@ -111,7 +117,7 @@ export function parse(location) {
   }
   if (path.startsWith("/r/")) return { view: "reference", ref: path.slice(3) };
   if (path === "/check") return { view: "check" };
-  return path === "/" ? { view: "sessions" } : { view: "missing" };
+  return path === "/" ? { view: "sessions" } : MISSING;
 }
 
 export function addressOf(id, at) {
@@ -124,7 +130,7 @@ export function address() {
   if (pane.value !== "context") query.set("pane", pane.value);
   if (pane.value === "request" && format.value !== "openai") query.set("format", format.value);
   if (pane.value === "diff" && other.value) query.set("with", `${other.value.agent}@${other.value.at}`);
-  if (find.value && find.value.q) query.set("q", find.value.q);
+  if (find.value?.q) query.set("q", find.value.q);
   const path = addressOf(route.value.agent, following.value ? null : cursor.value);
   return path + (query.size ? `?${query}` : "");
 }
@@ -269,6 +275,8 @@ export async function loadEvents(seqs, stop, full = false) {
   for (const event of found.events) kept(events, `${ownerOf(event.seq)}:${event.seq}`, MOST_EVENTS, event);
   texts.value += 1;
 }
+/** For a pane that shows events: it asks for "1,2,3". */
+export const eventFetcher = () => fetcher((name, stop) => loadEvents(name.split(",").map(Number), stop));
 
 // --- loading ---
 

@@ -81,7 +81,7 @@ function Row({ seq, index, total }) {
   const summary = log.value.compactions.get(seq);
   const text = summary ? `what came before is replaced by the summary at ${summary}` : state.textAt(seq);
   const partner = log.value.partner[at - 1] === seq;
-  const hit = state.find.value && state.find.value.positions.includes(seq);
+  const hit = state.find.value?.positions.includes(seq);
   const look = [left && "left", ahead && "ahead", partner && "partner", hit && "hit", log.value.errors.has(seq) && "failed",
     seq === state.readTo.value && !following.value && state.unseen.value && "stopped"].filter(Boolean).join(" ");
   return html`<div role="option" id=${`row-${seq}`} class=${`row ${look}`} aria-selected=${seq === at}

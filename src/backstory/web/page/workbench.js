@@ -34,7 +34,7 @@ const ask = (move) => { dialog.value = { name: "move", move, at: cursor.peek() }
 function Position() {
   const { at, live, tokens } = summary.value;
   return html`<div class="position">
-    <b class="where" title=${state.reference(at)}><span>${state.agent.value && state.agent.value.name}</span>@${number(at)}</b> of ${number(log.value.head)}<br />
+    <b class="where" title=${state.reference(at)}><span>${state.agent.value?.name}</span>@${number(at)}</b> of ${number(log.value.head)}<br />
     ${at > 0 && html`<time>${state.timeOf(at).toLocaleString()}</time>`}
     <span>${number(live)} live · ≈ ${number(tokens)} tokens</span>
     <p><button class="small" title="o" onClick=${() => { dialog.value = { name: "overview" }; }}>Overview</button>
