@@ -20,15 +20,21 @@ TABLES = {
     "importers": "benchmarks.importers:importers_table",
     "cli": "benchmarks.cli:cli_table",
     "web": "benchmarks.web:web_table",
-    "growth": "benchmarks.growth:growth_table",
+    "search": "benchmarks.search:sqlite_search",
+    "search-postgres": "benchmarks.search:postgres_search",
+    "growth": "benchmarks.growth:sqlite_growth",
+    "growth-postgres": "benchmarks.growth:postgres_growth",
+    "together": "benchmarks.growth:together_table",
 }
 
 
 def measure(name: str, folder: str, sizes: Sizes, size: int | None = None) -> list[Row]:
     """The rows of one table."""
     module, _, function = TABLES[name].partition(":")
-    options: dict[str, Any] = {"sizes": sizes} if name == "growth" else {}
-    if size is not None and name.startswith("scale"):
+    options: dict[str, Any] = {}
+    if name.startswith(("growth", "together")):
+        options = {"sizes": sizes}
+    elif size is not None and name.startswith(("scale", "search")):
         options = {"size": size}
     rows: list[Row] = getattr(import_module(module), function)(folder, **options)
     return rows
@@ -41,9 +47,10 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {names} (default: all)")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
     for name, usual in Sizes()._asdict().items():
-        what = f"of the table growth (default: {usual:,})"
+        what = f"of the tables growth and together (default: {usual:,})"
         parser.add_argument(f"--{name}", type=type(usual), default=usual, metavar="N", help=what)
-    parser.add_argument("--size", type=int, help="events and sessions of the tables scale (default: 20,000)")
+    what = "events or sessions of the tables scale (default: 20,000) and search (default: 1,000,000)"
+    parser.add_argument("--size", type=int, metavar="N", help=what)
     arguments = parser.parse_args()
     sizes = Sizes(*(getattr(arguments, name) for name in Sizes._fields))
     unknown = set(arguments.tables) - set(TABLES)

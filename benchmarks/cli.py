@@ -1,68 +1,31 @@
-"""The command line's table: starting, searching a million events, first lines, and an export's memory.
+"""The command line's table: starting, first lines with a million events, and an export's memory."""
 
-`search` is measured against what people write first: LIKE over the very same table.
-"""
-
-import itertools
 import os
-import random
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
-from typing import Any
-
-import apsw
-import psycopg
+from collections.abc import Callable
 
 import backstory
-from benchmarks import places
 from benchmarks.measure import Row, by_turns
+from benchmarks.population import fill
+from benchmarks.search import LENGTH, MANY, RARE, VOCABULARY, texts
 
 COMMAND = os.path.join(sysconfig.get_path("scripts"), "backstory")
-MANY = 1_000_000
-SOME = 100_000  # on PostgreSQL, where the same a million times takes minutes to write
 FEW = 1_000
-BATCH = 50_000
-LENGTH = 40  # words in an event, about 240 bytes
-
-STARTS = ("ka", "lo", "mi", "nu", "re", "sa", "to", "vi")
-VOCABULARY = [f"{start}{n}" for start in STARTS for n in range(1_500)]
-WEIGHTS = list(itertools.accumulate(1 / rank for rank in range(1, len(VOCABULARY) + 1)))
-RARE, COMMON, EVERYWHERE = "needle7000", "ka300", "ka3"
 
 
 def cli_table(folder: str) -> list[Row]:
     """Everything about the command line that is measured."""
     many, few = (os.path.join(folder, f"cli-{count}.db") for count in (MANY, FEW))
     for path, count in ((many, MANY), (few, FEW)):
-        with backstory.open(path) as store:
-            fill(store, count)
+        fill(path, texts(count))
     return [
         version(),
         appending(many),
-        *searching_sqlite(many),
-        *searching_postgres(folder),
         *(first_line(command, many, few) for command in ("log", "context")),
         export_memory(many, few),
     ]
-
-
-def fill(store: backstory.Store, count: int) -> None:
-    """One agent with so many events; one in a thousand has a word of its own."""
-    agent = store.start("long")
-    source = random.Random(count)
-    for start in range(0, count, BATCH):
-        agent.extend(list(events(source, start, min(BATCH, count - start))))
-
-
-def events(source: random.Random, start: int, count: int) -> Iterator[tuple[str, str, None]]:
-    """Texts whose words are as unevenly spread as those of a language."""
-    words = source.choices(VOCABULARY, cum_weights=WEIGHTS, k=count * LENGTH)
-    for number in range(count):
-        text = " ".join(words[number * LENGTH : (number + 1) * LENGTH])
-        own = f" needle{start + number}" if (start + number) % 1_000 == 0 else ""
-        yield ("user" if number % 2 else "assistant"), text + own, None
 
 
 def version() -> Row:
@@ -83,49 +46,6 @@ def appending(path: str) -> Row:
         text = " ".join(VOCABULARY[:LENGTH])
         times = by_turns(lambda: searched.user(text), lambda: unsearched.user(text), 200)
     return Row("an append to a searched store", "to one never searched", *times, 1.3)
-
-
-def searching_sqlite(path: str) -> list[Row]:
-    with backstory.open(path) as store:
-        db = apsw.Connection(path)
-
-        def like(word: str) -> Callable[[], object]:
-            sql = "SELECT id, content FROM events WHERE content LIKE ? ORDER BY id DESC"
-            return lambda: db.execute(sql, (f"%{word}%",)).fetchall()
-
-        rows = [searched(store, word, what, like(word), MANY) for word, what in WORDS.items()]
-        db.close()
-    return rows
-
-
-WORDS = {RARE: "a rare word", COMMON: "a common word", EVERYWHERE: "a word that is nearly everywhere"}
-
-
-def searching_postgres(folder: str) -> list[Row]:
-    """A tenth of a million: here the round trips weigh more than the rows."""
-    store = places.postgres(folder).store()
-    fill(store, SOME)
-    with psycopg.connect(address(store), autocommit=True) as db:
-
-        def like(word: str) -> Callable[[], object]:
-            sql = "SELECT seq, content FROM backstory.events WHERE content LIKE %s ORDER BY seq DESC"
-            return lambda: db.execute(sql, (f"%{word}%",)).fetchall()
-
-        return [
-            searched(store, RARE, "a rare word on PostgreSQL", like(RARE), SOME),
-            searched(store, COMMON, "a common word on PostgreSQL", like(COMMON), SOME),
-        ]
-
-
-def address(store: backstory.Store) -> str:
-    backend: Any = store._backend
-    return str(backend._conninfo)
-
-
-def searched(store: backstory.Store, word: str, what: str, like: Callable[[], object], count: int) -> Row:
-    assert store.search(word), "the search has to find something"
-    times = by_turns(lambda: store.search(word), like, 7)
-    return Row(f"search for {what} in {count:,} events", "LIKE", *times, 0.1)
 
 
 def first_line(command: str, many: str, few: str) -> Row:

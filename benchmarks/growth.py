@@ -152,17 +152,19 @@ def _timed(work: Callable[[], object]) -> float:
     return (time.perf_counter() - start) * 1000
 
 
-def growth_table(folder: str, sizes: Sizes) -> list[Row]:
-    """Both backends."""
-    server = postgres_server(folder)
+def sqlite_growth(folder: str, sizes: Sizes) -> list[Row]:
+    """On SQLite."""
     paths = iter(range(1_000_000))
-    places = {
-        "SQLite": lambda: os.path.join(folder, f"growth-{next(paths)}.db"),
-        "PostgreSQL": lambda: new_database(server),
-    }
-    rows = []
-    for name, new_address in places.items():
-        found = Growth(new_address, sizes).table()
-        rows += [row._replace(what=f"{name}: {row.what}") for row in found]
-    found = together(places["PostgreSQL"], sizes)
-    return rows + [row._replace(what=f"PostgreSQL: {row.what}") for row in found]
+    return Growth(lambda: os.path.join(folder, f"growth-{next(paths)}.db"), sizes).table()
+
+
+def postgres_growth(folder: str, sizes: Sizes) -> list[Row]:
+    """On PostgreSQL."""
+    server = postgres_server(folder)
+    return Growth(lambda: new_database(server), sizes).table()
+
+
+def together_table(folder: str, sizes: Sizes) -> list[Row]:
+    """Many processes at once, on PostgreSQL."""
+    server = postgres_server(folder)
+    return together(lambda: new_database(server), sizes)

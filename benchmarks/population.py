@@ -1,7 +1,7 @@
-"""Stores with very many agents, made quickly: whole tables at once, with the digests of appends."""
+"""Stores with very many agents or events, made quickly: whole tables at once, with the digests of appends."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import apsw
@@ -28,14 +28,47 @@ POSTGRES_EVENTS = """
     COPY backstory.events (place, agent, seq, kind, content, created_at, digest) FROM STDIN"""
 
 
+POSTGRES_HEAD = """
+    UPDATE backstory.agents SET head = %s, updated_at = %s, touched = %s / 1000000, digest = %s"""
+
+Event = tuple[int, str, str, int, bytes]  # position, kind, content, time and digest
+
+
 class Made(NamedTuple):
-    """An agent with its events: position, kind, content, time and digest each."""
+    """An agent with its events."""
 
     no: int
     id: str
     name: str
     born: int
-    events: list[tuple[int, str, str, int, bytes]]
+    events: list[Event]
+
+
+def fill(address: str, texts: Iterable[str]) -> None:
+    """Fill a new store with one agent, called "long", that says these texts."""
+    with backstory.open(address) as store:
+        agent = store.start("long").snapshot
+    events = _chained(texts, agent.created_us)
+    if not address.startswith("postgresql:"):
+        with apsw.Connection(address) as db:
+            db.executemany(SQLITE_EVENT, ((agent.pk, *event) for event in events))
+        return
+    with psycopg.connect(address) as server:
+        with server.cursor().copy(POSTGRES_EVENTS) as copy:
+            for event in events:
+                copy.write_row((place_of(agent.id), agent.pk, *event))
+        seq, _, _, at, last = event
+        server.execute(POSTGRES_HEAD, (seq, at, at, last))
+    with psycopg.connect(address, autocommit=True) as server:
+        server.execute("VACUUM ANALYZE")
+
+
+def _chained(texts: Iterable[str], at: int) -> Iterator[Event]:
+    previous = START
+    for seq, text in enumerate(texts, 1):
+        kind = "assistant" if seq % 2 else "user"
+        previous = digest(previous, seq, kind, at, None, None, inner(text, None))
+        yield seq, kind, text, at, previous
 
 
 def populate(address: str, agents: int, events: int) -> None:
@@ -51,12 +84,9 @@ def _population(agents: int, events: int) -> Iterator[Made]:
     source = random.Random(agents)
     texts = [f"{COMMON} {text_of(source, LENGTH)}" for _ in range(1_000)]
     for no in range(1, agents + 1):
-        born, previous, rows = BEGIN + no * SECOND, START, []
-        for seq in range(1, events + 1):
-            kind, text = "assistant" if seq % 2 else "user", f"{source.choice(texts)} only{no}x{seq}"
-            previous = digest(previous, seq, kind, born, None, None, inner(text, None))
-            rows.append((seq, kind, text, born, previous))
-        yield Made(no, new_id(), f"agent {no}", born, rows)
+        born = BEGIN + no * SECOND
+        said = (f"{source.choice(texts)} only{no}x{seq}" for seq in range(1, events + 1))
+        yield Made(no, new_id(), f"agent {no}", born, list(_chained(said, born)))
 
 
 def _populate_sqlite(path: str, agents: int, events: int) -> None:
