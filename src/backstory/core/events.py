@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
-from backstory.core.json_text import exact_json, is_same_json
+from backstory.core.json_text import exact_json, is_same_json, parsed_json
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -256,8 +256,11 @@ def moment_us(moment: Any) -> int:
     return to_microseconds(moment)
 
 
-def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> Draft:
-    """A draft that can be stored; raises InvalidEvent, which says what to correct."""
+def draft(
+    kind: Any, content: Any = None, data: Any = None, key: Any = None, *, is_parsed: bool = False
+) -> Draft:
+    """A draft that can be stored; raises InvalidEvent, which says what to correct. `is_parsed`: the data is
+    what a JSON parser returned, so its text need not be parsed again for a comparison."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
@@ -272,14 +275,14 @@ def draft(kind: Any, content: Any = None, data: Any = None, key: Any = None) -> 
         check_text(content, f"the content of this {kind} event")
     if type(kind) is not str or type(content) is not str:
         kind, content = plain(kind), None if content is None else plain(content)
-    text = None if data is None else _data_json(kind, data)
+    text = None if data is None else _data_json(kind, data, is_parsed)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
     # Not Draft(…): of a long batch, that alone would be a tenth of the checking.
     return tuple.__new__(Draft, (kind, content, text, None if key is None else checked_key(key)))
 
 
-def _data_json(kind: str, data: Any) -> str:
+def _data_json(kind: str, data: Any, is_parsed: bool) -> str:
     if not isinstance(data, dict):
         raise InvalidEvent(
             f"the data of this {kind} event must be a dict or None, not {type(data).__name__}",
@@ -290,7 +293,7 @@ def _data_json(kind: str, data: Any) -> str:
             f"{ERASED!r} in the data of this {kind} event is reserved for events that were erased",
             remedy="use another key",
         )
-    exact = exact_json(data)
+    exact = parsed_json(data) if is_parsed else exact_json(data)
     text = _slower_json(kind, data) if exact is None else exact.decode()
     if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
         _check_depth(data, DEEPEST, kind)

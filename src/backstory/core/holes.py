@@ -32,22 +32,28 @@ def holed(
         ("native", native),
     )
     known = [(name, type(value), value) for name, value in given if _is_worth_it(value)]
-    return _holed(form, known) if known else form
+    # Most of a form are texts that nobody has to look into.
+    worth = {dict, list, *(type_ for _, type_, _ in known)}
+    return _holed(form, known, worth) if known and type(form) in worth else form
 
 
-def _holed(form: Any, known: list[tuple[str, type, Any]]) -> Any:
+def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> Any:
     kind = type(form)
     for name, type_, value in known:
         if kind is type_ and form == value and (kind is str or repr(form) == repr(value)):
             return {HOLE: name}
     if kind is dict:
-        return {key: _holed(value, known) for key, value in form.items()}
+        return {
+            key: _holed(value, known, worth) if type(value) in worth else value for key, value in form.items()
+        }
     if kind is list:
-        return [_holed(value, known) for value in form]
+        return [_holed(value, known, worth) if type(value) in worth else value for value in form]
     return form
 
 
 def _is_worth_it(value: Any) -> bool:
+    if isinstance(value, dict) and any(type(one) is str and len(one) >= SMALLEST for one in value.values()):
+        return True
     return value is not None and len(value if isinstance(value, str) else repr(value)) >= SMALLEST
 
 

@@ -12,13 +12,20 @@ def exact_json(value: Any) -> bytes | None:
     """Compact JSON that is parsed as an equal value; None if orjson cannot provide it."""
     import orjson  # here, so that `import backstory` does not wait for it
 
+    text = parsed_json(value)
+    return text if text is not None and orjson.loads(text) == value else None
+
+
+def parsed_json(value: Any) -> bytes | None:
+    """The same for a value that a JSON parser gave: it comes back as it is, and need not be compared."""
+    import orjson
+
     # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
     as_it_is = (
         orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     )
     try:
-        text = orjson.dumps(value, option=as_it_is)
-        return text if orjson.loads(text) == value else None
+        return orjson.dumps(value, option=as_it_is)
     except (TypeError, ValueError, RecursionError):
         return None
 

@@ -5,7 +5,7 @@ gives the same units as from its beginning, and those that the store has show wh
 cannot be told from the tail raises `ReadWhole`, and the file is read as if nobody had read it before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -48,18 +48,20 @@ class Tail:
     state: dict[str, Any]
 
 
-def cut(least: Sequence[int], most: Sequence[int], fitting: Sequence[bool], *, is_tail: bool) -> int | None:
+def cut(
+    least: Callable[[int], int], most: Sequence[int], is_fitting: Callable[[int], bool], *, is_tail: bool
+) -> int | None:
     """The last record at which a file can be read on, `ROWS` before its end at least; None: there is none.
 
     `least` and `most`: the first and the last record that each refers to, itself among them; what the record
-    at the cut continues may stand before it. `fitting`: whether a record may be the first of a tail. What was
-    a tail already can be read on from its first record.
+    at the cut continues may stand before it. `is_fitting`: whether a record may be the first of a tail. What
+    was a tail already can be read on from its first record.
     """
-    count = len(least)
+    count = len(most)
     reach = list(accumulate(most, max))  # the last record that this one or one before it refers to
     lowest = count
     for number in range(count - 1, max(count - FAR, 0), -1):
-        if number <= count - ROWS and fitting[number] and lowest >= number and reach[number - 1] < number:
+        if number <= count - ROWS and lowest >= number and reach[number - 1] < number and is_fitting(number):
             return number
-        lowest = min(lowest, least[number])
+        lowest = min(lowest, least(number))
     return 0 if is_tail else None

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from backstory.core.events import Draft, parse_object
-from backstory.core.kinds import FRESH_STARTS, MOVES
-from backstory.core.replay import Fold
+from backstory.core.kinds import ALWAYS_SHOWN, FRESH_STARTS, MOVES
+from backstory.core.replay import Fold, judge
 from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 
@@ -17,8 +17,11 @@ def judged(
     rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
 ) -> BasedDrafts:
     """The drafts with the bases that they get behind this head; what that needs is read before."""
-    if all(draft.kind not in MOVES for draft in drafts):
+    kinds = {draft.kind for draft in drafts}
+    if kinds.isdisjoint(MOVES):
         return with_bases(drafts)
+    if "rewind" not in kinds:
+        return [(draft, _base(seq, draft, inert)) for seq, draft in enumerate(drafts, head + 1)]
     fold = Fold(
         after=head,
         stacks=_mark_stacks(rows, agent, drafts, head),
@@ -28,12 +31,20 @@ def judged(
     return [(draft, fold.feed(draft.at(seq)).base) for seq, draft in placed]
 
 
+def _base(seq: int, draft: Draft, inert: list[tuple[int, str]]) -> int | None:
+    """The base of an event that is not a rewind: what it depends on is in the event alone."""
+    if draft.kind in ALWAYS_SHOWN:
+        return None
+    verdict = judge(seq, draft.kind, draft.data_json, lambda target: target >= 0, lambda target: False)
+    if verdict.problem:
+        inert.append((seq, verdict.problem))
+    return verdict.base
+
+
 def _mark_stacks(
     rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int
 ) -> dict[int, frozenset[int]]:
     """The mark stacks that judging some drafts may ask for: at the head, and where a move among them goes."""
-    if all(draft.kind != "rewind" for draft in drafts):
-        return {}
     targets = ((parse_object(draft.data_json) or {}).get("target_message_id") for draft in drafts)
     places = {head, *(place for place in targets if type(place) is int and 0 <= place < head)}
     return {

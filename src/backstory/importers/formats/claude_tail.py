@@ -28,17 +28,22 @@ def bookmark(file: File, tree: Tree, session: str, thread: str | None) -> Bookma
 def _cut(tree: Tree, *, is_tail: bool) -> int | None:
     rows = tree.index.rows
     first: dict[str, int] = {}
-    last: dict[str, int] = {}
     for number, row in enumerate(rows):
         first.setdefault(row.unit, number)
-        last[row.unit] = number
     if tree.leaf not in first:
         return None
     leaf = first[tree.leaf]  # it must be in the tail
-    least = [min(first[row.unit], row.above or 0, *_kept(tree.index, row)) for row in rows]
-    most = [max(last[row.unit], row.above or 0) for row in rows]
-    fitting = [row.kind in FIRST and first[row.unit] == number <= leaf for number, row in enumerate(rows)]
-    return cut(least, most, fitting, is_tail=is_tail)
+
+    def least(number: int) -> int:
+        row = rows[number]
+        return min(first[row.unit], row.above or 0, *_kept(tree.index, row))
+
+    def is_fitting(number: int) -> bool:
+        return rows[number].kind in FIRST and first[rows[number].unit] == number <= leaf
+
+    # The last row of a unit refers to its first: only what stands above a row can still be ahead of it.
+    most = [max(row.above or 0, number) for number, row in enumerate(rows)]
+    return cut(least, most, is_fitting, is_tail=is_tail)
 
 
 def _kept(index: Index, row: Row) -> list[int]:

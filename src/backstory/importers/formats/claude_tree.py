@@ -352,7 +352,8 @@ class Tree:
         """What a unit says, and behind the summary of a compaction what that kept."""
         entries = self._said(unit)
         for row in self.rows[unit] if self._anchored else ():
-            entries.extend(self.kept(row.key))
+            if row.key in self._anchored:
+                entries.extend(self.kept(row.key))
         return entries
 
     def _said(self, unit: str) -> list[Entry]:

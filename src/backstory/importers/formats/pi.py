@@ -242,7 +242,7 @@ def bookmark(file: File, tree: Tree) -> Bookmark | None:
     most = [max(number, one) for number, one in enumerate(above)]
     leaf = numbers[tree.leaf]
     fitting = [id in file.places and number <= leaf for number, id in enumerate(ids)]
-    number = cut(least, most, fitting, is_tail=file.is_tail)
+    number = cut(least.__getitem__, most, fitting.__getitem__, is_tail=file.is_tail)
     if number is None:
         return None
     place, line = file.places[ids[number]]

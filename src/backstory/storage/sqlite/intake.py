@@ -22,7 +22,8 @@ class SqliteIntake(SqliteRows):
         return self.create(new, created_us)
 
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
-        self._db.executemany(INSERT_EVENT, ((agent.pk << 32 | seq, *rest) for seq, *rest in rows))
+        first = agent.pk << 32
+        self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
         self.touch(agent, 0, rows[-1].created_us)
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
