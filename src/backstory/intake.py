@@ -64,6 +64,7 @@ class _Batch(NamedTuple):
     drafts: Sequence[Draft]
     times: Sequence[int]
     expected: int | None
+    is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
 
 
 class _Description(NamedTuple):
@@ -205,9 +206,9 @@ class Intake:
 def hand_over(
     intake: Intake, agent: Agent, checked: Sequence[Draft], times: Sequence[int], expected: int
 ) -> None:
-    """`intake.extend` for events that were checked already, with times in microseconds: importers add very
-    many."""
-    intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected))
+    """`intake.extend` for events that were checked already and are known to be new after `expected`, with
+    times in microseconds: importers add very many."""
+    intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected, is_new=True))
 
 
 class _Commit:
@@ -261,10 +262,10 @@ class _Commit:
     def _write(self, batch: _Batch) -> None:
         agent = self._record(batch.agent)
         pieces = self._rows.lineage(agent)
-        keys = [draft.key for draft in batch.drafts if draft.key is not None]
-        known = self._rows.places(agent, pieces, keys) if keys else {}
         if batch.expected not in (None, agent.head):
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
+        keys = [] if batch.is_new else [draft.key for draft in batch.drafts if draft.key is not None]
+        known = self._rows.places(agent, pieces, keys) if keys else {}
         new = []
         for draft, time in zip(batch.drafts, batch.times, strict=True):
             if draft.key not in known:

@@ -1,6 +1,6 @@
 """Pauses Python's cyclic garbage collector while many objects are made that cannot form cycles.
 
-Use it only around pure computation that calls no code of the host program and never waits.
+Use it only around computation that calls little code of the host program, and does not wait without an end.
 """
 
 import gc
@@ -8,6 +8,10 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class PauseCounter:
@@ -55,3 +59,13 @@ def pause_gc() -> Iterator[None]:
         yield
     finally:
         _pauses.leave()
+
+
+def made_in_pauses(items: Iterator[T]) -> Iterator[T]:
+    """The items, with no collections while each is made, only between them."""
+    while True:
+        with pause_gc():
+            found = list(islice(items, 1))
+        if not found:
+            return
+        yield found[0]

@@ -40,7 +40,7 @@ def holed(
 def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> Any:
     kind = type(form)
     for name, type_, value in known:
-        if kind is type_ and form == value and (kind is str or repr(form) == repr(value)):
+        if form is value or (kind is type_ and form == value and (kind is str or repr(form) == repr(value))):
             return {HOLE: name}
     if kind is dict:
         return {

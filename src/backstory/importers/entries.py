@@ -98,8 +98,10 @@ def _deep_text(value: Any) -> str:
 def _fits(value: Any, deepest: int) -> bool:
     if deepest <= 0:
         return False
-    inner = value.values() if isinstance(value, dict) else value
-    return all(not isinstance(one, dict | list) or _fits(one, deepest - 1) for one in inner)
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, dict | list) and not _fits(one, deepest - 1):
+            return False
+    return True
 
 
 def named(value: Any, otherwise: str) -> str:
@@ -212,7 +214,9 @@ def _tidy(block: Any) -> Any:
     if "is_error" in block and block["is_error"] is not True:
         block = {key: value for key, value in block.items() if key != "is_error"}
     if block.get("type") == "tool_use":
-        return block | {"input": shallow(block.get("input"))}
+        given = block.get("input")
+        tidy = shallow(given)
+        return block if tidy is given else block | {"input": tidy}
     return block
 
 

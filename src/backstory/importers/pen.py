@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
-from backstory.core.garbage import pause_gc
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
@@ -79,26 +78,17 @@ class Pen:
         """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
         and waits for the commit."""
         line = Line(self._known())
-        events = line.events(self._looked_up(steps), settled=settled)
-        while self._gather(events):
-            self.commit()
+        for event in line.events(self._looked_up(steps), settled=settled):
+            self._batch.append(event)
+            self._size += len(event.content or "") + 200
+            if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
+                self._hand_over()
+                self.commit()
+        self._hand_over()
         places = ((call, line.place(entry)) for call, entry in self._entries.items())
         self.calls = {call: place for call, place in places if place is not None}
         self._done.open_calls += len(self._entries.keys() - self._answered)
         return line
-
-    def _gather(self, events: Iterator[LogEvent]) -> bool:
-        """Hand over the next batch. False: it is the last one."""
-        is_full = False
-        with pause_gc():
-            for event in events:
-                self._batch.append(event)
-                self._size += len(event.content or "") + 200
-                if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
-                    is_full = True
-                    break
-            self._hand_over()
-        return is_full
 
     def _known(self) -> Known:
         """What the agent has: where its head stands, and the newest answers, which may have grown."""

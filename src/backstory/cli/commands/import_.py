@@ -1,6 +1,5 @@
 """import: the histories of other tools, and what another store exported."""
 
-import gc
 import os
 import shutil
 import sys
@@ -28,9 +27,6 @@ from backstory.present.measures import counted
 from backstory.store import Store
 
 HEADER = b'{"format":"backstory-export"'  # how an export of ours begins
-# Objects made between two garbage collections. An import makes millions that are in no cycle; to look through
-# them every 700, as Python does, takes a tenth of the time.
-COLLECTED = 20_000
 LOOK = 1.0  # seconds between two looks at what is watched
 
 
@@ -81,7 +77,6 @@ def import_command(
         for path in exports:
             _import_export(url, path, as_json)
         return
-    gc.set_threshold(COLLECTED, 10, 10)
     given = paths or _places(chosen["format"], ask=not (yes or as_json or options["dry_run"]))
     with rehearsed(url) if options["dry_run"] else filled(url) as store:
         outcome = _import(store, given, chosen, as_json, each=watch)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from backstory.core.garbage import pause_gc
 from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_records import Record
@@ -33,15 +32,14 @@ class File:
         self._leaf: tuple[int, str, bool] | None = None
         self._report = report
         self._knows_all = False
-        with pause_gc():
-            for number, _, value, place in source.lines(report):
-                if type(value) is dict:
-                    # What the first record of a tail continues is not in it.
-                    is_cut = self.is_tail and not self.main.rows
-                    self._take(value | {"parentUuid": None} if is_cut else value, number, place)
-            self.reach = source.reach
-            self.main.resolve()
-            self.side.resolve(lost_are_roots=True)
+        for number, _, value, place in source.lines(report):
+            if type(value) is dict:
+                # What the first record of a tail continues is not in it.
+                is_cut = self.is_tail and not self.main.rows
+                self._take(value | {"parentUuid": None} if is_cut else value, number, place)
+        self.reach = source.reach
+        self.main.resolve()
+        self.side.resolve(lost_are_roots=True)
         report.mended.update(self.main.mended + self.side.mended)
 
     def _take(self, record: Record, line: int, place: Any) -> None:
