@@ -44,6 +44,18 @@ def test_parents_in_a_circle_and_parents_that_are_missing_lose_nothing(store, tm
     assert store.verify() == []
 
 
+def test_steps_with_one_id_all_come_in_and_a_second_import_adds_nothing(store, tmp_path):
+    steps = [{"step_id": 1, "source": "user", "message": words} for words in ("one", "two", "three")]
+    document = {"schema_version": "ATIF-v1.4", "session_id": "s1", "steps": steps}
+    path = tmp_path / "trajectory.json"
+    for more in ({}, {"notes": "touched"}):
+        path.write_text(json.dumps(document | {"agent": {"name": "agent", "version": "1"}} | more))
+        outcome = store.import_transcripts(path, settle=0)
+        [agent] = store.agents()
+        assert said(agent) == ["one", "two", "three"]
+        assert outcome.everything().mended
+
+
 def test_an_id_that_is_too_long_for_a_key_or_cannot_be_one_is_known_by_its_digest(store, tmp_path):
     records = [user("u" * 2_000, "one", None, 1), user("tab\tand\nline", "two", "u" * 2_000, 2)]
     path = write_lines(tmp_path / f"{SESSION}.jsonl", records)

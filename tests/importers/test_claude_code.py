@@ -1,4 +1,4 @@
-from backstory.importers import Move, Unit
+from backstory.importers import Move, Origin, Unit
 from tests.importers.reading import context, everything, log, one, read, write_lines
 from tests.importers.writers_claude import SESSION
 
@@ -271,6 +271,15 @@ def test_copies_that_say_nothing_of_a_fork_are_told_apart_by_who_went_on_first(t
     write_lines(tmp_path / "2-base.jsonl", [*base, line("c", "b", content="left")])
     parent, fork = read(tmp_path)[0]
     assert (parent.id, fork.id, fork.threads[0].origin.session) == ("2-base", "1-fork", "2-base")
+
+
+def test_a_file_that_was_resumed_as_a_copy_in_another_file_is_what_that_one_was_forked_from(tmp_path):
+    base = [line("a", None), line("b", "a", "assistant", text("hi"))]
+    write_lines(tmp_path / "1-resumed.jsonl", [*base, line("c", "b", content="more")])
+    write_lines(tmp_path / "2-base.jsonl", base)
+    parent, fork = read(tmp_path)[0]
+    assert (parent.id, fork.id, fork.threads[0].origin) == ("2-base", "1-resumed", Origin("2-base", at="b"))
+    assert [unit.id for unit in fork.threads[0].units() if not unit.inherited] == ["c"]
 
 
 def test_a_file_without_a_conversation_is_no_session(tmp_path):

@@ -1,15 +1,18 @@
-"""Sessions as every store can hold them: U+0000, which no database takes, as an escape. Pure."""
+"""Sessions as every store can hold them: U+0000, which no database takes, as an escape; no id twice. Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import count
 
 from backstory.importers.decode import ESCAPED, held
-from backstory.importers.transcript import Report, Session, Step, Thread, Unit
+from backstory.importers.transcript import Entry, Report, Session, Step, Thread, Unit
+
+REPEATED = "id of something else, numbered"
 
 
 def holdable(session: Session) -> Session:
-    """The session, its contents such as every store can hold them."""
+    """The session, its contents and ids such as every store can hold them."""
     threads = [
         replace(thread, steps=partial(_held_steps, thread, session.report)) for thread in session.threads
     ]
@@ -17,9 +20,26 @@ def holdable(session: Session) -> Session:
 
 
 def _held_steps(thread: Thread, report: Report) -> Iterator[Step]:
+    ids: set[str] = set()  # of the entries so far
     for step in thread.steps():
-        if isinstance(step, Unit) and any("\0" in (entry.content or "") for entry in step.entries):
-            report.mended[ESCAPED] += 1
-            entries = (e._replace(content=held(e.content)) if e.content else e for e in step.entries)
-            step = step._replace(entries=tuple(entries))
+        if isinstance(step, Unit):
+            if any("\0" in (entry.content or "") for entry in step.entries):
+                report.mended[ESCAPED] += 1
+                entries = (e._replace(content=held(e.content)) if e.content else e for e in step.entries)
+                step = step._replace(entries=tuple(entries))
+            own = {entry.id for entry in step.entries}
+            if len(own) < len(step.entries) or not ids.isdisjoint(own):
+                report.mended[REPEATED] += 1
+                step = step._replace(entries=tuple(_numbered(step.entries, ids)))
+            ids |= own
         yield step
+
+
+def _numbered(entries: Iterable[Entry], ids: set[str]) -> Iterator[Entry]:
+    """The entries, those with a number whose ids others have: a store would take the second for the first."""
+    for entry in entries:
+        id, numbers = entry.id, count(2)
+        while id in ids:
+            id = f"{entry.id}#{next(numbers)}"
+        ids.add(id)
+        yield entry._replace(id=id)

@@ -124,11 +124,12 @@ def _parent(file: File, files: list[File]) -> File | None:
 
 
 def _goes_on(file: File, other: File) -> tuple[str, str]:
-    """When a file first says something that the other does not have."""
+    """When a file first says something that the other does not have; one that never does is what the other
+    was copied from when it was resumed."""
     for row in file.main.rows:
         if row.key not in other.main:
             return str(file.source.fetch(row.place).get("timestamp") or ""), file.source.path
-    return "~", file.source.path
+    return "", file.source.path
 
 
 def _session(
