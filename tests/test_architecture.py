@@ -38,7 +38,7 @@ PURE_PARTS = {
     f"importers/{name}"
     for name in (
         *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
-        *("marker", "escapes", "outcome", "tail"),
+        *("provenance", "escapes", "outcome", "checkpoints"),
         *("format", "decode", "formats"),
     )
 }

@@ -210,7 +210,7 @@ def test_two_imports_at_once_do_no_harm(durable_url, tmp_path):
 
 def test_an_import_that_stops_in_the_middle_is_gone_on_with(store, tmp_path, monkeypatch):
     path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND))
-    monkeypatch.setattr("backstory.importers.pen.BATCH", 2)
+    monkeypatch.setattr("backstory.importers.thread_writer.BATCH", 2)
     seen = []
 
     def stop(*_):

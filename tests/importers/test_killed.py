@@ -15,10 +15,10 @@ from tests.importers.test_import import REWOUND, SESSION, answer, call, result, 
 DYING = """
 import os, signal, sys
 import backstory, backstory.intake
-from backstory.importers import pen
+from backstory.importers import thread_writer
 
 url, path, last = sys.argv[1], sys.argv[2], int(sys.argv[3])
-pen.BATCH = 2
+thread_writer.BATCH = 2
 take = backstory.intake._Commit.take
 taken = []
 

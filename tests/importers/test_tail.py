@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import backstory
-from backstory.importers import files, tail
+from backstory.importers import checkpoints, files
 from tests.importers.stories import Story, seeds
 from tests.importers.writers import TOOLS
 from tests.slow import more
@@ -22,9 +22,9 @@ def tool(request):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    """Bookmarks in files that are as small as those of a test."""
+    """Checkpoints in files that are as small as those of a test."""
     monkeypatch.setattr(files, "KEPT", 0)
-    monkeypatch.setattr(tail, "ROWS", 4)
+    monkeypatch.setattr(checkpoints, "ROWS", 4)
     monkeypatch.setattr("backstory.importers.formats.codex_reader.ROWS", 4)
 
 

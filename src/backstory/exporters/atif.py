@@ -16,7 +16,7 @@ SOURCES = {"system": "system", "user": "user", "model": "agent"}
 def written(_store: Store, found: Reference) -> tuple[str, Path | None]:
     """The document. No tool looks for it anywhere."""
     line = Line(found, "anthropic", TOOL)
-    mark = line.marker()
+    mark = line.provenance()
     steps: list[dict[str, Any]] = []
     for message in line.messages():
         if message.role == "result":

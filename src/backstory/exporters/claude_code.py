@@ -20,7 +20,7 @@ MODEL = "claude-sonnet-4-5"  # where the log does not say who answered
 def written(_store: Store, found: Reference) -> tuple[str, Path]:
     """The file, and its place below the folder of Claude Code."""
     line = Line(found, "anthropic", TOOL)
-    mark = line.marker()
+    mark = line.provenance()
     title = {"type": "custom-title", "customTitle": line.title, "sessionId": line.session}
     records: list[dict[str, Any]] = [title | {"backstory": mark}]
     last: dict[int | None, str | None] = {None: None}  # the last record of each message

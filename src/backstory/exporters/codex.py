@@ -17,7 +17,7 @@ MODEL = "gpt-5"  # where the log does not say who answered
 def written(_store: Store, found: Reference) -> tuple[str, Path, tuple[Path, str]]:
     """The file, its place below the folder of Codex, and the line that gives it its name there."""
     line = Line(found, "openai-responses", TOOL)
-    mark = line.marker()
+    mark = line.provenance()
     began = line.began
     meta = {
         "id": line.session,

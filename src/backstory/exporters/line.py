@@ -9,7 +9,7 @@ from uuid import UUID, uuid5
 from backstory.agent import Agent
 from backstory.core.events import Event, to_json
 from backstory.core.kinds import SPOKEN
-from backstory.importers.marker import marker
+from backstory.importers.provenance import provenance
 from backstory.references import Reference
 from backstory.wire import turn_forms
 from backstory.wire.writer import Written
@@ -68,9 +68,9 @@ class Line:
         self._ids.add(id)
         return id
 
-    def marker(self) -> dict[str, Any]:
+    def provenance(self) -> dict[str, Any]:
         """Which agent, at which position, this is."""
-        return marker(self.agent.id, self.at, self.agent.digest(self.at))
+        return provenance(self.agent.id, self.at, self.agent.digest(self.at))
 
     @property
     def cwd(self) -> str:
@@ -105,7 +105,7 @@ def stamp(moment: datetime) -> str:
 
 
 def json_lines(records: list[dict[str, Any]], mark: dict[str, Any]) -> str:
-    """Records as lines; the marker among them learns how many there are."""
+    """Records as lines; the provenance among them learns how many there are."""
     mark["lines"] = len(records)
     return "".join(f"{to_json(record)}\n" for record in records)
 

@@ -25,7 +25,7 @@ MAKERS = (
 def written(_store: Store, found: Reference) -> tuple[str, Path]:
     """The file, and its place below the folder of pi."""
     line = Line(found, "anthropic", TOOL)
-    mark = line.marker()
+    mark = line.provenance()
     began = stamp(line.began)
     header = {"type": "session", "version": VERSION, "id": line.session, "timestamp": began, "cwd": line.cwd}
     records: list[dict[str, Any]] = [header | {"backstory": mark}]

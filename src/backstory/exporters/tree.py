@@ -34,7 +34,7 @@ class _Step(NamedTuple):
 
 
 def tree(line: Line, mark: dict[str, Any]) -> list[Told]:
-    """The messages of all branches. The marker learns in which order the file has the events."""
+    """The messages of all branches. The provenance learns in which order the file has the events."""
     live = list(_path(line, line.at))
     leaf = live[-1].key if live else None
     numbers: dict[Key, int] = {}

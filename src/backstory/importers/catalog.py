@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from backstory.importers.checkpoints import Checkpoint, Reach, Tail
 from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.finder import files, recognised, source_at
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
-from backstory.importers.tail import Bookmark, Reach, Tail
 from backstory.importers.transcript import Fault, Report
 
 TOOL = "file"  # under which the cursors of files are kept
@@ -57,11 +57,11 @@ class Candidate:
         """The bytes of it that are to be read."""
         return self.size - (self.mark["offset"] if self.mark else 0)
 
-    def cursor(self, *, settled: bool, bookmark: Bookmark | None = None) -> Cursor:
+    def cursor(self, *, settled: bool, checkpoint: Checkpoint | None = None) -> Cursor:
         """What is to be remembered of it, now that it was read."""
         name = self.format.name if self.format else None
         known = {**self.state, "format": name, "ties": sorted(self.ties)}
-        mark = None if bookmark is None or self.source is None else _mark(self.source, bookmark)
+        mark = None if checkpoint is None or self.source is None else _mark(self.source, checkpoint)
         known |= {} if mark is None else {"mark": mark}
         return known if settled else known | {"settled": False}
 
@@ -144,15 +144,15 @@ def _goes_on(format: Format | None, source: FileSource, before: Cursor, mark: Cu
     return bool(source.digest(mark["offset"], mark["end"]) == mark["digest"])
 
 
-def _mark(source: FileSource, bookmark: Bookmark) -> Cursor | None:
-    """What is remembered of a bookmark; None if nothing could be read on from there."""
-    offset = source.offset_of(bookmark.place)
-    end, lines = bookmark.reach
+def _mark(source: FileSource, checkpoint: Checkpoint) -> Cursor | None:
+    """What is remembered of a checkpoint; None if nothing could be read on from there."""
+    offset = source.offset_of(checkpoint.place)
+    end, lines = checkpoint.reach
     digest = None if offset is None or offset >= end else source.digest(offset, end)
     if digest is None:
         return None
-    known = {"offset": offset, "before": bookmark.lines, "end": end, "lines": lines, "digest": digest}
-    return known | {"session": bookmark.session, "thread": bookmark.thread, "state": bookmark.state}
+    known = {"offset": offset, "before": checkpoint.lines, "end": end, "lines": lines, "digest": digest}
+    return known | {"session": checkpoint.session, "thread": checkpoint.thread, "state": checkpoint.state}
 
 
 def _state(path: Path, report: Report) -> Cursor | None:
@@ -175,7 +175,7 @@ def _state(path: Path, report: Report) -> Cursor | None:
 
 
 def to_read(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    """By format: what changed, and what is tied to it, but for what is read on where a bookmark stands."""
+    """By format: what changed, and what is tied to it, but for what is read on where a checkpoint stands."""
     chosen: dict[str, list[Candidate]] = {}
     for format in FORMATS:
         own = [one for one in candidates if one.format is format]

@@ -14,10 +14,10 @@ import orjson
 
 from backstory.errors import Error
 from backstory.importers.arrays import elements
+from backstory.importers.checkpoints import Reach
 from backstory.importers.decode import decode, keys_of, shortened
 from backstory.importers.format import Head, SourceLine
 from backstory.importers.meter import Heard
-from backstory.importers.tail import Reach
 from backstory.importers.transcript import Fault, Report
 
 HEAD = 64 * 1024
@@ -26,7 +26,7 @@ HELD = 48 * 1024 * 1024  # bytes of a larger file whose records are held from on
 LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON value
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
-AROUND = 4096  # bytes before a bookmark, and at the beginning, that must still be as they were
+AROUND = 4096  # bytes before a checkpoint, and at the beginning, that must still be as they were
 OFTEN = 512  # records between two words on how far it is read
 FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
@@ -186,7 +186,7 @@ class FileSource:
         return place >> _PART_BITS + _LENGTH_BITS
 
     def digest(self, offset: int, end: int) -> str | None:
-        """Of the beginning and of what stands around a bookmark, up to the last line that was read: whether
+        """Of the beginning and of what stands around a checkpoint, up to the last line that was read: whether
         that is still so. None: it is shorter now."""
         found = blake2b(digest_size=16)
         with self._path.open("rb") as file:

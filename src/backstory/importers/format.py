@@ -7,7 +7,7 @@ a source are read elsewhere (`files.py`), once for all formats.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from backstory.importers.tail import Reach, Tail
+from backstory.importers.checkpoints import Reach, Tail
 from backstory.importers.transcript import Report, Session
 
 
@@ -116,5 +116,5 @@ class Format(NamedTuple):
     fetches: bool = False  # the records of a file are fetched once more, when all of them are known
     # What ties a source to others that have to be read with it: ids of sessions, of first records.
     ties: Callable[[Source], Iterable[str]] = lambda source: (source.path,)
-    # The session of a file of lines from a bookmark on; raises ReadWhole. None: it is always read whole.
+    # The session of a file of lines from a checkpoint on; raises ReadWhole. None: it is always read whole.
     resume: Callable[[Source, Tail], Session] | None = None

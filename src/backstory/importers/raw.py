@@ -14,7 +14,7 @@ from backstory.core.events import draft
 from backstory.errors import InvalidEvent
 from backstory.importers.entries import as_text
 from backstory.importers.format import Source
-from backstory.importers.pen import Changes
+from backstory.importers.thread_writer import Changes
 from backstory.importers.transcript import Report
 from backstory.intake import Intake
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from backstory.core.garbage import made_in_pauses
 from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
+from backstory.importers.checkpoints import Checkpoint, Reach, ReadWhole
 from backstory.importers.escapes import holdable
 from backstory.importers.files import FileSource, Unreadable
 from backstory.importers.format import Format
@@ -16,11 +17,10 @@ from backstory.importers.formats import FORMATS, openai_chat
 from backstory.importers.masks import Mask
 from backstory.importers.meter import Meter, Progress
 from backstory.importers.outcome import Imported, Outcome
-from backstory.importers.pen import Changes
 from backstory.importers.raw import keep_raw
 from backstory.importers.rehearsal import Rehearsal
 from backstory.importers.siblings import as_siblings
-from backstory.importers.tail import Bookmark, Reach, ReadWhole
+from backstory.importers.thread_writer import Changes
 from backstory.importers.transcript import Fault, Session
 from backstory.importers.writer import Target, Writer
 
@@ -94,7 +94,7 @@ class Run:
             self.outcome.masked.update(self._mask.found)
 
     def _tails(self) -> Iterator[Imported]:
-        """What is read on where it was left. What cannot be told so loses its bookmark, and is read whole."""
+        """What is read on from a checkpoint. What cannot be told so loses it, and is read whole."""
         whole = {tie for chosen in to_read(self.candidates).values() for one in chosen for tie in one.ties}
         for one in self.candidates:
             if one.mark is None or one.format is None or one.format.resume is None or whole & one.ties:
@@ -212,7 +212,7 @@ class Run:
                 self._keep_raw(format.name, one, source, [s.id for s in told if s.source == source.path])
         if self._project is None and self._since is None:
             threads = (thread for session in told for thread in session.threads)
-            marks = {mark.path: mark for thread in threads if (mark := thread.bookmark()) is not None}
+            marks = {mark.path: mark for thread in threads if (mark := thread.checkpoint()) is not None}
             self._remember([one for one, _ in opened], unsettled, marks)
 
     def _keep_raw(self, tool: str, one: Candidate, source: FileSource, sessions: list[str]) -> None:
@@ -237,11 +237,11 @@ class Run:
         return any(one >= moment for one in times)
 
     def _remember(
-        self, read: Iterable[Candidate], unsettled: set[str], marks: Mapping[str, Bookmark]
+        self, read: Iterable[Candidate], unsettled: set[str], marks: Mapping[str, Checkpoint]
     ) -> None:
         """Keep how the files were when they were read."""
         for one in read:
-            cursor = one.cursor(settled=one.shown not in unsettled, bookmark=marks.get(one.shown))
+            cursor = one.cursor(settled=one.shown not in unsettled, checkpoint=marks.get(one.shown))
             self._intake.remember(TOOL, one.key, cursor=cursor)
         self._intake.commit()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from backstory.importers.tail import Bookmark
+from backstory.importers.checkpoints import Checkpoint
 
 
 class Entry(NamedTuple):
@@ -72,7 +72,7 @@ class Thread:
     origin: Origin | None = None
     about: dict[str, Any] = field(default_factory=dict)  # title, cwd, model, version, …
     # Where its file can be read on when it has grown; asked when all steps were told.
-    bookmark: Callable[[], Bookmark | None] = field(default=lambda: None, repr=False)
+    checkpoint: Callable[[], Checkpoint | None] = field(default=lambda: None, repr=False)
     read: int | None = None  # a tail: how many lines of its file were told before. None: it is the whole
 
     def units(self) -> Iterator[Unit]:

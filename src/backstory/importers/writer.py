@@ -13,12 +13,12 @@ from typing import Any, Protocol
 from backstory.agent import Agent
 from backstory.core.events import Event
 from backstory.errors import AgentNotFound, Conflict, NameTaken, NotFound
+from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.decode import held
-from backstory.importers.marker import MARKER, Exported
 from backstory.importers.names import key_of, unique_name
 from backstory.importers.outcome import Imported
-from backstory.importers.pen import CHUNK, Changes, Pen, moment_of
-from backstory.importers.tail import ReadWhole
+from backstory.importers.provenance import PROVENANCE, Exported
+from backstory.importers.thread_writer import CHUNK, Changes, ThreadWriter, moment_of
 from backstory.importers.transcript import Origin, Session, Step, Thread, Unit
 from backstory.intake import Intake, Source
 
@@ -111,19 +111,21 @@ class Writer:
             return None
         agent, is_new = birth
         exported = (
-            thread.about.get(MARKER) if agent.key != _agent_key(session.tool, *_place(thread)) else None
+            thread.about.get(PROVENANCE) if agent.key != _agent_key(session.tool, *_place(thread)) else None
         )
-        pen = Pen(intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read)
+        writer = ThreadWriter(
+            intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read
+        )
         if exported is not None:
-            pen.exported = Exported(_in_order(agent, exported), exported["lines"])
-        line = pen.write(_chained(first, steps), settled=settled)
+            writer.exported = Exported(_in_order(agent, exported), exported["lines"])
+        line = writer.write(_chained(first, steps), settled=settled)
         if exported is None:
             self._describe(intake, session, thread, agent)
-        pen.commit()
+        writer.commit()
         done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
         done.new_agents += is_new
-        return Told(agent, line.tips, pen.calls, line.left_out)
+        return Told(agent, line.tips, writer.calls, line.left_out)
 
     # --- where an agent is born ---
 
@@ -152,12 +154,12 @@ class Writer:
 
     def _exported(self, thread: Thread) -> Agent | None:
         """The agent that a file was exported from, if the store has it as it was then."""
-        marker = thread.about.get(MARKER)
-        if marker is None:
+        provenance = thread.about.get(PROVENANCE)
+        if provenance is None:
             return None
         try:
-            agent = self._store.agent(marker["agent"])
-            return agent if agent.digest(marker["at"]) == marker["digest"] else None
+            agent = self._store.agent(provenance["agent"])
+            return agent if agent.digest(provenance["at"]) == provenance["digest"] else None
         except NotFound:
             return None
 
@@ -203,7 +205,7 @@ class Writer:
     def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title
         that a person gave stays."""
-        ours = ("source", MARKER)
+        ours = ("source", PROVENANCE)
         said = {name: _short(value) for name, value in thread.about.items() if name not in ours}
         id = _native_id(thread)
         before = (intake.cursor((session.tool, id)) or {}).get("about") or {}

@@ -19,7 +19,7 @@ from backstory.importers.entries import (
     usage_of,
 )
 from backstory.importers.format import Format, Head, Source
-from backstory.importers.marker import marker_in
+from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread
 
 NAME = "atif"
@@ -153,7 +153,7 @@ def _threads(document: Data, session: str, id: str | None, origin: Origin | None
     agent = document["agent"] if isinstance(document.get("agent"), dict) else {}
     names = {"agent": "name", "model": "model_name", "version": "version"}
     about = {ours: agent[theirs] for ours, theirs in names.items() if isinstance(agent.get(theirs), str)}
-    about |= marker_in(document.get("extra"))
+    about |= provenance_in(document.get("extra"))
     own = session if id is None else f"{session}/{id}"
 
     def steps() -> Iterator[Step]:

@@ -13,7 +13,7 @@ from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_file import NAME, File
 from backstory.importers.formats.claude_records import Record
-from backstory.importers.formats.claude_tail import bookmark, resume
+from backstory.importers.formats.claude_tail import checkpoint, resume
 from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.transcript import Origin, Report, Session, Thread
 
@@ -139,7 +139,7 @@ def _session(
     others = [File(source, report, agent) for source, agent in agents]
     if file is not None and file.main.rows:
         tree = file.tree()
-        origin, mark = _fork(file, tree, parent), partial(bookmark, file, tree, id, None)
+        origin, mark = _fork(file, tree, parent), partial(checkpoint, file, tree, id, None)
         threads.append(Thread(id, None, tree.steps, origin, file.described(tree), mark))
     files = ([file] if file is not None else []) + others
     threads.extend(_agent_thread(id, other, files, report) for other in others if other.main.rows)
@@ -176,7 +176,7 @@ def _agent_thread(session: str, file: File, files: list[File], report: Report) -
         if isinstance(meta.get(key), str):
             about.setdefault(name, meta[key])
     origin = Origin(session, spawner, call, spawned=True)
-    mark = partial(bookmark, file, tree, session, file.agent)
+    mark = partial(checkpoint, file, tree, session, file.agent)
     return Thread(session, file.agent, tree.steps, origin, about, mark)
 
 

@@ -6,7 +6,7 @@ from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_records import Record
 from backstory.importers.formats.claude_tree import Index, Tree
-from backstory.importers.marker import marker_in
+from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Report
 
 NAME = "claude-code"
@@ -96,7 +96,7 @@ class File:
         match record.get("type"):
             case "custom-title":
                 self._title(record.get("customTitle"), "custom")
-                self.about |= marker_in(record)
+                self.about |= provenance_in(record)
             case "ai-title":
                 self._title(record.get("aiTitle"), "ai")
             case "last-prompt" if isinstance(record.get("leafUuid"), str):

@@ -2,27 +2,27 @@
 
 from functools import partial
 
+from backstory.importers.checkpoints import Checkpoint, ReadWhole, Tail, last_checkpoint
 from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_file import NAME, File
 from backstory.importers.formats.claude_tree import Index, Row, Tree
-from backstory.importers.marker import MARKER
-from backstory.importers.tail import Bookmark, ReadWhole, Tail, cut
+from backstory.importers.provenance import PROVENANCE
 from backstory.importers.transcript import Report, Session, Thread
 
 FIRST = frozenset({records.PROMPT, records.QUEUED, records.ANSWER})
 
 
-def bookmark(file: File, tree: Tree, session: str, thread: str | None) -> Bookmark | None:
+def checkpoint(file: File, tree: Tree, session: str, thread: str | None) -> Checkpoint | None:
     """The last row behind which the file refers to nothing before it, but for what that row continues."""
-    if file.side.rows or MARKER in file.about:
+    if file.side.rows or PROVENANCE in file.about:
         return None
     number = _cut(tree, is_tail=file.is_tail)
     if number is None:
         return None
     row = tree.index.rows[number]
     state = {"about": file.about, "agent": file.agent}
-    return Bookmark(file.source.path, row.place, row.line - 1, file.reach, session, thread, state)
+    return Checkpoint(file.source.path, row.place, row.line - 1, file.reach, session, thread, state)
 
 
 def _cut(tree: Tree, *, is_tail: bool) -> int | None:
@@ -43,7 +43,7 @@ def _cut(tree: Tree, *, is_tail: bool) -> int | None:
 
     # The last row of a unit refers to its first: only what stands above a row can still be ahead of it.
     most = [max(row.above or 0, number) for number, row in enumerate(rows)]
-    return cut(least, most, is_fitting, is_tail=is_tail)
+    return last_checkpoint(least, most, is_fitting, is_tail=is_tail)
 
 
 def _kept(index: Index, row: Row) -> list[int]:
@@ -53,7 +53,7 @@ def _kept(index: Index, row: Row) -> list[int]:
 
 
 def resume(source: Source, tail: Tail) -> Session:
-    """The thread of a file from a bookmark on."""
+    """The thread of a file from a checkpoint on."""
     report = Report()
     file = File(source, report, tail.state["agent"], state=tail.state)
     index, leaf = file.main, file.leaf()
@@ -64,7 +64,7 @@ def resume(source: Source, tail: Tail) -> Session:
     if not all(_is_told(row, index) for row in new):
         raise ReadWhole
     tree = file.tree()
-    mark = partial(bookmark, file, tree, tail.session, tail.thread)
+    mark = partial(checkpoint, file, tree, tail.session, tail.thread)
     thread = Thread(tail.session, tail.thread, tree.steps, None, file.described(tree), mark, tail.read)
     return Session(NAME, tail.session, [thread], source.path, report)
 

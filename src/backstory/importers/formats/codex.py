@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from backstory.importers.chain import reported
+from backstory.importers.checkpoints import Checkpoint, Tail
 from backstory.importers.entries import Data
 from backstory.importers.format import Format, Head, Place, Source, SourceLine
 from backstory.importers.formats.codex_reader import (
@@ -22,8 +23,7 @@ from backstory.importers.formats.codex_reader import (
     about_of,
     is_bare_start,
 )
-from backstory.importers.marker import MARKER
-from backstory.importers.tail import Bookmark, Tail
+from backstory.importers.provenance import PROVENANCE
 from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread
 
 
@@ -171,13 +171,13 @@ class _Family:
         about = about_of(file.meta) | named
         parent = self._parent(file)
         origin = self._origin(file, parent)
-        marks: list[Bookmark] = []
+        marks: list[Checkpoint] = []
 
         def read(met: Report) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
             reader.is_mirror = file.is_mirror()
             yield from reader.read(file.source.lines(met))
-            marks[:] = _bookmarks(file.source, reader)
+            marks[:] = _checkpoints(file.source, reader)
             about.update(named)
             met.unknown.update(reader.unknown)
 
@@ -234,25 +234,25 @@ class _Family:
         return None
 
 
-def _bookmarks(source: Source, reader: Reader) -> list[Bookmark]:
+def _checkpoints(source: Source, reader: Reader) -> list[Checkpoint]:
     """Where a file that was read to its end can be read on: at one place or none."""
     point = reader.point()
-    if point is None or MARKER in reader.about:
+    if point is None or PROVENANCE in reader.about:
         return []
-    return [Bookmark(source.path, point.place, point.lines, source.reach, reader.thread, None, point.state)]
+    return [Checkpoint(source.path, point.place, point.lines, source.reach, reader.thread, None, point.state)]
 
 
 def resume(source: Source, tail: Tail) -> Session:
-    """The thread of a rollout from a bookmark on."""
+    """The thread of a rollout from a checkpoint on."""
     report = Report()
     about: dict[str, Any] = {}
-    marks: list[Bookmark] = []
+    marks: list[Checkpoint] = []
 
     def read(met: Report) -> Iterator[Step]:
         about.update(tail.state["about"])
         reader = Reader.resumed(tail, about)
         yield from reader.read(_newly_named(source.lines(met), tail.read, about))
-        marks[:] = _bookmarks(source, reader)
+        marks[:] = _checkpoints(source, reader)
         met.unknown.update(reader.unknown)
 
     thread = Thread(

@@ -4,11 +4,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from backstory.importers.checkpoints import ROWS, ReadWhole, Tail
 from backstory.importers.entries import Data, as_text, microseconds, text_in, usage_of
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
-from backstory.importers.marker import marker_in
-from backstory.importers.tail import ROWS, ReadWhole, Tail
+from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Entry, Move, Step, Unit
 
 NAME = "codex"
@@ -91,7 +91,7 @@ class Reader:
 
     @classmethod
     def resumed(cls, tail: Tail, about: dict[str, Any]) -> "Reader":
-        """One that goes on at a bookmark."""
+        """One that goes on at a checkpoint."""
         reader = cls(tail.session, about)
         at, state = tail.state["at"], tail.state
         reader.history = [] if at is None else [Past(at, at, items.Kind(), b"", None, None)]
@@ -365,4 +365,5 @@ def about_of(meta: Data) -> Data:
         "agent": meta.get("agent_nickname"),
         "agent_type": meta.get("agent_role"),
     }
-    return {key: value for key, value in found.items() if isinstance(value, str) and value} | marker_in(meta)
+    told = {key: value for key, value in found.items() if isinstance(value, str) and value}
+    return told | provenance_in(meta)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from backstory.importers.checkpoints import Checkpoint, ReadWhole, Tail, last_checkpoint
 from backstory.importers.entries import (
     Data,
     as_text,
@@ -17,8 +18,7 @@ from backstory.importers.entries import (
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats.pi_messages import message_entries, said, texts_of
-from backstory.importers.marker import MARKER, marker_in
-from backstory.importers.tail import Bookmark, ReadWhole, Tail, cut
+from backstory.importers.provenance import PROVENANCE, provenance_in
 from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "pi"
@@ -54,7 +54,7 @@ class File:
         self.parents: dict[str, str | None] = {}  # every entry's
         self.labels: dict[str, list[tuple[str, Any, int | None]]] = {}  # behind which entry which label comes
         self.last: str | None = None
-        # The ids by index, the header among them; those before a bookmark are not known.
+        # The ids by index, the header among them; those before a checkpoint are not known.
         self.order: list[str | None] = [None] * tail.state["order"] if tail else []
         self._read = tail.read if tail else 0  # lines that were told before
         self.is_tail = tail is not None
@@ -69,7 +69,7 @@ class File:
         type_ = record.get("type")
         if type_ == "session":
             self.header = self.header or record
-            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | marker_in(record)
+            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | provenance_in(record)
             self.order.append(None)
             return
         if type_ == "title":
@@ -231,32 +231,32 @@ class Tree:
                 yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
 
 
-def bookmark(file: File, tree: Tree) -> Bookmark | None:
+def checkpoint(file: File, tree: Tree) -> Checkpoint | None:
     """The last entry behind which the file refers to nothing before it, but for what that entry continues."""
     ids = list(file.parents)
     numbers = {id: number for number, id in enumerate(ids)}
-    if tree.leaf is None or MARKER in file.about or len(ids) != len([id for id in file.order if id]):
+    if tree.leaf is None or PROVENANCE in file.about or len(ids) != len([id for id in file.order if id]):
         return None
     above = [numbers.get(file.parents[id] or "", -1) for id in ids]
     least = [min(number, one) for number, one in enumerate(above)]
     most = [max(number, one) for number, one in enumerate(above)]
     leaf = numbers[tree.leaf]
     fitting = [id in file.places and number <= leaf for number, id in enumerate(ids)]
-    number = cut(least.__getitem__, most, fitting.__getitem__, is_tail=file.is_tail)
+    number = last_checkpoint(least.__getitem__, most, fitting.__getitem__, is_tail=file.is_tail)
     if number is None:
         return None
     place, line = file.places[ids[number]]
     order = file.order.index(ids[number])
     state = {"header": file.header, "about": file.about, "order": order}
-    return Bookmark(file.source.path, place, line - 1, file.reach, file.id, None, state)
+    return Checkpoint(file.source.path, place, line - 1, file.reach, file.id, None, state)
 
 
 def resume(source: Source, tail: Tail) -> Session:
-    """The session of a file from a bookmark on."""
+    """The session of a file from a checkpoint on."""
     file = File(source, tail)
     file.mend()
     tree = Tree(file)
-    mark = partial(bookmark, file, tree)
+    mark = partial(checkpoint, file, tree)
     thread = Thread(file.id, None, tree.steps, None, dict(file.about), mark, tail.read)
     return Session(NAME, file.id, [thread], file.source.path, file.report)
 
@@ -319,7 +319,7 @@ def _session(file: File, files: dict[str, File]) -> Session:
     origin = None
     if above is not None and above != file.id:
         origin = Origin(above, at=_fork_at(tree) if copied else None)
-    thread = Thread(file.id, None, tree.steps, origin, dict(file.about), partial(bookmark, file, tree))
+    thread = Thread(file.id, None, tree.steps, origin, dict(file.about), partial(checkpoint, file, tree))
     return Session(NAME, file.id, [thread] if file.places else [], file.source.path, file.report)
 
 

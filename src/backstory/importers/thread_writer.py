@@ -12,13 +12,13 @@ from backstory.agent import Agent
 from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
+from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.linear import Known, Line, LogEvent, ids_in
-from backstory.importers.marker import Exported
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
 from backstory.importers.pictures import without_pictures
-from backstory.importers.tail import ReadWhole
+from backstory.importers.provenance import Exported
 from backstory.importers.transcript import Fault, Label, Move, Step, Unit
 from backstory.intake import Intake, hand_over
 
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
 NO_CHANGES = Changes()
 
 
-class Pen:
+class ThreadWriter:
     """Writes the steps of one thread behind what its agent has."""
 
     def __init__(
@@ -173,7 +173,7 @@ class _TailCheck:
         self._seen: set[str | None] = set()
 
     def ids_in(self, step: Step) -> Iterator[str]:
-        """The ids in a step, and of a new unit those that it could have begun with before the bookmark."""
+        """The ids in a step, and of a new unit those that it could have begun with before the checkpoint."""
         yield from ids_in(step)
         if isinstance(step, Unit):
             yield from self._own(step)

@@ -1,6 +1,6 @@
 """Reading on behind what was read: a file of lines that grew is not read again from its beginning. Pure.
 
-A bookmark stands at a line behind which the file refers to nothing before it. Read on from there, a file
+A checkpoint stands at a line behind which the file refers to nothing before it. Read on from there, a file
 gives the same units as from its beginning, and those that the store has show where the new ones go. What
 cannot be told from the tail raises `ReadWhole`, and the file is read as if nobody had read it before.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-ROWS = 40  # records behind a bookmark, at least: what a new line is likely to refer to
-FAR = 100_000  # records before the end: no bookmark is looked for before them
+ROWS = 40  # records behind a checkpoint, at least: what a new line is likely to refer to
+FAR = 100_000  # records before the end: no checkpoint is looked for before them
 
 
 class ReadWhole(Exception):
@@ -26,7 +26,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bookmark:
+class Checkpoint:
     """Where a thread's file can be read on, and what has to be known there."""
 
     path: str
@@ -40,7 +40,7 @@ class Bookmark:
 
 @dataclass(frozen=True)
 class Tail:
-    """A bookmark again: how many lines were read when it was made, and what was known at it."""
+    """A checkpoint again: how many lines were read when it was made, and what was known at it."""
 
     session: str
     thread: str | None
@@ -48,14 +48,14 @@ class Tail:
     state: dict[str, Any]
 
 
-def cut(
+def last_checkpoint(
     least: Callable[[int], int], most: Sequence[int], is_fitting: Callable[[int], bool], *, is_tail: bool
 ) -> int | None:
     """The last record at which a file can be read on, `ROWS` before its end at least; None: there is none.
 
     `least` and `most`: the first and the last record that each refers to, itself among them; what the record
-    at the cut continues may stand before it. `is_fitting`: whether a record may be the first of a tail. What
-    was a tail already can be read on from its first record.
+    at the checkpoint continues may stand before it. `is_fitting`: whether a record may be the first of a
+    tail. What was a tail already can be read on from its first record.
     """
     count = len(most)
     reach = list(accumulate(most, max))  # the last record that this one or one before it refers to

@@ -1,4 +1,4 @@
-"""The marker in files that backstory exported: which agent they came from, so that they bring nothing new.
+"""The provenance of files that backstory exported: which agent they came from, so that they add nothing.
 
 The first record says it, in a field that no tool looks at. Pure.
 """
@@ -10,19 +10,19 @@ from typing import Any
 from backstory.core.events import Event
 from backstory.importers.transcript import Unit
 
-MARKER = "backstory"
+PROVENANCE = "backstory"
 
 
-def marker(agent: str, at: int, digest: str) -> dict[str, Any]:
-    """The marker of a context; how many lines the file has is added when it is whole."""
+def provenance(agent: str, at: int, digest: str) -> dict[str, Any]:
+    """The provenance of a context; how many lines the file has is added when it is whole."""
     return {"agent": agent, "at": at, "digest": digest, "lines": 0}
 
 
-def marker_in(record: Any) -> dict[str, Any]:
-    """The marker in a record, under the name that it has in what is known of a thread."""
+def provenance_in(record: Any) -> dict[str, Any]:
+    """The provenance in a record, under the name that it has in what is known of a thread."""
     match record:
         case {"backstory": {"agent": str(), "at": int(), "digest": str(), "lines": int()} as found}:
-            return {MARKER: found}
+            return {PROVENANCE: found}
     return {}
 
 
