@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from backstory.core.garbage import made_in_pauses
+from backstory.core.gc_pause import made_in_pauses
 from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
 from backstory.importers.checkpoints import Checkpoint, Reach, ReadWhole
 from backstory.importers.escapes import holdable
