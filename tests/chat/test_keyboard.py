@@ -94,7 +94,7 @@ def test_a_second_ctrl_c_in_an_empty_editor_leaves(start):
         terminal.wait(lambda text: terminal.is_open() and edited(text) == "")
         terminal.ready()
         terminal.type("\x03")
-        terminal.wait("Ctrl-C again leaves")
+        terminal.wait("press Ctrl-C again to leave")
         terminal.ready()
         terminal.type("\x03")
         assert terminal.ended() == 0

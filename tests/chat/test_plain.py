@@ -52,7 +52,7 @@ def test_nothing_is_written_or_run_without_a_terminal_unless_yes_is_said(run, fo
     with scripted(write, Say("Refused."), write, Say("Written.")) as server:
         assert run("ask", "Write", *connected(server)).stdout == "Refused.\n"
         assert not (folder / "new").exists()
-        assert "nobody was there to ask" in server.said()[-1][1]
+        assert "there was no one to ask" in server.said()[-1][1]
         assert run("ask", "Write", "--yes", *connected(server)).stdout == "Written.\n"
         assert (folder / "new").read_text() == "x"
 
@@ -72,7 +72,7 @@ def test_what_goes_wrong_is_one_line_and_exit_code_one(run):
     assert done.returncode == 1
     assert done.stdout == ""
     taken_back, line = done.stderr.splitlines()
-    assert taken_back == "there was no answer: the question is out of the context (--keep keeps it)"
+    assert taken_back == "there was no answer: the question was taken back (--keep keeps it)"
     assert line.startswith("backstory: 127.0.0.1")
     assert "refused the key (HTTP 401: bad key)" in line
 

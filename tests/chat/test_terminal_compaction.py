@@ -71,5 +71,5 @@ def test_what_cannot_be_compacted_is_refused_and_the_prompt_is_in_the_editor_aga
         terminal = start(server, columns=120)
         terminal.send("A prompt that is longer than the model can read")
         terminal.wait("nothing to compact before the last turn")
-        terminal.wait("there was no answer: the prompt is out of the context, and in the editor again")
+        terminal.wait("there was no answer: the prompt was taken back, and is in the editor again")
     assert len(server.bodies) == 1

@@ -57,7 +57,7 @@ def test_the_model_gives_a_title_when_it_is_asked_to_and_nothing_else_is_written
         terminal.answered("Hello.")
         head = reopened().head
         terminal.send("/title auto")
-        terminal.wait("the title is A first greeting; /title TEXT gives another")
+        terminal.wait("the title is A first greeting; /title TEXT sets another")
         assert next(text for role, text in server.said() if role == "user") == "Hello there"
         terminal.send("/title auto")
         terminal.wait("scripted-1 gave no title: nothing was changed")

@@ -34,7 +34,7 @@ def test_a_prompt_that_was_refused_is_in_the_editor_again_and_not_in_the_next_re
         terminal.answered("Hi.")
         terminal.send("Something else")
         terminal.wait(said)
-        terminal.wait("there was no answer: the prompt is out of the context, and in the editor again")
+        terminal.wait("there was no answer: the prompt was taken back, and is in the editor again")
         terminal.wait(lambda text: edited(text) == "Something else")
         terminal.erase()
         terminal.send("Again")
@@ -47,7 +47,7 @@ def test_a_prompt_that_got_no_answer_can_be_kept(start, reopened):
     with scripted(Refuse(400, "no"), Say("Better."), Refuse(400, "no"), Say("Best.")) as server:
         terminal = start(server, "--keep", columns=120)
         terminal.send("Hello")
-        terminal.wait("no answer was recorded to this: /retry asks again")
+        terminal.wait("this got no answer: /retry asks again")
         terminal.send("/retry")
         terminal.answered("Better.")
         assert terminal.leave() == 0
@@ -56,7 +56,7 @@ def test_a_prompt_that_got_no_answer_can_be_kept(start, reopened):
         again.wait(lambda text: edited(text) == "More")
         again.erase()
         again.send("/redo")
-        again.wait("no answer was recorded to this: /retry asks again")
+        again.wait("this got no answer: /retry asks again")
         again.send("/retry")
         again.answered("Best.")
         assert [text for role, text in server.said() if role == "user"] == ["Hello", "More"]
@@ -118,7 +118,7 @@ def test_a_tool_that_ran_is_not_taken_back(start, reopened):
     with scripted(Say(calls=(("c1", "glob", '{"pattern": "*"}'),)), Refuse(400, "no")) as server:
         terminal = start(server, columns=120)
         terminal.send("Hello")
-        terminal.wait("no answer was recorded to this: /retry asks again")
+        terminal.wait("this got no answer: /retry asks again")
         assert edited(terminal.ready()) == ""
     assert kinds(reopened()) == ["system", "user", "tool_call", "tool_result"]
 
@@ -144,7 +144,7 @@ def test_killed_in_mid_answer_it_goes_on_with_everything_that_had_happened(start
         terminal.wait("never more")
         terminal.kill()
         again = start(server)
-        again.wait("⚠ no answer was recorded to this: /retry asks again")
+        again.wait("⚠ this got no answer: /retry asks again")
         again.wait("restored 4 messages")
         again.send("Third")
         again.answered("Here I am.")
@@ -178,7 +178,7 @@ def test_a_full_disk_is_one_line_and_the_chat_goes_on(start, folder, reopened):
         terminal.send("Hello")
         terminal.answered("Hello.")
         terminal.send("Read it all")
-        text = terminal.wait("⚠ this is not recorded: the store could not take it")
+        text = terminal.wait("⚠ this could not be recorded")
         assert text.count("y" * 80) < 20
         terminal.send("Still there?")
         terminal.answered("I am here.")
@@ -246,7 +246,7 @@ def test_a_locked_store_is_waited_for_aloud_and_giving_up_sends_nothing(start, a
         terminal.send("a carefully typed prompt")
         terminal.wait("waiting for the store: someone else is writing (Ctrl-C gives up)")
         terminal.type("\x03")
-        terminal.wait("given up: nothing was sent, the text is in the editor again")
+        terminal.wait("nothing was sent; the text is in the editor again")
         assert prompts_on(terminal.ready())[-1] == "a carefully typed prompt"
         terminal.type("\x15")
         terminal.wait(lambda text: prompts_on(text)[-1] != "a carefully typed prompt")
@@ -277,7 +277,7 @@ def test_giving_up_twice_leaves_a_store_that_takes_the_next_prompt(start, addres
         terminal.send("one")
         terminal.wait(lambda text: text.count("waiting for the store") == 2)
         terminal.type("\x03")
-        terminal.wait("given up")
+        terminal.wait("nothing was sent")
         terminal.ready()
         terminal.type("\r")
         terminal.wait(lambda text: text.count("waiting for the store") == 3)
@@ -314,7 +314,7 @@ def test_an_answer_that_the_store_does_not_take_is_to_be_read(start, address, re
     with scripted(Say("precious\n" * 20_000), Say("Answer 2.")) as server:
         terminal = start(server, largest_file=size + 60_000)
         terminal.send("Hello")
-        terminal.wait("⚠ this answer is not recorded: the store could not take it", 60)
+        terminal.wait("⚠ this answer could not be recorded", 60)
         assert terminal.text.count("precious") > 1000
         terminal.send("again")
         terminal.answered("Answer 2.")
@@ -358,11 +358,11 @@ def test_without_its_terminal_it_ends_wherever_it_is(start, reopened):
 
 def interrupt(terminal):
     """Press Ctrl-C until it is heard: what is typed while the terminal changes its mode is lost."""
-    before = terminal.text.count("Ctrl-C again leaves")
+    before = terminal.text.count("press Ctrl-C again to leave")
     for _ in range(30):
         terminal.type("\x03")
         with suppress(AssertionError):
-            terminal.wait(lambda text: text.count("Ctrl-C again leaves") > before, seconds=4)
+            terminal.wait(lambda text: text.count("press Ctrl-C again to leave") > before, seconds=4)
             return
     raise AssertionError("nobody hears Ctrl-C")
 

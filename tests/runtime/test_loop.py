@@ -157,7 +157,7 @@ def test_output_that_no_store_can_hold_is_made_storable(agent):
 @pytest.mark.parametrize(
     ("allow", "output"),
     [
-        (None, "not run: it needs someone's consent, and nobody was there to ask"),
+        (None, "not run: it needs consent, and there was no one to ask"),
         (lambda tool, arguments: False, "not run: it was not allowed"),
         (lambda tool, arguments: "not today", "not today"),
         (lambda tool, arguments: True, "x"),

@@ -290,7 +290,7 @@ def test_a_new_file_has_the_mode_that_any_program_would_give_it(tools, folder):
         ),
         ("write_file", {"path": "a.py/x/y", "content": "x"}, "what should be a folder is a file"),
         ("write_file", {"path": "src", "content": "x"}, "src is a directory"),
-        ("write_file", {"path": "new", "content": "\ud800"}, "there is a half of a character in it"),
+        ("write_file", {"path": "new", "content": "\ud800"}, "it contains half of a surrogate pair"),
         ("write_file", {"path": "n" * 300, "content": "x"}, "is not a path: File name too long"),
         ("bash", {"command": "a\0b"}, "it could not be started: "),
         ("bash", {"command": "echo \ud800"}, "it could not be started: "),

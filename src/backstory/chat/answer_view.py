@@ -1,4 +1,5 @@
-"""An answer while it comes: what is settled is printed and stays, its end and a spinner are redrawn below."""
+"""An answer as it comes in: finished lines are printed and stay; the last lines and a spinner are redrawn
+below."""
 
 import time
 from collections.abc import Callable
@@ -22,12 +23,13 @@ from backstory.runtime.models import Retrying, TextDelta, ThinkingDelta
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool
 
-THOUGHT_LINES = 4  # of what the model thinks, while it does
+THOUGHT_LINES = 4  # lines of the model's thinking, while it thinks
 MOST_THOUGHT = 2_000  # characters that they are cut from
 
 
 class AnswerView:
-    """Draws what happens behind a position; tells where it is, and what someone else did meanwhile."""
+    """Draws what happens after a position; knows how far it got, and what someone else wrote in the
+    meantime."""
 
     def __init__(
         self,
@@ -38,10 +40,10 @@ class AnswerView:
         expanded: bool = False,
         waiting_for: Callable[[], str] = lambda: "",
     ) -> None:
-        """`waiting_for`: what stands beside the spinner, such as that a model is being loaded."""
+        """`waiting_for` is the text beside the spinner, for example that a model is being loaded."""
         self._waiting_for = waiting_for
         self._console = console
-        self.agent = agent  # whose events are drawn: the loop may go on in a fork
+        self.agent = agent  # whose events are drawn: the loop may continue in a fork
         self._expanded = expanded
         self._pen = drawing.Pen(expanded=expanded)
         self._stream = Stream(console)
@@ -51,7 +53,7 @@ class AnswerView:
         self._since = time.monotonic()
         self._last_kind = ""  # of the last event on the screen
         self._only_call: Event | None = None  # it is the last line on the screen, and the only call
-        self._thought = ""  # what the model has thought of an answer that has not begun
+        self._thought = ""  # the thinking before an answer that has not begun
         self._has_shown_thought = False
         self._began = time.monotonic()
         self.has_answer = False
@@ -61,11 +63,11 @@ class AnswerView:
 
     @property
     def said(self) -> str:
-        """What the model has said of an answer that is not in the log yet."""
+        """The part of an answer that is not in the log yet."""
         return self._stream.text
 
     def follow(self, updates: Updates) -> None:
-        """Draw everything that happens; Ctrl-C goes through, after the loop has recorded it."""
+        """Draw everything that happens. Ctrl-C is raised after the loop has recorded it."""
         try:
             with closing(updates):
                 self.resume()
@@ -75,25 +77,27 @@ class AnswerView:
             self.pause()
 
     def pause(self) -> None:
-        """Take away what is redrawn: something else needs the screen and the keyboard."""
-        with defer_signals():  # else the terminal would stay without an echo, and what was typed be lost
+        """Remove what is redrawn, because something else needs the screen and the keyboard."""
+        with (
+            defer_signals()
+        ):  # otherwise the terminal would stay without an echo, and what was typed would be lost
             self._keyboard.stop()
             self._region.stop()
 
     def resume(self) -> None:
-        """Go on with what is redrawn."""
+        """Redraw again."""
         with defer_signals():
             self._keyboard.start()
             self._region.start()
 
     def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
-        """Whether the last line on the screen is this call, with everything that it asks for."""
+        """Whether the last line on the screen shows this call with all its arguments."""
         return self._only_call is not None and drawing.fits_one_line(
             tool.name, arguments, self._console.width
         )
 
     def show(self, event: Event) -> None:
-        """Draw an event. What others wrote before it comes first."""
+        """Draw an event, after what others wrote before it."""
         between = []
         if event.seq > self.drawn_to + 1:
             between = self.agent.events(after=self.drawn_to, until=event.seq - 1)
@@ -103,7 +107,7 @@ class AnswerView:
         self._draw(event, is_own=True)
 
     def show_missed(self) -> list[Event]:
-        """Draw what was recorded when this was not told of it: an answer that was broken off, for example."""
+        """Draw events that were recorded without an update, such as an interrupted answer."""
         missed = self.agent.events(after=self.drawn_to)
         for event in missed:
             self._draw(event, is_own=(event.content or "").strip() == self.said.strip())
@@ -125,8 +129,8 @@ class AnswerView:
         self._since = time.monotonic()
 
     def _end(self, event: Event) -> None:
-        """Print what is not printed yet of an answer, and how it ended."""
-        with self._region.lock:  # a frame in between would print the rest of the answer once more
+        """Print the rest of an answer, and how it ended."""
+        with self._region.lock:  # a frame in between would print the rest of the answer twice
             if self.said.strip():
                 self.show_rest(event.content or "")
                 self._region.print(*drawing.endings(event.data or {}))
@@ -135,7 +139,7 @@ class AnswerView:
             self._begin()
 
     def show_rest(self, text: str) -> None:
-        """Print what is not printed yet of an answer that is whole now."""
+        """Print the rest of an answer that is complete."""
         with self._region.lock:
             above = [] if self._stream.is_begun else [Text("")]
             self._region.print(*above, Drawn(self._stream.rest_of(text)))
@@ -168,7 +172,7 @@ class AnswerView:
                 self.show(event)
 
     def _show_thought(self) -> None:
-        """Fold what the model thought, now that it speaks."""
+        """Fold the thinking, now that the answer begins."""
         if self._thought.strip():
             with self._region.lock:
                 thought, self._thought = self._thought, ""
@@ -179,7 +183,7 @@ class AnswerView:
         self._region.print(Text(f"⚠ {text}", style="yellow"))
 
     def _frame(self) -> Frame:
-        """The answer as far as it has come, and a sign of life below it."""
+        """The answer so far, and a spinner below it."""
         was_begun = self._stream.is_begun
         settled, tail = self._stream.settled(), self._stream.tail()
         above: Lines = [[]] if (settled or tail) and not was_begun else []
@@ -192,12 +196,12 @@ class AnswerView:
         return Frame([], [*above, *tail, *spinner])
 
     def _thinking(self) -> Lines:
-        """The last lines of what the model thinks."""
+        """The last lines of the model's thinking."""
         if not self._thought.strip():
             return []
         shown = drawing.thinking(self._thought[-MOST_THOUGHT:])
         return [[], *self._console.render_lines(shown, pad=False)[-THOUGHT_LINES:]]
 
     def summary(self) -> str:
-        """How long it took, and what it cost."""
+        """The time it took, and what it cost."""
         return " · ".join([duration(time.monotonic() - self._began), *self.cost.words()])

@@ -1,6 +1,5 @@
-"""What begins with a slash: one table, and a few lines for each command that does something.
-
-Those that only look are in `views`.
+"""The slash commands: one table, and a few lines for each command that changes something. Those that only
+show something are in `views`.
 """
 
 import json
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    """One command: what it takes, what it does, and the function that does it."""
+    """One command: its arguments, its help, and the function that runs it."""
 
     takes: str
     help: str
@@ -60,7 +59,7 @@ def carried(rest: str) -> tuple[str | None, str | None]:
                 f"the note has no closing quote: /rewind [label] --carry {after[0]}what I learned{after[0]}"
             )
     if not note.strip():
-        raise Invalid('what to carry? /rewind [label] --carry "what I learned"')
+        raise Invalid('what should be carried? /rewind [label] --carry "what I learned"')
     return before or behind.strip() or None, note.strip()
 
 
@@ -158,7 +157,7 @@ def _title(at: "Terminal", rest: str) -> None:
     if title:
         at.write(lambda: at.chat.root.describe(title=title))
     shown = title_of(at.chat.root) or "not there yet"
-    at.output.say(f"the title is {shown}; /title TEXT gives another, /title auto lets the model choose one")
+    at.output.say(f"the title is {shown}; /title TEXT sets another, /title auto lets the model choose one")
 
 
 def _tag(at: "Terminal", rest: str) -> None:
@@ -189,17 +188,17 @@ def _model(at: "Terminal", rest: str) -> None:
     if rest:
         at.change_model(rest)
     window = f", {at.chat.model.window:,} tokens" if at.chat.model.window else ""
-    at.output.say(f"the model is {at.chat.model.name}{window}; /model NAME takes another")
+    at.output.say(f"the model is {at.chat.model.name}{window}; /model NAME changes it")
 
 
 def _system(at: "Terminal", rest: str) -> None:
     if rest:
         at.write(lambda: at.chat.agent.system(rest))
-        at.context.redraw("the system message is in the log, from here on")
+        at.context.redraw("the system message was added")
         return
     found = [event for event in at.chat.agent.context().messages if event.kind == "system"]
     if not found:
-        raise NotFound("there is no system message in this context: /system TEXT adds one")
+        raise NotFound("this context has no system message: /system TEXT adds one")
     for event in found:
         at.context.draw_event(event)
 
@@ -207,8 +206,8 @@ def _system(at: "Terminal", rest: str) -> None:
 def _help(at: "Terminal", _: str) -> None:
     at.output.table([(f"/{name} {command.takes}", command.help) for name, command in COMMANDS.items()])
     at.output.say(
-        "Enter sends; Alt-Enter, or a backslash before Enter, is a new line; Tab completes. @path sends a "
-        "file along; !command runs a command, and the model reads what it says. Esc or Ctrl-C stops an "
+        "Enter sends; Alt-Enter, or a backslash before Enter, starts a new line; Tab completes. @path "
+        "attaches a file; !command runs a command, and the model reads its output. Esc or Ctrl-C stops an "
         "answer. Esc Esc goes back to an earlier prompt, Ctrl-R finds one, Ctrl-O shows results and thinking "
         "in full, Ctrl-X Ctrl-E opens your editor, Ctrl-D leaves."
     )
@@ -219,11 +218,13 @@ def _quit(at: "Terminal", _: str) -> None:
 
 
 COMMANDS = {
-    "mark": Command("[label]", "Set a mark to come back to.", _mark),
-    "rewind": Command('[label] [--carry "…"]', "Go back to a mark, with a note.", _rewind, "labels"),
+    "mark": Command("[label]", "Set a mark to return to.", _mark),
+    "rewind": Command(
+        '[label] [--carry "…"]', "Go back to a mark; --carry adds a message.", _rewind, "labels"
+    ),
     "clear": Command("", "Empty the context; the system messages stay.", _clear),
-    "compact": Command("[focus]", "Sum up the older part; say what to keep in mind.", _compact),
-    "undo": Command("", "Take back the last turn or move; again: the one before it.", _undo),
+    "compact": Command("[focus]", "Summarize the older part; say what to keep in mind.", _compact),
+    "undo": Command("", "Take back the last turn or move, then the one before it.", _undo),
     "redo": Command("", "Take back the last undo, if nothing was written since.", _redo),
     "jump": Command("POSITION", "Go to the context of any position.", _jump),
     "back": Command("", "Go to before an earlier prompt and edit it (Esc Esc).", _back),
@@ -231,52 +232,58 @@ COMMANDS = {
     "fork": Command("[name]", "Go on in a fork.", _fork),
     "spawn": Command("[name]", "Go on in a new agent with an empty context.", _spawn),
     "new": Command("", "Start a new session in this folder.", _new),
-    "sessions": Command("", "Choose a session: this folder's, or another's.", _sessions),
-    "title": Command("[text|auto]", "The session's title; give another, or let the model.", _title),
-    "tag": Command("[name …]", "The session's tags; add some, -name removes one.", _tag),
-    "agents": Command("", "The trees of all sessions.", views.agents),
+    "sessions": Command("", "Choose a session of this folder, or of another.", _sessions),
+    "title": Command("[text|auto]", "Show or set the title; auto: let the model choose.", _title),
+    "tag": Command("[name …]", "Show or add tags; -name removes one.", _tag),
+    "agents": Command("", "List all sessions and their agents as trees.", views.agents),
     "switch": Command("AGENT", "Go on in another agent.", _switch, "agents"),
-    "marks": Command("", "The marks to come back to.", views.marks),
-    "context": Command("", "What the model sees, and its tokens.", views.context),
-    "log": Command("[n|all]", "The last events, dead ones too.", views.log),
-    "show": Command("[position]", "One event in full; the last result.", views.show),
-    "diff": Command("AGENT", "How another agent's context differs.", views.diff, "agents"),
+    "marks": Command("", "List the marks that you can rewind to.", views.marks),
+    "context": Command("", "Show what the model sees, with its tokens.", views.context),
+    "log": Command("[n|all]", "Show the last events, including dead ones.", views.log),
+    "show": Command("[position]", "Show one event in full; by default, the last result.", views.show),
+    "diff": Command("AGENT", "Compare with another agent's context.", views.diff, "agents"),
     "search": Command("WORDS", "Find words in all sessions.", views.search),
-    "export": Command("[file]", "The session as JSON lines, or as .md.", views.export),
-    "model": Command("[name]", "Which model answers; take another.", _model, "models"),
-    "set": Command("[name] [value]", "Parameters for the model, such as temperature.", _set, "parameters"),
-    "system": Command("[text]", "The system prompt; add to it.", _system),
+    "export": Command("[file]", "Write the session as JSON lines, or the context as .md.", views.export),
+    "model": Command("[name]", "Show or change the model.", _model, "models"),
+    "set": Command("[name] [value]", "Show or set parameters for the model.", _set, "parameters"),
+    "system": Command("[text]", "Show the system messages; add one.", _system),
     "instructions": Command("", "Read the project's AGENTS.md again.", _instructions),
-    "expand": Command("", "Results in full, or short again (Ctrl-O).", _expand),
+    "expand": Command("", "Show results in full, or short again (Ctrl-O).", _expand),
     "help": Command("", "This list.", _help),
     "quit": Command("", "Leave; everything is in the log.", _quit),
 }
 
 
-OTHER_NAMES = {"exit": "quit", "resume": "sessions", "rename": "title", "tree": "agents"}  # as elsewhere
+OTHER_NAMES = {
+    "exit": "quit",
+    "resume": "sessions",
+    "rename": "title",
+    "tree": "agents",
+}  # names in other tools
 
 _WORD = re.compile(r"/([a-zA-Z]+)(?=\s|$)")
 
 
 def is_command(text: str) -> bool:
-    """Whether a text is for the chat: /word, but not a path, and not what begins with a space or //."""
+    """Whether a text is a command: /word, but not a path, and nothing that begins with a space or //."""
     return text.startswith("/") and (len(text.strip()) == 1 or _WORD.match(text) is not None)
 
 
 def unescaped(text: str) -> str:
-    """What is sent: of two slashes at the beginning one stays."""
+    """The text that is sent: of two slashes at the beginning, one is removed."""
     return text[1:] if text.startswith("//") else text
 
 
 def retyped(event: Event) -> str:
-    """What the person typed, for the editor: a prompt that looks like a command stays a prompt."""
+    """What the person typed, for the editor, changed so that a prompt that looks like a command stays a
+    prompt."""
     text = typed_text(event)
     looks_like_one = is_command(text) or text.startswith((SIGN, "//"))
     return f" {text}" if looks_like_one and not is_command_output(event) else text
 
 
 def run(at: "Terminal", text: str) -> None:
-    """Run what the person typed behind a slash."""
+    """Run a command that the person typed."""
     name, *rest = text[1:].split(maxsplit=1) or [""]
     command = COMMANDS.get(OTHER_NAMES.get(name, name))
     if command is None:
@@ -289,12 +296,12 @@ def run(at: "Terminal", text: str) -> None:
 
 
 def words() -> list[str]:
-    """The commands, to be completed; a space follows where something may stand behind."""
+    """The commands, for completion, with a space after those that take arguments."""
     return [f"/{name}{' ' if command.takes else ''}" for name, command in COMMANDS.items()]
 
 
 def choices(at: "Terminal", typed: str) -> Iterable[str]:
-    """What may stand behind a command."""
+    """Completions for the argument of a command."""
     command = COMMANDS.get(typed.removeprefix("/"))
     match command and command.completes:
         case "labels":

@@ -1,7 +1,7 @@
-"""What the chat's files say beside the model: parameters, and rules of consent.
+"""Reads the chat's config files: parameters, rules of consent, and MCP servers.
 
-A file that is broken is not used, and a sentence says what is wrong with it. What a project's file allows
-counts only where the person has named the folder as trusted: it comes with whatever was cloned.
+A broken file is not used, and a sentence says what is wrong with it. What a project's file allows counts only
+if the person trusts the folder, because the file comes with whatever was cloned.
 """
 
 import re
@@ -24,12 +24,12 @@ class Configuration(NamedTuple):
 
     rules: Rules
     warnings: list[str]
-    params: Mapping[str, Any] = {}  # of the person's file
+    params: Mapping[str, Any] = {}  # from the person's file
     servers: tuple[Server, ...] = ()  # whose tools the model gets
 
 
 def configuration(folder: Path, person: Path) -> Configuration:
-    """What the person's file and the project's say."""
+    """The configuration from the person's file and the project's."""
     warnings: list[str] = []
     said = _table(person, warnings)
     consent = said.get("consent", {})
@@ -57,7 +57,7 @@ def configuration(folder: Path, person: Path) -> Configuration:
 
 
 def _not_trusted(file: Path, rules: Rules, servers: Sequence[Server], person: Path) -> str:
-    """What a project's file wants, and how to let it."""
+    """What a project's file asks for, and how to allow it."""
     wants = [f"allow {', '.join(map(str, rules.allow[:5]))}"] if rules.allow else []
     wants += [f"start {', '.join(server.name for server in servers[:5])}"] if servers else []
     return (
@@ -67,7 +67,7 @@ def _not_trusted(file: Path, rules: Rules, servers: Sequence[Server], person: Pa
 
 
 def _project_file(folder: Path) -> Path | None:
-    """The project's file: in the folder, or above it up to the repository's."""
+    """The project's file: in the folder, or in one above it, up to that of the repository."""
     for place in (folder, *folder.parents):
         if (place / PROJECT_FILE).is_file():
             return place / PROJECT_FILE
@@ -114,8 +114,8 @@ def _servers(table: Any, path: Path, warnings: list[str]) -> tuple[Server, ...]:
 
 
 def _place(path: Path, table: str, problem: str) -> str:
-    """A file, and the line to look at: the first one in the table that has a word of the problem, else the
-    table's first. The parser keeps no lines, so they are looked for."""
+    """The path, and the line with the problem: the first one in the table that has a word of the problem, or
+    else the table's first. The parser keeps no line numbers, so they are searched for."""
     lines = path.read_text(errors="replace").splitlines()
     header = re.compile(rf"\s*(\[\[?{table}\b|{table}\s*[.=])")
     first = next((number for number, line in enumerate(lines, 1) if header.match(line)), None)

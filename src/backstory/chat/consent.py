@@ -1,7 +1,7 @@
-"""Asking before something is written or run: yes, no, always for what is like it, or for the whole tool.
+"""Asks before a tool writes or runs something: yes, no, always for similar calls, or for the whole tool.
 
-What is asked about is shown so that a person can judge it: a command whole, a change with its line numbers
-and the lines around it; of a long text the beginning and the end, and all of it on request.
+The question shows what a person needs to decide: the whole command, or a change with line numbers and the
+lines around it. Of a long text, it shows the beginning and the end, and all of it on request.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,9 +19,9 @@ from backstory.present.safe_text import one_line, visible
 from backstory.runtime.loop import Permission
 from backstory.runtime.tools import Tool
 
-MOST_LINES = 24  # of a long text, unless all are asked for
+MOST_LINES = 24  # lines of a long text, unless all are requested
 LONGEST_LINE = 400  # characters; what is longer goes on in the next line
-MOST_COMPARED = 10_000_000  # bytes of an old file: as many as the tools read
+MOST_COMPARED = 10_000_000  # bytes of an existing file: as many as the tools read
 REFUSED = "not run: the user said no"
 NO_RULES = Rules()
 STYLES = {"+": "green", "-": "red"}
@@ -42,25 +42,25 @@ AskLine = Callable[[str], str]  # asks for a line of text
 class Request(NamedTuple):
     """What a tool is about to do."""
 
-    head: list[str]  # always shown whole
+    head: list[str]  # always shown completely
     body: list[Line]
 
 
 class Screen(Protocol):
-    """What is being drawn while a question comes up."""
+    """What is being drawn when a question comes up."""
 
     def pause(self) -> None:
-        """Take away what is redrawn all the time."""
+        """Remove what is redrawn."""
 
     def resume(self) -> None:
-        """Go on with it."""
+        """Redraw again."""
 
     def shows_whole(self, tool: Tool, arguments: dict[str, Any]) -> bool:
-        """Whether the last line on the screen is this call, with everything that it asks for."""
+        """Whether the last line on the screen shows this call with all its arguments."""
 
 
 class Consent:
-    """Decides by rules, and asks where they say nothing. What is always allowed is a rule until the end."""
+    """Decides by rules, and asks if no rule applies. "Always" adds a rule until the chat ends."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Consent:
         self.screen: Screen | None = None  # where the calls are drawn
 
     def __call__(self, tool: Tool, arguments: dict[str, Any]) -> bool | str | Permission:
-        """Whether the tool may run: a permission, or the reason why not."""
+        """A permission to run the tool, or the reason for a refusal."""
         match self._rules.decide(tool.name, arguments):
             case "deny", rule:
                 return DENIED.format(rule)
@@ -183,7 +183,7 @@ def _changes(old: str, new: str) -> list[Line]:
 
 
 def _text(path: str) -> str | None:
-    """What a file says, if it is text of a size that can be compared."""
+    """The text of a file, if it is text and not too large to compare."""
     place = Path(path)
     try:
         if place.stat().st_size > MOST_COMPARED:
@@ -194,7 +194,7 @@ def _text(path: str) -> str | None:
 
 
 def _parts(line: Line) -> list[Line]:
-    """A line in pieces that fit a screen."""
+    """A line, split into parts that fit the screen."""
     pieces = [line.text[at : at + LONGEST_LINE] for at in range(0, len(line.text), LONGEST_LINE)] or [""]
     return [line._replace(text=f"…{piece}" if index else piece) for index, piece in enumerate(pieces)]
 

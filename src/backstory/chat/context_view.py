@@ -11,12 +11,12 @@ from backstory.core.kinds import MOVES
 from backstory.present.measures import count
 
 MOST_DRAWN = 200  # events of a long context
-UNANSWERED = "no answer was recorded to this: /retry asks again"
+UNANSWERED = "this got no answer: /retry asks again"
 MOVED = "someone else has moved this agent"
 
 
 class ContextView:
-    """Draws the context of the agent in front, and knows how far the screen has come."""
+    """Draws the context of the current agent, and knows how far it was drawn."""
 
     def __init__(self, chat: Chat, output: Output, presence: Presence) -> None:
         self._chat = chat
@@ -34,8 +34,8 @@ class ContextView:
         self._presence.enter(self.shown)
 
     def catch_up(self) -> None:
-        """Draw what someone else wrote to this agent; the model will read it too."""
-        if self._chat.agent != self.shown:  # the screen was not drawn to its end
+        """Draw what someone else wrote to this agent; the model will read it, too."""
+        if self._chat.agent != self.shown:  # the context was not drawn completely
             self.redraw(f"in {self._chat.agent.name!r}")
         elif self._chat.agent.head != self.seen:
             self._draw_others()
@@ -58,8 +58,9 @@ class ContextView:
         return new
 
     def redraw(self, done: str, hint: str = "", *, asking: bool = False) -> None:
-        """A new page that shows the live context: a rule says what was done, a line below it, too. `asking`:
-        the model is about to be asked, so a question without an answer is nothing to warn of."""
+        """Start a new page with the live context. A line above and one below say what was done. With
+        `asking`, the model is about to be asked, so there is no warning about a question without an
+        answer."""
         self._output.turn(done)
         self.draw(asking=asking)
         self._output.say(f"{done}; {hint}" if hint else done)
@@ -90,5 +91,5 @@ class ContextView:
 
 
 def has_moved(events: Sequence[Event]) -> bool:
-    """Whether the screen is no longer the context after these events."""
+    """Whether these events changed the context, so that it must be drawn again."""
     return any(event.kind in MOVES or event.kind == "clear" for event in events)

@@ -42,7 +42,7 @@ class Cost:
         return [*tokens, *([self.money()] if self.dollars else [])]
 
     def money(self) -> str:
-        """The dollars; a price that is nearly nothing is not nothing."""
+        """A price in dollars; a very small one is not shown as zero."""
         return f"${self.dollars:.2f}" if self.dollars >= 1 else f"${self.dollars:.4f}"
 
 
@@ -52,7 +52,7 @@ def _number(usage: dict[str, Any], name: str) -> int:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it."""
+    """A duration for people."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     return f"{int(seconds) // 60} min {int(seconds) % 60} s"

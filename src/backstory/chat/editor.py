@@ -1,10 +1,10 @@
-"""Where the person types: several lines, history from the log, completion, and a status line.
+"""The editor: several lines, history from the log, completion, and a status line.
 
     Enter           send                     Esc Esc          back to an earlier prompt
     Alt-Enter       a new line               Ctrl-O           results in full, or short again
     Ctrl-X Ctrl-E   the external editor      Ctrl-C, Ctrl-D   drop the line, leave
 
-It reads; it knows commands only as words to complete.
+It only reads text; it knows commands only for completion.
 """
 
 import re
@@ -28,11 +28,11 @@ MENTIONED = re.compile(r'(?<!\S)@("[^"\n]*|[^\s"]*)$')  # a path that is being t
 BACK = "/back"
 EXPAND = "/expand"
 
-Choices = Callable[[str], Iterable[str]]  # what may stand behind a command
+Choices = Callable[[str], Iterable[str]]  # completions for a command's argument
 
 
 class Words(Completer):
-    """Completes commands, what stands behind them, and paths behind an @."""
+    """Completes commands, their arguments, and paths after an @."""
 
     def __init__(self, commands: Iterable[str], choices: Choices, paths: Choices) -> None:
         self._commands = sorted(commands)
@@ -40,7 +40,7 @@ class Words(Completer):
         self._paths = paths
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
-        """What could be meant by the text so far."""
+        """Completions for the text so far."""
         text = document.text_before_cursor
         mention = MENTIONED.search(text)
         if mention:
@@ -67,8 +67,8 @@ class Editor:
         status: Callable[[], str],
         pasted: Callable[[str], str] = str,
     ) -> None:
-        """`pasted`: what comes of a text that was pasted."""
-        self.draft = ""  # what stood there when a key, not Enter, ended the reading
+        """`pasted` turns a pasted text into what is inserted."""
+        self.draft = ""  # the text when a key other than Enter closed the editor
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
             key_bindings=_bindings(self._leave_for, pasted),
@@ -82,14 +82,14 @@ class Editor:
         )
 
     def remember(self, prompts: Iterable[str]) -> None:
-        """What the person said before, oldest first, for the arrow keys."""
+        """The earlier prompts, oldest first, for the arrow keys."""
         history = InMemoryHistory(list(prompts))
         self._session.history = history
         self._session.default_buffer.history = history
 
     @property
     def text(self) -> str:
-        """What stands in the editor, or stood there when it was closed."""
+        """The text in the editor, or when it was closed."""
         return self._session.default_buffer.text
 
     def has_typeahead(self) -> bool:
@@ -99,15 +99,15 @@ class Editor:
         return bool(keys or select.select([sys.stdin], [], [], 0)[0])
 
     def read(self, text: str = "") -> str:
-        """What is typed; `text` stands there already. Raises KeyboardInterrupt and EOFError."""
+        """Read a prompt; `text` is the initial text. Raises KeyboardInterrupt and EOFError."""
         self.draft = ""
         return self._session.prompt("> ", default=text)
 
     def run_above(self, draw: Callable[[], None]) -> None:
-        """Let something be drawn above the editor, if it is open; any thread may ask for it."""
+        """Draw something above the editor, if it is open. Any thread may call this."""
         loop = self._session.app.loop
         if loop is not None and self._session.app.is_running:
-            with suppress(RuntimeError):  # it was closed just now: then it is drawn before it opens again
+            with suppress(RuntimeError):  # it was just closed: then this is drawn before it opens again
                 loop.call_soon_threadsafe(run_in_terminal, draw)
 
     def _leave_for(self, event: KeyPressEvent, command: str) -> None:

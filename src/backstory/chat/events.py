@@ -1,7 +1,7 @@
-"""How a context looks: each event as something that rich can draw.
+"""Turns each event of a context into something that rich can draw.
 
-Everything that comes from a log passes `visible` first, so that no text can drive the terminal.
-Nothing is printed here.
+All text from a log goes through `visible` first, so that it cannot control the terminal. Nothing is printed
+here.
 """
 
 import json
@@ -26,16 +26,16 @@ from backstory.present.safe_text import one_line, visible
 from backstory.present.thoughts import thoughts_of
 from backstory.wire.groups import INTERRUPTED
 
-MOST_LINES = 3  # of a result, when it is drawn compactly
+MOST_LINES = 3  # lines of a result that are shown when it is folded
 MOST_PROMPT_LINES = 40
 MOST_ARGUMENTS = 200  # characters
 MOST_SYSTEM = 1_000  # characters that a line of any width is cut from
 
 
 def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) -> Iterator[RenderableType]:
-    """The events of a context from an index on, one drawing each; calls that nobody answered say so. Notes
-    are not drawn, nor what /undo and /redo wrote, nor a jump before another move: it led nowhere that one
-    still is."""
+    """The events of a context from an index on, one drawing each. Calls without a result say so. Notes are
+    not drawn, nor what /undo and /redo wrote, nor a jump directly before another move, which no longer
+    matters."""
     open_calls = interrupted(events)
     pen = Pen(expanded=expanded)
     shown = [event for event in events[first:] if event.kind != "note" and not undo_or_redo(event)]
@@ -49,8 +49,8 @@ def drawn(events: Sequence[Event], *, first: int = 0, expanded: bool = False) ->
 
 
 def interrupted(events: Iterable[Event]) -> set[int]:
-    """The positions of calls without a result. Ids may come again, so it goes by the order, as on the
-    wire: a result belongs to the oldest open call with its id, in the last answer that used it."""
+    """The positions of calls without a result. Ids may repeat, so the order counts, as in `wire`: a result
+    belongs to the oldest open call with its id, in the last answer that used the id."""
     waiting: dict[str, list[tuple[int, int]]] = {}
     found: set[int] = set()
     answer = 0
@@ -67,8 +67,8 @@ def interrupted(events: Iterable[Event]) -> set[int]:
 
 
 class Pen:
-    """Draws events one after the other; it remembers the calls, so that a result that does not follow
-    its own call can name it."""
+    """Draws events one after another. It remembers the calls, so that a result that does not directly follow
+    its call can name it."""
 
     def __init__(self, *, expanded: bool = False) -> None:
         self._expanded = expanded
@@ -119,7 +119,7 @@ def one(event: Event, *, expanded: bool = False) -> RenderableType:
 
 
 def prompt(text: str, *, attached: Sequence[Any] = (), expanded: bool = False) -> RenderableType:
-    """What the person said, and which files went along."""
+    """A prompt, and the files that were attached."""
     lines = visible(text).splitlines() or [""]
     more = len(lines) - MOST_PROMPT_LINES
     if more > 0 and not expanded:
@@ -131,7 +131,7 @@ def prompt(text: str, *, attached: Sequence[Any] = (), expanded: bool = False) -
 
 
 def summary_of(event: Event, *, expanded: bool = False) -> RenderableType:
-    """A summary that stands for older messages."""
+    """A summary that replaces older messages."""
     lines = visible(event.content or "").splitlines()
     more = len(lines) - MOST_PROMPT_LINES
     if more > 0 and not expanded:
@@ -140,13 +140,13 @@ def summary_of(event: Event, *, expanded: bool = False) -> RenderableType:
 
 
 def answer(text: str, data: dict[str, Any]) -> RenderableType:
-    """What the model said, with a line about how it ended if that was not by itself."""
+    """An answer, with a line about how it ended if it is incomplete."""
     said = Prose(text) if text.strip() else Text("(the model said nothing)", style="dim")
     return Group(Text(""), said, *endings(data))
 
 
 def thoughts(text: str, *, expanded: bool = False) -> list[RenderableType]:
-    """What a model thought: that it did, or all of it."""
+    """The thinking of a model: one line, or all of it."""
     if not expanded:
         return [
             Text(""),
@@ -156,12 +156,12 @@ def thoughts(text: str, *, expanded: bool = False) -> list[RenderableType]:
 
 
 def thinking(text: str) -> RenderableType:
-    """The words of a thought."""
+    """The text of a thought."""
     return Padding(Text(visible(text).strip(), style="dim italic", overflow="fold"), (0, 0, 0, 2))
 
 
 def endings(data: dict[str, Any]) -> list[RenderableType]:
-    """How an answer ended, if that was not by itself."""
+    """How an answer ended, if it is incomplete."""
     found: list[RenderableType] = []
     if data.get("interrupted"):
         why = one_line(str(data.get("why") or "stopped"))
@@ -183,7 +183,7 @@ def call(event: Event, *, expanded: bool = False, sign: str = "● ") -> Rendera
 
 
 def summary(name: Any, arguments: Any) -> str:
-    """Arguments on one line: the one that tells most by itself, or all of them."""
+    """Arguments on one line: the most informative one, or all of them."""
     match name, arguments:
         case "bash", {"command": str(command)} if "\n" in command.strip():
             text = f"{command.strip().partition(chr(10))[0]} … ({command.count(chr(10)) + 1} lines)"
@@ -206,7 +206,7 @@ def _value(value: Any) -> str:
 
 
 def fits_one_line(name: str, arguments: dict[str, Any], width: int) -> bool:
-    """Whether the line of a call says all that the call asks for, letter by letter."""
+    """Whether the one line of a call shows all its arguments completely."""
     values = list(arguments.values())
     if len(values) != 1 or not isinstance(values[0], str) or summary(name, arguments) != values[0]:
         return False
@@ -214,7 +214,7 @@ def fits_one_line(name: str, arguments: dict[str, Any], width: int) -> bool:
 
 
 def result(event: Event, *, expanded: bool = False) -> RenderableType:
-    """What a call came to: its first lines, or all of them."""
+    """A result: its first lines, or all of them."""
     found = tool_result(event.content, event.data)
     whole = (event.data or {}).get("whole")
     text = str(whole if expanded and isinstance(whole, str) else found.output or "")
@@ -222,7 +222,7 @@ def result(event: Event, *, expanded: bool = False) -> RenderableType:
 
 
 def _folded(text: str, seq: int, style: str, *, expanded: bool) -> RenderableType:
-    """What a tool or a command said, and how to see the rest of it."""
+    """The output of a tool or a command, and how to see the rest of it."""
     lines = visible(text).rstrip().splitlines() or ["(no output)"]
     more = len(lines) - MOST_LINES
     if more > 0 and not expanded:
@@ -231,7 +231,7 @@ def _folded(text: str, seq: int, style: str, *, expanded: bool) -> RenderableTyp
 
 
 def system(text: str, *, expanded: bool = False) -> RenderableType:
-    """What the model was told: the beginning, on one line, or all of it."""
+    """A system message: the beginning on one line, or all of it."""
     if expanded:
         return Text(f"system: {visible(text)}", style="dim")
     line = f"system: {one_line(text)[:MOST_SYSTEM]}"

@@ -1,6 +1,6 @@
-"""What a change does to a file, line by line: with the file's own line numbers, and some lines around it.
+"""What a change does to a file, line by line, with line numbers and some lines around it.
 
-Pure. Only a line feed ends a line here: whatever else could end one is to be seen.
+Pure. Only a line feed ends a line here; other separators must stay visible.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 AROUND = 3  # unchanged lines that are shown before and after a change
-MOST_COMPARED = 20_000  # lines; of more, all are shown as replaced
+MOST_COMPARED = 20_000  # lines; if there are more, all are shown as replaced
 GAP = "⋮"
 NO_NEWLINE = "(no newline at the end of the file)"
 
@@ -42,8 +42,8 @@ Change = tuple[str, int, int, int, int]  # what happens to which lines of the ol
 
 
 def _groups(before: list[str], after: list[str]) -> Iterator[list[Change]]:
-    """Changes that are near to each other, with the lines around them. What both texts begin and end with is
-    left out first: comparing takes long, and most changes are small."""
+    """Groups of nearby changes, with the lines around them. The common beginning and end are left out first,
+    because comparing is slow and most changes are small."""
     head = _alike(zip(before, after, strict=False))
     most = min(len(before), len(after)) - head
     tail = min(most, _alike(zip(reversed(before), reversed(after), strict=False)))
@@ -57,18 +57,18 @@ def _groups(before: list[str], after: list[str]) -> Iterator[list[Change]]:
 
 
 def _alike(pairs: Iterable[tuple[str, str]]) -> int:
-    """How many pairs are alike, from the first one on."""
+    """How many pairs are equal, from the first one on."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def new_lines(text: str) -> list[Line]:
-    """The lines of a file that is not there yet."""
+    """The lines of a file that does not exist yet."""
     lines = _lines(text)
     return list(_numbered(lines, "+", range(len(lines)), len(str(len(lines)))))
 
 
 def _lines(text: str) -> list[str]:
-    """With their ends, so that a missing last one is a difference."""
+    """The lines with their line ends, so that a missing last one is a difference."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 

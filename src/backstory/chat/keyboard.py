@@ -1,4 +1,4 @@
-"""The keyboard while an answer comes: Esc stops it, as Ctrl-C does; all other keys wait for the editor."""
+"""The keyboard during an answer: Esc stops it, as Ctrl-C does; all other keys are kept for the editor."""
 
 import os
 import select
@@ -15,7 +15,7 @@ from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding.key_processor import KeyPress
 
 ESCAPE = b"\x1b"
-# Arrows and the like begin with an escape too, but then the rest follows at once.
+# Arrow keys begin with an escape, too, but the rest follows at once.
 REST_WITHIN = 0.05  # seconds
 
 
@@ -38,7 +38,7 @@ class Keyboard:
         self._thread.start()
 
     def stop(self) -> None:
-        """Read no more. What was typed is there when the editor opens."""
+        """Stop reading. What was typed is in the editor when it opens."""
         if self._thread is None:
             return
         os.close(self._end)
@@ -52,7 +52,7 @@ class Keyboard:
             hand_over(typed.decode(errors="replace"))
 
     def _read(self) -> None:
-        with suppress(OSError):  # the terminal is gone: whoever writes to it will notice
+        with suppress(OSError):  # the terminal is gone: the next write will fail
             while self._terminal in self._ready():
                 block = os.read(self._terminal, 1024)
                 if not block:
@@ -74,7 +74,7 @@ class Keyboard:
 
 
 def _key_by_key(mode: list[Any]) -> list[Any]:
-    """A mode of a terminal: each key at once and as it is, nothing shown; Ctrl-C stays a signal."""
+    """A terminal mode without echo, in which each key is read at once; Ctrl-C stays a signal."""
     inputs, outputs, controls, local, *speeds, special = mode
     keys = [*special]
     keys[termios.VMIN], keys[termios.VTIME] = 1, 0
@@ -83,14 +83,14 @@ def _key_by_key(mode: list[Any]) -> list[Any]:
 
 
 def _interrupt() -> None:
-    """As Ctrl-C: the main thread hears it, even while it waits for something."""
+    """Act like Ctrl-C: interrupt the main thread, even while it waits."""
     main = threading.main_thread().ident
     if main is not None:
         signal.pthread_kill(main, signal.SIGINT)
 
 
 def hand_over(typed: str) -> None:
-    """Give what was typed to the editor, behind what it has already."""
+    """Give what was typed to the editor, after what it has already."""
     keys: list[KeyPress] = []
     parser = Vt100Parser(keys.append)
     parser.feed_and_flush(typed)

@@ -1,7 +1,7 @@
-"""Markdown in which everything that was said can be seen, with the line breaks that were written.
+"""Markdown that hides nothing and keeps line breaks.
 
-What rich would leave out (HTML, pictures, definitions of links) is drawn as the text that it is, and
-entities stay as they were typed: `&#x202e;` must not become what `visible` has just made visible.
+What rich would leave out (HTML, images, link definitions) is drawn as text. Entities stay as they were typed:
+`&#x202e;` must not become the character that `visible` protects against.
 """
 
 import os
@@ -13,13 +13,13 @@ from rich.markdown import Markdown
 
 from backstory.present.safe_text import visible
 
-_WITHOUT_LINKS = ("linux", "dumb", "vt100")  # terminals that do not know what a link is
+_WITHOUT_LINKS = ("linux", "dumb", "vt100")  # terminals without hyperlinks
 _LEFT_OUT = ["html_inline", "html_block", "entity", "image", "reference"]
 _PARSER = MarkdownIt().enable(["strikethrough", "table"]).disable(_LEFT_OUT)
 
 
 class Prose(Markdown):
-    """What a model said."""
+    """The text of an answer."""
 
     def __init__(self, text: str) -> None:
         super().__init__("", hyperlinks=os.environ.get("TERM") not in _WITHOUT_LINKS)
@@ -31,7 +31,8 @@ class Prose(Markdown):
 
 
 def _keep_line_breaks(tokens: Iterable[Token]) -> None:
-    """Markdown joins the lines of a paragraph. Models mean their line breaks: in lists, addresses, poems."""
+    """Keep line breaks. Markdown would join the lines of a paragraph, but models mean theirs: in lists,
+    addresses, poems."""
     for token in tokens:
         if token.type == "softbreak":
             token.type = "hardbreak"
@@ -39,7 +40,7 @@ def _keep_line_breaks(tokens: Iterable[Token]) -> None:
 
 
 def _show_targets(tokens: Iterable[Token]) -> None:
-    """A link shows where it leads. Without hyperlinks rich does that itself."""
+    """Show the address of a link. Without hyperlinks, rich does that itself."""
     for token in tokens:
         said, target = "", ""
         for child in token.children or ():

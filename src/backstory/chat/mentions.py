@@ -1,8 +1,8 @@
-"""Files that a prompt names with an @: their text goes along, and images and documents with it.
+"""Files that a prompt names with an @: their text, images and documents are attached.
 
     What does @src/main.py do with @photo.png?
 
-What stands behind an @ and is not a file stays as it was typed: it may be a name.
+If there is no such file, the text stays as it was typed: it may be a name.
 """
 
 import os
@@ -18,17 +18,17 @@ from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools.search import PASSED_OVER
 
 MENTION = re.compile(r"(?<!\S)@(?:\"([^\"\n]+)\"|(\S+))")
-PUNCTUATION = ".,;:!?)]}'\""  # behind a path, if the path is not there with it
+PUNCTUATION = ".,;:!?)]}'\""  # removed from the end of a path, if there is no such file
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp"})
 DOCUMENTS = frozenset({".pdf"})
 MOST_BYTES = 256_000  # of a text
 MOST_LISTED = 200  # names that are offered to complete a path
 MOST_LOOKED_AT = 20_000  # files that are looked at for them
-TYPED, ATTACHED = "typed", "attached"  # keys of the data of a prompt that files go with
+TYPED, ATTACHED = "typed", "attached"  # keys in the data of a prompt with files
 
 
 class Prompt(NamedTuple):
-    """What is written of a prompt."""
+    """What is written for a prompt."""
 
     text: str
     images: list[Path]
@@ -37,13 +37,13 @@ class Prompt(NamedTuple):
 
 
 def write(agent: Agent, prompt: Prompt, *, expected: int | None = None) -> Event:
-    """Write a prompt, with the files that it names, behind the head that is expected."""
+    """Write a prompt with the files that it names, after the expected head."""
     text = storable(prompt.text)
     return agent.user(text, images=prompt.images, files=prompt.files, data=prompt.data, expected=expected)
 
 
 def read(text: str, folder: Path, files: Sequence[str] = ()) -> Prompt:
-    """A prompt with what it names. `files`: more of them, which must be there."""
+    """A prompt with the files that it names, and with `files`, which must exist."""
     named = [path for match in MENTION.finditer(text) if (path := _file(match, folder)) is not None]
     paths = list(dict.fromkeys([*named, *(_required(file, folder) for file in files)]))
     if not paths:
@@ -97,20 +97,20 @@ def _block(path: Path, name: str) -> str:
 
 
 def typed_text(event: Event) -> str:
-    """What the person typed, without the files that went along."""
+    """What the person typed, without the attached files."""
     typed = (event.data or {}).get(TYPED)
     return typed if isinstance(typed, str) else event.content or ""
 
 
 def completions(typed: str, folder: Path) -> Iterable[str]:
-    """Paths that begin with what was typed behind an @; else files further below whose name has it. Folders
-    end with a slash; what has blanks in it is quoted, a folder without the quote at its end."""
+    """Paths that begin with what was typed after an @, or else files in folders below whose names contain it.
+    Folders end with a slash. Paths with blanks are quoted, a folder without the closing quote."""
     typed = typed.removeprefix('"')
     before, slash, begun = typed.rpartition("/")
     try:
         place = folder / Path(before + slash).expanduser()
         names = sorted(one.name + ("/" if one.is_dir() else "") for one in place.iterdir())
-    except (OSError, ValueError, RuntimeError):  # not a folder, a NUL, a home that nobody has
+    except (OSError, ValueError, RuntimeError):  # not a folder, a NUL, an unknown home folder
         return []
     shown = (name for name in names if begun.startswith(".") or not name.startswith("."))
     found = [name for name in shown if name.startswith(begun)] or _below(place, begun)
@@ -118,7 +118,7 @@ def completions(typed: str, folder: Path) -> Iterable[str]:
 
 
 def _below(place: Path, part: str) -> list[str]:
-    """Files below a folder with a part of a name, those that are near first."""
+    """Files below a folder whose names contain a text, nearest first."""
     if not part:
         return []
     looked_at, found = 0, []
@@ -139,8 +139,8 @@ def _quoted(path: str) -> str:
 
 
 def pasted_files(text: str, folder: Path) -> str:
-    """Pasted text, with an @ before it if it is the path of an image or a document, as a terminal writes it
-    when a file is dropped on its window: whole, in quotes, or with backslashes before its blanks."""
+    """Pasted text, with an @ before it if it is the path of an image or a document. When a file is dropped on
+    a terminal, its path is inserted as it is, in quotes, or with backslashes before blanks."""
     line = text.strip()
     quoted = len(line) > 1 and line[0] == line[-1] and line[0] in "'\""
     path = line[1:-1] if quoted else line.removeprefix("file://").replace("\\ ", " ")

@@ -1,4 +1,4 @@
-"""What lists to choose from have in common: a window that goes away, and the keys to move, take and leave."""
+"""Menus: a list that disappears afterwards, and the keys to move, choose and cancel."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -15,7 +15,7 @@ T = TypeVar("T")
 def choose(
     text: Callable[[], StyleAndTextTuples], keys: KeyBindings, result: Callable[[], T | None]
 ) -> T | None:
-    """Show a list until Enter takes what `result` returns; None if the person leaves."""
+    """Show a list until Enter chooses what `result` returns; None if the person cancels."""
     content = Window(FormattedTextControl(text, focusable=True, show_cursor=False), wrap_lines=False)
     app: Application[T | None] = Application(layout=Layout(content), key_bindings=keys, erase_when_done=True)
 

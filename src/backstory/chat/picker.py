@@ -1,4 +1,4 @@
-"""Choosing one of several texts: with the arrows and Enter, or by its number; Escape leaves."""
+"""Choose one of several texts, with the arrows and Enter or by its number; Escape cancels."""
 
 from collections.abc import Sequence
 
@@ -35,7 +35,7 @@ class Menu:
         self.chosen = min(max(0, self.chosen + by), len(self._texts) - 1)
 
     def number(self, digit: str) -> None:
-        """One more digit; a number that nobody has begins anew."""
+        """Add a digit; if there is no such number, start over with it."""
         self.typed = self.typed + digit if self._has(self.typed + digit) else digit
         if self._has(self.typed):
             self.chosen = len(self._texts) - int(self.typed)

@@ -1,4 +1,4 @@
-"""The chat without a terminal: one question, the answer on standard output, and the end."""
+"""The chat without a terminal: asks one question and prints the answer to standard output."""
 
 import sys
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from backstory.present.safe_text import one_line, visible
 from backstory.runtime.loop import EventWritten, Forked, Stopped, Update
 from backstory.runtime.models import Retrying, TextDelta
 
-TAKEN_BACK = "there was no answer: the question is out of the context (--keep keeps it)"
+TAKEN_BACK = "there was no answer: the question was taken back (--keep keeps it)"
 
 
 def answer(chat: Chat, question: str, files: Sequence[str] = (), *, quiet: bool = False) -> Event | None:
-    """Ask, and print what the model says as it comes, unless `quiet`. The answer; None if there was none."""
+    """Ask, and print the answer as it comes in, unless `quiet`. Returns the answer, or None."""
     reader = Reader(quiet=quiet)
     try:
         with closing(chat.ask(question, files)) as updates:
@@ -34,7 +34,7 @@ class Reader:
         self.prompt: Event | None = None
         self.answer: Event | None = None
         self._quiet = quiet
-        self._in_line = False  # something was printed, and its line is not at its end
+        self._in_line = False  # something was printed without a line end
         self._is_terminal = sys.stdout.isatty()
 
     def take(self, update: Update) -> None:
@@ -60,7 +60,7 @@ class Reader:
                 self._tell(why)
 
     def end_line(self) -> None:
-        """What comes next begins a line of its own."""
+        """Start a new line, if necessary."""
         if self._in_line:
             print(flush=True)
         self._in_line = False

@@ -15,13 +15,13 @@ PAGE = 50  # agents that are listed at once
 INSTRUCTIONS = ("AGENTS.md", "CLAUDE.md")
 MOST_INSTRUCTIONS = 64_000  # bytes of one file
 CUT = f"[cut here: only the first {MOST_INSTRUCTIONS:,} bytes of this file are read]"
-UNUSED = 4  # events of a session that was only begun: a clear, what the system says, settings
+UNUSED = 4  # events of a session in which nothing was asked yet: a clear, system messages, settings
 MOST_LISTED = 500  # sessions to choose from
-KEY = "instructions"  # of the data of the system message that has them
+KEY = "instructions"  # the key in the data of the system message that has them
 
 
 class Instructions(NamedTuple):
-    """What the files of a project tell a model."""
+    """The instructions of a project for a model."""
 
     text: str
     sha256: str
@@ -49,7 +49,7 @@ class SessionRow(NamedTuple):
 
 
 def latest_agent(store: Store, folder: Path) -> Agent | None:
-    """The agent that was written to last, of the sessions that belong to a folder."""
+    """The agent that was written to last, among the sessions of a folder."""
     belongs: dict[str, bool] = {}
     for agent in _newest_first(store):
         if agent.session not in belongs:
@@ -67,20 +67,20 @@ def _newest_first(store: Store) -> Iterator[Agent]:
 
 
 def root_of(store: Store, agent: Agent) -> Agent:
-    """The first agent of a session, which has the session's title and folder, as it is now."""
+    """The first agent of a session, which has the session's title and folder, read again."""
     return store.agent(agent.session)
 
 
 def is_of(about: dict[str, Any], folder: Path) -> bool:
-    """Whether a session belongs to a folder. One that knows no folder belongs to all of them. What
-    another tool began is continued only by name, until the chat has written to it."""
+    """Whether a session belongs to a folder. One without a folder belongs to all of them. An imported session
+    must be named, until the chat has written to it."""
     if "chat" not in about and "source" in about:
         return False
     return bool(about.get("cwd", str(folder)) == str(folder))
 
 
 def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
-    """The latest sessions in which something was said, as a list to choose from."""
+    """The latest sessions in which something was asked, as a list to choose from."""
     rows = []
     for session in store.sessions(order="updated", limit=MOST_LISTED):
         root = store.agent(session.id)
@@ -94,7 +94,7 @@ def session_rows(store: Store, folder: Path | None) -> list[SessionRow]:
 
 
 def record(store: Store, agent: Agent, folder: Path, version: str) -> None:
-    """Say beside the log in which folder, on which machine and with which version this session goes on."""
+    """Record the folder, the machine and the version in the session's `about`."""
     root = root_of(store, agent)
     known = {"cwd": str(folder), "chat": {"host": platform.node(), "version": version}}
     if any(root.about.get(key) != value for key, value in known.items()):
@@ -102,8 +102,8 @@ def record(store: Store, agent: Agent, folder: Path, version: str) -> None:
 
 
 def instructions(folder: Path) -> Instructions | None:
-    """What AGENTS.md and CLAUDE.md say, the outermost folder's first. They are looked for up to the folder of
-    the repository, or the home folder."""
+    """The instructions in AGENTS.md or CLAUDE.md, outermost folder first, up to the folder of the repository
+    or the home folder."""
     found = [(path, text) for path in _candidates(folder) if (text := _text(path)) is not None]
     if not found:
         return None
@@ -119,12 +119,12 @@ def _candidates(folder: Path) -> list[Path]:
         if (place / ".git").exists() or place == Path.home():
             break
     else:
-        folders = [folder]  # no project around it: what lies further up is not meant for this folder
+        folders = [folder]  # not in a project: files further up are not meant for this folder
     return [path for place in reversed(folders) if (path := _instructions_in(place)) is not None]
 
 
 def _instructions_in(folder: Path) -> Path | None:
-    """The file with a folder's own instructions: of two, the first is meant for all tools."""
+    """The file with a folder's instructions; AGENTS.md, which is for all tools, comes first."""
     return next((folder / name for name in INSTRUCTIONS if (folder / name).is_file()), None)
 
 
@@ -141,7 +141,7 @@ def _text(path: Path) -> str | None:
 
 
 def are_outdated(agent: Agent, now: Instructions | None) -> bool:
-    """Whether the project's instructions are others than those in the context."""
+    """Whether the project's instructions differ from those in the context."""
     known = [data[KEY].get("sha256") for data in _recorded(agent)]
     return now is not None and now.sha256 not in known
 

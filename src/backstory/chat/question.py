@@ -15,13 +15,12 @@ from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 
 from backstory.present.safe_text import one_line
 
-LONGEST_KEY = 12  # characters of what was typed, or pasted, instead of a key
+LONGEST_KEY = 12  # characters shown of what was typed or pasted instead of a key
 
 
 def ask_key(question: str, keys: Sequence[str]) -> str:
-    """Which of some keys was pressed; the empty string for Escape and Ctrl-D. Raises KeyboardInterrupt.
-
-    What was typed before the question was asked does not answer it.
+    """Which of these keys was pressed; the empty string for Escape and Ctrl-D. Raises KeyboardInterrupt. What
+    was typed before the question appeared does not count.
     """
     asked = Question(question, keys)
     content = Window(FormattedTextControl(asked.text, focusable=True), wrap_lines=True)
@@ -51,7 +50,7 @@ class Question:
         self.keys = keys
 
     def refuse(self, typed: str) -> None:
-        """Say which keys there are: another one was pressed."""
+        """Show which keys are valid, after another one was pressed."""
         *most, last = self.keys
         shown = one_line(typed)[:LONGEST_KEY]
         pressed = f"{shown!r} is not an answer: " if shown else ""

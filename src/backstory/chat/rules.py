@@ -4,9 +4,9 @@
     ask   = ["bash: git push"]
     deny  = ["bash: rm", "edit_file: .env"]
 
-Deny wins over ask, and ask over allow. A rule is a tool, and behind a colon what its call begins with (a
-command) or looks like (a path, with * and ?). Pure. This is a convenience, not a sandbox: a program that is
-allowed to run can do what it likes.
+Deny wins over ask, and ask over allow. A rule is a tool and, after a colon, the beginning of a command or a
+pattern for a path (with * and ?). Pure. This is a convenience, not a sandbox: a program that is allowed to
+run can do anything.
 """
 
 import os.path
@@ -19,14 +19,14 @@ from backstory.errors import Invalid
 
 DENIED = "not run: the rule '{}' denies it"
 KEYS = ("allow", "ask", "deny")
-# With one of these, more than one program may run, or a file be written: no prefix says what happens.
+# With one of these, a command may run several programs or write a file, which its beginning does not show.
 _SHELL = re.compile(r"[;&|`$()<>\n\\]")
 _SEPARATORS = re.compile(r"[;&|`()\n]+|\$\(")
 _ASSIGNMENT = re.compile(r"\w+=\S*")
 _WORD = re.compile(r"[a-z][a-z0-9-]*")
-# Programs that only run another one, which is what a rule is about.
+# Programs that only run another one, to which the rule applies.
 _WRAPPERS = {"sudo", "env", "command", "exec", "nohup", "time", "nice"}
-# Programs whose first argument is a command of its own; and programs that run whatever they are told.
+# Programs whose first argument is a subcommand, and programs that run arbitrary code.
 _FAMILIES = {
     "git",
     "gh",
@@ -59,7 +59,7 @@ _INTERPRETERS = {
 
 
 class Rule(NamedTuple):
-    """A tool, and which of its calls."""
+    """A rule for some or all calls of a tool."""
 
     tool: str
     pattern: str = ""  # empty: all of them
@@ -79,7 +79,7 @@ class Rules(NamedTuple):
         return Rules(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
 
     def decide(self, tool: str, arguments: Mapping[str, Any]) -> tuple[str, Rule] | None:
-        """What becomes of a call ("deny", "ask" or "allow"), and by which rule; None where no rule fits."""
+        """The decision about a call ("deny", "ask" or "allow") and its rule; None if no rule applies."""
         for verdict in reversed(KEYS):
             for rule in getattr(self, verdict):
                 if fits(rule, tool, arguments, strictly=verdict == "allow"):
@@ -88,7 +88,7 @@ class Rules(NamedTuple):
 
 
 def rules_of(table: Any) -> Rules:
-    """The rules of a [consent] table; raises Invalid that says what is wrong with it."""
+    """The rules of a [consent] table; raises Invalid."""
     if not isinstance(table, Mapping):
         raise Invalid("[consent] is not a table")
     unknown = sorted(set(table) - set(KEYS))
@@ -108,7 +108,7 @@ def _parsed(key: str, texts: Any) -> Iterable[Rule]:
 
 
 def fits(rule: Rule, tool: str, arguments: Mapping[str, Any], *, strictly: bool) -> bool:
-    """Whether a rule is about a call. `strictly`: about all that it does, not only about a part of it."""
+    """Whether a rule applies to a call. `strictly`: to everything that it does, not only to a part."""
     if rule.tool != tool:
         return False
     if not rule.pattern:
@@ -144,7 +144,7 @@ def _begins_with(words: list[str], pattern: str) -> bool:
 
 
 def suggested(tool: str, arguments: Mapping[str, Any]) -> Rule | None:
-    """The rule that would allow a call and those like it: the beginning of a plain command, or a file."""
+    """The rule that would allow a call and similar ones: the beginning of a simple command, or a file."""
     match tool, arguments:
         case "bash", {"command": str(command)}:
             words = command.split()
@@ -158,5 +158,5 @@ def suggested(tool: str, arguments: Mapping[str, Any]) -> Rule | None:
 
 
 def _literal(path: str) -> str:
-    """A pattern that means this path and no other."""
+    """A pattern that matches only this path."""
     return re.sub(r"([*?[])", r"[\1]", path)

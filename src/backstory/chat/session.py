@@ -1,7 +1,7 @@
-"""One chat: a store, the agent in front, the model and the tools. It draws nothing.
+"""One chat: a store, the current agent, the model and the tools. It draws nothing.
 
-A new session is begun once, with a clear and its system prompt. An agent that has a history is
-taken as it is: nothing is written on start.
+A new session begins with a clear and its system prompt. An agent with a history is continued as it is:
+nothing is written on start.
 """
 
 import math
@@ -38,7 +38,7 @@ CARRIED = "Note carried across a rewind: "
 
 
 class Restored(NamedTuple):
-    """What came back on start."""
+    """What was restored on start."""
 
     messages: int
     marks: int
@@ -46,7 +46,7 @@ class Restored(NamedTuple):
 
 
 class Chat:
-    """The agent in front, and what can be done with it."""
+    """The current agent, and what can be done with it."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Chat:
         params: Mapping[str, Any] | None = None,
         default_params: Mapping[str, Any] | None = None,
     ) -> None:
-        """`keep`: a prompt that got no answer stays in the context. `auto_compact`: a context that has
-        nearly the size of the model's window is compacted. `folder`: where the tools work; its instructions
-        are read, and it is recorded beside the session. `params`: parameters for the model, written with the
-        first prompt; `default_params` only where the session is new."""
+        """`keep`: a prompt without an answer stays in the context. `auto_compact`: a context that nearly
+        fills the model's window is compacted. `folder`: where the tools work; its instructions are read, and
+        it is recorded with the session. `params`: parameters for the model, written with the first prompt;
+        `default_params` only if the session is new."""
         self.auto_compact = auto_compact
         self.store = store
         self.keep = keep
@@ -74,7 +74,7 @@ class Chat:
         self.folder = folder
         self.instructions = None if folder is None else project.instructions(folder)
         self.loop = Loop(agent, model, tools, allow=allow)
-        self._taken_back: Event | None = None  # the undo of a prompt without an answer, which can come back
+        self._taken_back: Event | None = None  # the undo of a prompt without an answer
         self.is_new = begin(agent, system, self.instructions)
         self._params = {**((default_params or {}) if self.is_new else {}), **(params or {})}
         if folder is not None:
@@ -82,7 +82,7 @@ class Chat:
 
     @property
     def agent(self) -> Agent:
-        """The agent in front."""
+        """The current agent."""
         return self.loop.agent
 
     @property
@@ -91,15 +91,15 @@ class Chat:
         return self.loop.model
 
     def ask(self, text: str, files: Sequence[str] = ()) -> Updates:
-        """What happens when the person says something."""
+        """Ask the model, and yield what happens."""
         with defer_signals():
             event = self.say(text, files)
         yield EventWritten(event)
         yield from self.resume()
 
     def say(self, text: str, files: Sequence[str] = (), *, seen: int | None = None) -> Event:
-        """Write what the person says, with the files that are named; `resume` lets the model answer. `seen`:
-        the head that the person knows; Conflict if there is more."""
+        """Write a prompt, with the files that it names; `resume` lets the model answer. `seen` is the head
+        that the person saw; raises Conflict if there is more."""
         prompt = mentions.read(text, self.folder or Path.cwd(), files)
         if self._params:
             changed = self.agent.settings(params={**self.params(), **self._params})
@@ -113,9 +113,9 @@ class Chat:
         return {**self.agent.conversation().settings.params, **self._params}
 
     def set_parameter(self, name: str, value: Any) -> None:
-        """Give a parameter another value from here on; None: it is not said any more."""
+        """Set a parameter from here on; None removes it."""
         params, (outer, dot, inner) = self.params(), name.partition(".")
-        if dot:  # what only one format knows
+        if dot:  # a parameter of one format
             params[outer] = _without_none({**(params.get(outer) or {}), inner: value}) or None
         else:
             params[outer] = value
@@ -123,7 +123,7 @@ class Chat:
         self.agent.settings(params=_without_none(params))
 
     def models(self) -> list[str]:
-        """The models that answered in this context, the last one first."""
+        """The models that answered in this context, latest first."""
         named = (note.data or {} for note in self.agent.notes(SETTINGS))
         return list(dict.fromkeys(str(data["model"]) for data in reversed(list(named)) if data.get("model")))
 
@@ -163,12 +163,12 @@ class Chat:
         return project.are_outdated(self.agent, self.instructions)
 
     def resume(self) -> Updates:
-        """What happens when the model goes on."""
+        """Let the model continue, and yield what happens."""
         return self.loop.resume()
 
     def take_back(self, prompt: Event) -> bool:
-        """Undo a prompt that got no answer, so that the next request does not have it. Returns whether it
-        did: not if something happened since, a tool that ran or something that others wrote."""
+        """Undo a prompt that got no answer, so that the next request does not contain it. Returns False, and
+        does nothing, if a tool has run or someone else has written since."""
         after = self.agent.events(after=prompt.seq)
         if self.keep or any(_counts(event) for event in after):
             return False
@@ -177,10 +177,10 @@ class Chat:
         return True
 
     def retry(self) -> None:
-        """Be where the model can answer again: at a prompt that was taken back just now, or before an answer
-        that was broken off."""
+        """Go to where the model can answer again: to a prompt that was just taken back, or to before an
+        interrupted answer."""
         undone, head = self._taken_back, self.agent.head
-        # The event, not its position: another agent may have as many.
+        # Compare events, not positions: another agent may have the same position.
         if undone is not None and head == undone.seq and self.agent.event(head) == undone:
             self.agent.redo(expected=head)
         last = self._last()
@@ -192,8 +192,8 @@ class Chat:
             self.agent.jump(last.seq - 1)
 
     def ask_again(self, model: str) -> str:
-        """Go into a fork from before the last answer, where another model can give another; returns the name
-        of the agent that has the first answer."""
+        """Switch to a fork from before the last answer, where another model can answer. Returns the name of
+        the agent with the first answer."""
         prompts = self.prompts()
         if not prompts:
             raise NotFound("there is nothing to answer yet: say something")
@@ -204,7 +204,7 @@ class Chat:
         return before.name
 
     def is_unanswered(self) -> bool:
-        """Whether the person, or a tool, had the last word."""
+        """Whether the last message is from the person or a tool, so that an answer is missing."""
         last = self._last()
         return last is not None and last.kind != "assistant" and not _is_aside(last)
 
@@ -220,15 +220,15 @@ class Chat:
         return Restored(spoken, len(context.marks), int(self.tokens()))
 
     def tokens(self) -> Tokens:
-        """What the context is for the model."""
+        """The tokens of the context."""
         return self.agent.conversation().tokens(self.model.name)
 
     def prompts(self) -> list[Event]:
-        """What the person asked, of what is live, oldest first."""
+        """The live prompts, oldest first."""
         return [event for event in self._said() if not _is_aside(event)]
 
     def typed(self) -> list[Event]:
-        """What the person typed, commands of the shell too, oldest first."""
+        """What the person typed, shell commands included, oldest first."""
         return [event for event in self._said() if not _is_carried(event)]
 
     def _said(self) -> list[Event]:
@@ -237,12 +237,12 @@ class Chat:
     # --- moving ---
 
     def clear(self) -> None:
-        """Empty the context, but for what the system says: that is written again, as it is."""
+        """Empty the context, except for the system messages, which are written again."""
         kept = [event for event in self.agent.context().messages if event.kind == "system"]
         self.agent.extend([("clear",), *kept])
 
     def rewind(self, label: str | None, carry: str | None = None) -> None:
-        """Go back to a mark, and take a note along."""
+        """Go back to a mark; `carry` is added there as a message."""
         to: int | str | None = label
         if label is not None and label.isdecimal() and label not in self.labels():
             to = int(label)
@@ -251,7 +251,8 @@ class Chat:
             self.agent.user(CARRIED + carry, data={"carried": True})
 
     def undo(self) -> tuple[int, int]:
-        """Take back the last turn or move; how many messages leave the context, and how many return."""
+        """Take back the last turn or move. Returns how many messages leave the context, and how many
+        return."""
         before = self._spoken()
         self.agent.undo(turn=True)
         after = self._spoken()
@@ -261,7 +262,7 @@ class Chat:
         return {event.seq for event in self.agent.context().messages if KINDS[event.kind].speaks}
 
     def compact(self, focus: str = "", *, at_least: int = 0) -> Compaction:
-        """Let the model sum up the conversation; the last turns stay as they are."""
+        """Let the model summarize the conversation; the last turns stay as they are."""
         return compacted(self.agent, self.model, self.loop.tools, focus=focus, at_least=at_least)
 
     def is_nearly_full(self) -> bool:
@@ -288,7 +289,7 @@ class Chat:
         self.loop.agent = self.agent.fork(name)
 
     def spawn(self, name: str | None = None) -> None:
-        """Go on in a new agent below this one, with a context of its own."""
+        """Go on in a new agent below this one, with an empty context."""
         child = self.agent.spawn(name)
         begin(child, self.system, self.instructions)
         self.loop.agent = child
@@ -308,30 +309,30 @@ class Chat:
         self.loop.agent = agent
 
     def find(self, ref: str) -> Agent:
-        """The agent that is meant. Of names that several sessions have, this session's is."""
+        """The agent of a reference. If several sessions have the name, this session's agent is meant."""
         own = [agent for agent in self.store.agents(session=self.agent.session) if agent.name == ref]
         return own[0] if own else only_agent(self.store, ref)
 
     def ref(self, agent: Agent) -> str:
-        """What every session knows an agent by: its name, or the beginning of its id."""
+        """A short reference to an agent: its name, or the beginning of its id."""
         return short_ref(agent, self.store.agents())
 
     def names(self) -> list[str]:
-        """What `find` knows all agents by, this session's first."""
+        """References to all agents, this session's first."""
         agents = self.store.agents()
         own = [agent.name for agent in agents if agent.session == self.agent.session]
         return own + [self.ref(agent) for agent in agents if agent.session != self.agent.session]
 
 
 def begin(agent: Agent, system: str, instructions: project.Instructions | None = None) -> bool:
-    """Write the clear, the system prompt and the project's instructions of an agent that has no history at
-    all; whether it had none."""
+    """Write the clear, the system prompt and the project's instructions, if the agent has no history. Returns
+    whether it had none."""
     if agent.head != 0:
         return False
     more = [instructions.event] if instructions else []
     try:
         agent.extend([("clear",), ("system", system), *more], expected=0)
-    except Conflict:  # someone else began it just now
+    except Conflict:  # someone else has just begun it
         return False
     return True
 
@@ -341,7 +342,7 @@ def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _counts(event: Event) -> bool:
-    """Whether an event is more than an answer that is none: an empty one, a refusal, or a note about it."""
+    """Whether an event counts as a reaction to a prompt: not an empty answer, a refusal, or a note."""
     if event.kind == "note" and (event.content or "").startswith("backstory."):
         return False
     is_said = bool((event.content or "").strip()) and not (event.data or {}).get("refused")
@@ -353,12 +354,12 @@ def _is_carried(event: Event) -> bool:
 
 
 def _is_aside(event: Event) -> bool:
-    """Whether a message of the person's asks for no answer."""
+    """Whether a user message needs no answer."""
     return _is_carried(event) or is_command_output(event)
 
 
 def only_agent(store: Store, ref: str) -> Agent:
-    """The agent of a reference that names no moment: a chat goes on at the head."""
+    """The agent of a reference without a position: a chat continues at the head."""
     found = store.resolve(ref)
     if found.at is not None:
         raise Invalid(
@@ -368,7 +369,7 @@ def only_agent(store: Store, ref: str) -> Agent:
 
 
 def first_agent(store: Store, ref: str | None, folder: Path | None = None, *, new: bool = False) -> Agent:
-    """The agent to chat with: the one that is named, else the latest (of this folder), else a new one."""
+    """The agent to chat with: the one that is named, or the latest (of this folder), or a new one."""
     if new:
         return store.start(_free_name(store, ref or "main"))
     if ref is not None:
@@ -385,7 +386,7 @@ def _latest(store: Store) -> Agent | None:
 
 
 def _free_name(store: Store, name: str) -> str:
-    """The name, or the name with the first number that makes it the only one."""
+    """The name, with a number if it is taken."""
     taken = {agent.name for agent in store.agents()}
     if name not in taken:
         return name

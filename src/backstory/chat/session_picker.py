@@ -1,4 +1,5 @@
-"""Choosing a session: a list of titles that gets shorter while one types; Tab shows other folders' too."""
+"""Choose a session from a list of titles, which is filtered as one types; Tab shows other folders' sessions,
+too."""
 
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from backstory.present.safe_text import one_line
 
 MOST_ROWS = 12
 KEYS = "type to filter, ↑ ↓ Enter, Tab for {}, or Esc"
-SHORTEST_TITLE = 10  # what is left of a title on a narrow screen
+SHORTEST_TITLE = 10  # the least columns for a title on a narrow screen
 
 
 def pick_session(rows: Sequence[SessionRow]) -> str | None:
@@ -42,7 +43,7 @@ class SessionMenu:
         self._index = 0
 
     def listed(self) -> list[SessionRow]:
-        """The sessions that fit: each word that was typed is in the title."""
+        """The sessions whose titles contain all words that were typed."""
         words = self.typed.lower().split()
         here = (row for row in self._rows if row.is_here or self.everywhere)
         return [row for row in here if all(word in row.title.lower() for word in words)]
@@ -58,19 +59,19 @@ class SessionMenu:
         return chosen.id if chosen else None
 
     def move(self, by: int) -> None:
-        """Up or down, not beyond the ends."""
+        """Move up or down, not beyond the ends."""
         self._index = min(max(0, self._index + by), max(0, len(self.listed()) - 1))
 
     def filter(self, typed: str) -> None:
-        """Another filter: the newest that fits is chosen."""
+        """Set the filter; the newest match is selected."""
         self.typed, self._index = typed, 0
 
     def toggle(self) -> None:
-        """This folder's sessions, or everybody's."""
+        """Switch between this folder's sessions and all."""
         self.everywhere, self._index = not self.everywhere, 0
 
     def text(self, width: int) -> StyleAndTextTuples:
-        """What is on a screen of that width."""
+        """The list, for a screen of this width."""
         listed = self.listed()
         chosen = self.chosen()
         where, other = ("all folders", "this folder") if self.everywhere else ("this folder", "all folders")

@@ -1,6 +1,6 @@
-"""`!command`: what the person runs in the folder. The model reads it with the next prompt.
+"""`!command`: runs a command in the folder. The model reads its output with the next prompt.
 
-It is a message of the person's own, so nobody has to consent to it, and `/undo` takes it back like a turn.
+The person typed it, so it needs no consent. It becomes a user message, and `/undo` takes it back like a turn.
 """
 
 from backstory.chat.mentions import TYPED
@@ -12,15 +12,15 @@ from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools import Tool, ToolError
 
 SIGN = "!"
-OUTPUT = "output"  # key of the data of such a message: all that the command said
+OUTPUT = "output"  # the key in the message's data with the whole output
 SECONDS = 600
 
 
 def command_of(typed: str) -> str:
-    """What to run of what was typed."""
+    """The command in what was typed."""
     command = typed.strip().removeprefix(SIGN).strip()
     if not command:
-        raise Invalid("which command? !COMMAND runs one in this folder, and the model reads what it says")
+        raise Invalid("which command? !COMMAND runs one in this folder, and the model reads its output")
     return command
 
 
@@ -44,10 +44,10 @@ def ran(loop: Loop, typed: str) -> Updates:
 def _output(bash: Tool, command: str) -> str:
     try:
         return storable(str(bash.run(command=command, seconds=SECONDS)))
-    except ToolError as error:  # it failed, which is worth reading too
+    except ToolError as error:  # it failed, and its output is worth reading, too
         return storable(str(error))
 
 
 def is_command_output(event: Event) -> bool:
-    """Whether a message of the person's is what a command said: nobody has to answer it."""
+    """Whether a user message is the output of a command, which needs no answer."""
     return event.kind == "user" and OUTPUT in (event.data or {})

@@ -1,4 +1,5 @@
-"""Being told to end (SIGTERM, SIGHUP): as Ctrl-C first, so that what was said is recorded, then the end."""
+"""Handles SIGTERM and SIGHUP: first like Ctrl-C, so that the partial answer is recorded, then the chat
+ends."""
 
 import os
 import signal
@@ -6,11 +7,11 @@ import sys
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-NAMES = ("SIGTERM", "SIGHUP")  # the second is not everywhere
+NAMES = ("SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 class Shutdown:
-    """Listens as long as it is entered; `code` is the exit code that was asked for, or 0."""
+    """Handles the signals within its block; `code` is the exit code to use, or 0."""
 
     def __init__(self) -> None:
         self.code = 0
@@ -31,12 +32,12 @@ class Shutdown:
         self.code = 128 + number
         if signal.Signals(number).name == "SIGHUP":
             _let_go_of_the_terminal()
-            raise KeyboardInterrupt  # an editor would want to draw its end, and wait for a key
-        signal.raise_signal(signal.SIGINT)  # whoever has the terminal knows what to do with that
+            raise KeyboardInterrupt  # an open editor would redraw and wait for a key
+        signal.raise_signal(signal.SIGINT)  # the current reader of the terminal handles it
 
 
 def _let_go_of_the_terminal() -> None:
-    """It is gone: what is still written to it would fail, and fail again on the way out."""
+    """The terminal is gone: writing to it would fail, now and at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(nowhere, stream.fileno())

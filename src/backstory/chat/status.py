@@ -1,14 +1,14 @@
-"""The status line: which agent, who answers, where, how full the context is, and what it has cost."""
+"""The status line: agent, model, folder, how full the context is, and the cost."""
 
 from backstory.chat.cost import Cost
 from backstory.chat.session import Chat
 from backstory.present.safe_text import one_line
 
-SHORTEST_NAME = 8  # what is left of an agent's name in the status line at least
+SHORTEST_NAME = 8  # the least columns for an agent's name
 
 
 def status_line(chat: Chat, width: int, spent: Cost) -> str:
-    """The line; where it is narrow, the folder goes first, then the name is cut, and the numbers stay."""
+    """The line. If it is too long, the folder is dropped first, then the name is cut; the numbers stay."""
     marks = chat.agent.marks()
     window = f"/{chat.model.window:,}" if chat.model.window else ""
     model = one_line(chat.model.name)

@@ -1,7 +1,7 @@
-"""An answer on its way to the screen: what is settled is printed for good, the last few lines are redrawn.
+"""Prints an answer as it comes in: finished lines are printed for good, the last few are redrawn.
 
-A text in Markdown is a row of blocks: paragraphs, lists, tables. Only the last one still grows. How much of
-it is printed is remembered as text, because a window that becomes narrower breaks its lines elsewhere.
+A Markdown text is a sequence of blocks: paragraphs, lists, tables. Only the last one still grows. How much of
+it was printed is remembered as text, because a narrower window breaks its lines elsewhere.
 """
 
 from rich.console import Console
@@ -19,14 +19,14 @@ class Stream:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._printed = ""  # all that is printed, without blanks
+        self._printed = ""  # everything that was printed, without blanks
         self._block = 0  # where the last block begins in the text
         self._lines: Lines = []  # of the last block
         self._next = 0  # the first of them that is not printed
-        self._cut = 0  # how many of its characters are printed all the same
+        self._cut = 0  # how many of its characters were printed already
         self._rendered = ("", 0)  # the text and the width that the lines are for
         self.text = ""
-        self.is_begun = False  # whether a part of it is on the screen for good
+        self.is_begun = False  # whether a part of it was printed for good
 
     def settled(self) -> Lines:
         """The lines that will not change any more, to be printed now."""
@@ -37,7 +37,7 @@ class Stream:
         return [*whole, *self._print(until)]
 
     def _whole_blocks(self, lines: int) -> Lines:
-        """Print all blocks but the last, which begins this many lines further down."""
+        """Print all blocks except the last, which begins this many lines further down."""
         before = self.text[self._block :].split("\n")[:lines]
         self._render("\n".join(before))
         printed = [*self._print(len(self._lines)), []]
@@ -59,7 +59,7 @@ class Stream:
         return self._unprinted()[-MOST_REDRAWN:]
 
     def rest_of(self, recorded: str) -> Lines:
-        """What is not printed yet of the answer as it was recorded; all of it, if it is another one."""
+        """The rest of the recorded answer; all of it, if it differs from what was printed."""
         if recorded.strip() != self.text.strip():
             self.text, self._block = recorded, 0
             self._render()
@@ -91,7 +91,7 @@ class Stream:
         self._rendered = (text, width)
 
     def _find_place(self, printed: int) -> None:
-        """Where this many characters end, now that the lines are broken elsewhere."""
+        """Where this many characters end, after the lines were broken again."""
         if printed == 0:
             self._next = self._cut = 0
             return
@@ -104,13 +104,13 @@ class Stream:
 
 
 def _solid(lines: Lines) -> str:
-    """What shows of some lines, wherever they are broken: no blanks, no rules and boxes."""
+    """The visible characters of lines, wherever these are broken: without blanks, rules and boxes."""
     text = "".join(segment.text for line in lines for segment in line)
     return "".join(char for char in text if not char.isspace() and not "\u2500" <= char <= "\u259f")
 
 
 def _trimmed(line: list[Segment]) -> list[Segment]:
-    """A line without the blanks at its end, but for coloured ones: a narrower terminal would break it."""
+    """A line without trailing blanks, except coloured ones: a narrower terminal would wrap it."""
     while line and not (line[-1].style and line[-1].style.bgcolor):
         last = line[-1]._replace(text=line[-1].text.rstrip())
         if last.text:
@@ -120,7 +120,7 @@ def _trimmed(line: list[Segment]) -> list[Segment]:
 
 
 def _without(line: list[Segment], number: int) -> list[Segment]:
-    """A line without its first characters that show."""
+    """A line without its first visible characters."""
     for index, segment in enumerate(line):
         for place, char in enumerate(segment.text):
             number -= len(_solid([[Segment(char)]]))

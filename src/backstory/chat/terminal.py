@@ -1,4 +1,4 @@
-"""The chat on a terminal: greets, reads, asks the loop, draws. It decides nothing else."""
+"""The chat in a terminal: greets, reads prompts, runs the loop, and draws."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,16 +33,16 @@ from backstory.runtime.models import ContextTooLong, Model, ModelError, names_of
 from backstory.store import Store
 
 EXCERPT = 1000  # characters of a result that could not be written
-TAKEN_BACK = "there was no answer: the prompt is out of the context"
+TAKEN_BACK = "there was no answer: the prompt was taken back"
 
 T = TypeVar("T")
 
-Choose = Callable[[str], Model]  # the model of a name
+Choose = Callable[[str], Model]  # finds a model by name
 RunCommand = Callable[[Store, Sequence[str]], None]  # runs a command of the command line on an open store
 
 
 class Terminal:
-    """One chat on a screen."""
+    """One chat in a terminal."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Terminal:
     ) -> None:
         self.chat = chat
         self.output = Output(console)
-        self.typed = ""  # what stands in the editor when it opens
+        self.typed = ""  # the text in the editor when it opens
         self.is_done = False
         self._consent = consent
         self._choose = choose
@@ -64,11 +64,11 @@ class Terminal:
         self._leaving = leaving
         self._status = ""
         self._spent = Cost()  # since the chat was started
-        self._hint = ""  # said before the editor opens
-        self._is_leaving = False  # Ctrl-C was the last thing that was typed
+        self._hint = ""  # printed before the editor opens
+        self._is_leaving = False  # the last key was Ctrl-C
         self._presence = Presence(lambda: self._editor.run_above(self._hear))
         self.context = ContextView(chat, self.output, self._presence)
-        self._models: list[str] | None = None  # to choose from, once someone has asked
+        self._models: list[str] | None = None  # for completion, once they were requested
         self._refused: list[str] = []  # typed, but not in the log: for the arrow keys
         self._editor = Editor(
             commands.words(),
@@ -81,7 +81,7 @@ class Terminal:
     # --- the conversation ---
 
     def run(self, greeting: Sequence[str]) -> None:
-        """Draw what came back, then read and answer until the person leaves."""
+        """Draw the restored context, then read and answer until the person leaves."""
         try:
             self._run_turns(greeting)
         finally:
@@ -93,7 +93,7 @@ class Terminal:
             try:
                 act()
             except KeyboardInterrupt:
-                pass  # what it stopped has said so
+                pass  # whatever was stopped has said so
             except EOFError:
                 self.is_done = True
             except (Error, OSError) as error:
@@ -116,7 +116,7 @@ class Terminal:
                 self.output.say("the project's instructions have changed: /instructions reads them")
 
     def _part(self) -> None:
-        """Say how to come back here, where that is not what happens by itself."""
+        """Say how to come back here, if that does not happen by default."""
         with suppress(Error, OSError):
             latest = self.chat.store.resolve("@").agent
             if latest != self.chat.agent:
@@ -137,7 +137,7 @@ class Terminal:
             self._send(commands.unescaped(read))
 
     def _read(self) -> str:
-        """What the person types. Ctrl-C in an empty editor leaves, the second time."""
+        """Read a prompt. Ctrl-C in an empty editor leaves, when pressed twice."""
         text, self.typed = self.typed, ""
         try:
             read = self._editor.read(text)
@@ -145,14 +145,14 @@ class Terminal:
             is_empty = not self._editor.text
             self.is_done = is_empty and self._is_leaving
             self._is_leaving = is_empty
-            self._hint = "Ctrl-C again leaves, and so do Ctrl-D and /quit" if is_empty else ""
+            self._hint = "press Ctrl-C again to leave (or Ctrl-D, /quit)" if is_empty else ""
             raise
         self._is_leaving = False
         self.typed = self._editor.draft
         return read
 
     def _run_shell(self, typed: str) -> None:
-        """Run a command of the person's own, and draw what it says."""
+        """Run a shell command that the person typed, and draw its output."""
         self._refused.append(typed)
         what = f"running {one_line(command_of(typed))}"
         self.context.catch_up()
@@ -160,7 +160,7 @@ class Terminal:
         try:
             view.follow(ran(self.chat.loop, typed))
         except KeyboardInterrupt:
-            if not self.context.draw_new():  # else it struck after the commit
+            if not self.context.draw_new():  # otherwise it came after the commit
                 self._hint = "stopped; nothing was recorded"
             raise
         except (Error, OSError) as error:
@@ -179,19 +179,21 @@ class Terminal:
             raise
 
     def _send(self, text: str) -> None:
-        """Write what the person says; where that fails, the text is in the editor again."""
+        """Write a prompt. If that fails, its text is in the editor again."""
         try:
             self.context.catch_up()
             if self.chat.is_nearly_full():
-                self.output.say("the context is nearly full: it is compacted first (--no-compact leaves it)")
+                self.output.say(
+                    "the context is nearly full and is compacted first (--no-compact prevents that)"
+                )
                 self.compact()
             said = self.write(lambda: self._say(text))
         except KeyboardInterrupt:
-            if any(event.kind == "user" for event in self.context.draw_new()):  # it struck after the commit
+            if any(event.kind == "user" for event in self.context.draw_new()):  # it came after the commit
                 self._hint = "stopped; /retry asks again"
             else:
                 self._keep(text)
-                self._hint = "given up: nothing was sent, the text is in the editor again"
+                self._hint = "nothing was sent; the text is in the editor again"
             raise
         except (Error, OSError):
             self._keep(text)
@@ -199,7 +201,7 @@ class Terminal:
         self.answer(self.chat.resume(), said)
 
     def _say(self, text: str) -> Event:
-        """Write a prompt behind what is on the screen."""
+        """Write a prompt after what is on the screen."""
         while True:
             try:
                 return self.chat.say(text, seen=self.context.seen)
@@ -207,7 +209,7 @@ class Terminal:
                 self.context.catch_up()
 
     def write(self, act: Callable[[], T]) -> T:
-        """Do what writes into the store: it may have to wait for others."""
+        """Run something that writes to the store and may have to wait for others."""
         return aloud(act, self.output.say)
 
     def _keep(self, text: str) -> None:
@@ -215,13 +217,13 @@ class Terminal:
         self._refused.append(text)
 
     def compact(self, focus: str = "", *, at_least: int = 0) -> None:
-        """Let the model sum up the conversation, and go on with the summary."""
+        """Let the model summarize the conversation, and continue with the summary."""
         before = int(self.chat.tokens())
         view = self._view()
         try:
             view.follow(self.chat.compact(focus, at_least=at_least))
         except KeyboardInterrupt:
-            self._hint = "stopped; the context is as it was"
+            self._hint = "stopped; the context is unchanged"
             raise
         sizes = f"from {before:,} to {int(self.chat.tokens()):,} tokens"
         self.context.redraw("compacted", f"{sizes}; /undo takes it back", asking=at_least > 0)
@@ -237,7 +239,7 @@ class Terminal:
         return found[0]
 
     def answer(self, updates: Updates, said: Event | None = None, *, compacts: bool = True) -> None:
-        """Draw what was said, and what comes of it. If the context is too long, it is compacted, once."""
+        """Draw the prompt and the answer. If the context is too long, it is compacted, once."""
         view = self._view()
         self._consent.screen = view
         try:
@@ -275,7 +277,7 @@ class Terminal:
         )
 
     def _compact_for(self, problem: ContextTooLong) -> bool:
-        """Compact what is too long for the model; whether that was possible."""
+        """Compact a context that is too long for the model. Returns whether that was possible."""
         if not self.chat.auto_compact:
             return False
         self.output.warn(f"{problem.message}: it is compacted")
@@ -287,14 +289,14 @@ class Terminal:
         return True
 
     def _give_up(self, error: Exception, said: Event | None, view: AnswerView) -> None:
-        """There is no answer: show what is not recorded, and take the prompt back."""
+        """Handle a missing answer: show what was not recorded, and take the prompt back."""
         self._tell_unsaved(error, view)
         if isinstance(error, ModelError):
             self._take_back(said)
 
     def _take_back(self, prompt: Event | None) -> None:
-        """A prompt that got no answer comes back into the editor, if nothing was typed there meanwhile."""
-        with suppress(Error, OSError):  # then it stays where it is, and the screen says so
+        """Put a prompt without an answer back into the editor, unless something was typed there."""
+        with suppress(Error, OSError):  # then it stays in the context, and the screen says so
             if prompt is not None and self.chat.take_back(prompt):
                 self.context.mark_drawn(self.chat.agent.head)
                 self._refused.append(commands.retyped(prompt))
@@ -302,11 +304,11 @@ class Terminal:
                     self._hint = f"{TAKEN_BACK}; the ↑ key brings it back"
                 else:
                     self.typed = commands.retyped(prompt)
-                    self._hint = f"{TAKEN_BACK}, and in the editor again"
+                    self._hint = f"{TAKEN_BACK}, and is in the editor again"
 
     def _draw_missed(self, view: AnswerView) -> list[Event]:
-        """What was recorded when nobody drew any more."""
-        if view.agent != self.chat.agent:  # nobody was told of the fork
+        """Draw what was recorded after the drawing had stopped."""
+        if view.agent != self.chat.agent:  # the fork was not announced
             self.context.redraw(
                 f"someone else wrote to {view.agent.name!r}: this is the fork {self.chat.agent.name!r}"
             )
@@ -318,14 +320,14 @@ class Terminal:
         return missed
 
     def _tell_unsaved(self, error: Exception, view: AnswerView) -> None:
-        """What the store did not take is at least to be read, a tool's result in part."""
+        """Print what could not be stored; of a tool's result, the beginning."""
         unsaved = error.unsaved if isinstance(error, Error) else ""
         if isinstance(error, StorageError) and view.said.strip():
             view.show_rest(unsaved or view.said)
-            self.output.warn("this answer is not recorded: the store could not take it")
+            self.output.warn("this answer could not be recorded")
         elif unsaved.strip():
             self.output.say(unsaved if len(unsaved) <= EXCERPT else f"{unsaved[:EXCERPT]}…")
-            self.output.warn("this is not recorded: the store could not take it")
+            self.output.warn("this could not be recorded")
         self._draw_missed(view)
         if self.chat.is_unanswered():
             self._hint = UNANSWERED
@@ -345,7 +347,7 @@ class Terminal:
             close()
 
     def models(self) -> list[str]:
-        """The names of models to choose from: those of this session, and those that the endpoint has."""
+        """Model names for completion: those of this session, and those of the endpoint."""
         if self._models is None:
             self._models = list(dict.fromkeys([*self.chat.models(), *names_of(self.chat.model), "embedded"]))
         return self._models
@@ -359,18 +361,18 @@ class Terminal:
             self.output.complain(error)
 
     def restored_line(self) -> str:
-        """What came back."""
+        """What was restored, as a line."""
         back = self.chat.restored()
         parts = (count(back.messages, "message"), count(back.marks, "mark"), count(back.tokens, "token"))
         return f"restored {', '.join(parts)}"
 
     def _refresh(self) -> None:
-        """What others wrote, a hint, the status line, and the history behind the arrow keys."""
+        """Draw what others wrote, a hint, the status line, and update the history of the arrow keys."""
         try:
             self.context.catch_up()
             self._status = status_line(self.chat, self.output.console.width, self._spent)
             self._editor.remember([*map(commands.retyped, self.chat.typed()), *self._refused])
-        except (Error, OSError) as error:  # the person may still want to leave, or to try again
+        except (Error, OSError) as error:  # the person may still want to leave or retry
             self._status = f"{self.chat.agent.name} · the store cannot be read"
             self.output.complain(error)
         if self._hint:

@@ -1,4 +1,4 @@
-"""A title that the model gives to a session: when one is asked for, or together with a summary."""
+"""Asks the model for the title of a session: on request, or together with a summary."""
 
 import re
 from collections.abc import Generator
@@ -21,7 +21,7 @@ LONGEST = 80  # characters
 
 
 def suggested(agent: Agent, model: Model) -> Generator[Retrying, None, str]:
-    """Ask the model for a title. What it says on the way is not told, and nothing is written."""
+    """Ask the model for a title. Nothing is drawn or written."""
     messages = [event for event in agent.context().messages if event.kind in ("user", "assistant")]
     if not messages:
         raise NotFound("there is nothing to name yet: say something")
@@ -37,7 +37,7 @@ def suggested(agent: Agent, model: Model) -> Generator[Retrying, None, str]:
 
 
 def _title(text: str, model: str) -> str:
-    """What a model said, without the marks that models put around a title."""
+    """The title, without the quotes and marks that models put around it."""
     line = next((line for line in text.splitlines() if line.strip()), "")
     title = re.sub(r"^[\s#*\"'“«]*(title\s*:)?[\s*\"'“«]*|[\s*\"'”».]*$", "", line, flags=re.IGNORECASE)
     if not title:

@@ -1,6 +1,6 @@
-"""The commands that only look: at the agents, the log, the context, and what was said elsewhere.
+"""The slash commands that only show something: agents, the log, the context, search results.
 
-Where the command line can do a thing already, its command is run on the chat's own store.
+If the command line has such a command already, it is run on the chat's store.
 """
 
 from pathlib import Path
@@ -26,14 +26,14 @@ def agents(at: "Terminal", _: str) -> None:
 
 
 def marks(at: "Terminal", _: str) -> None:
-    """The marks to come back to."""
+    """The marks that you can rewind to."""
     if not at.chat.agent.marks():
         raise NotFound("there are no marks in this context: /mark sets one")
     at.shell("marks", at.chat.agent.id)
 
 
 def context(at: "Terminal", _: str) -> None:
-    """What the model sees: each message on a line, then tokens by kind, which sum to the whole."""
+    """What the model sees: each message on a line, then tokens by kind and in total."""
     tokens = at.chat.tokens()
     sizes = tokens.by("at")
     events = [event for event in at.chat.agent.context().messages if KINDS[event.kind].speaks]
@@ -66,7 +66,7 @@ def show(at: "Terminal", rest: str) -> None:
 
 
 def diff(at: "Terminal", rest: str) -> None:
-    """What another context has, and this one does not; and the other way round."""
+    """What only another context has, and what only this one has."""
     if not rest:
         raise Invalid("with what? /diff AGENT or /diff @POSITION of this one")
     name, at_sign, moment = rest.partition("@")
@@ -86,7 +86,7 @@ def search(at: "Terminal", rest: str) -> None:
 
 
 def export(at: "Terminal", rest: str) -> None:
-    """The session to a file, or the context to read."""
+    """Write the session, or the context as Markdown, to a file."""
     file = rest or f"{at.chat.agent.name}.jsonl"
     if Path(file).exists():
         raise Invalid(f"{file} already exists: /export ANOTHER")

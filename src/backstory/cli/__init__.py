@@ -1,7 +1,7 @@
 """The command `backstory`: everything the library can do, from the shell.
 
-Only the entry point. What is slow to import is imported behind it, command by command, so that
-`backstory --version` costs hardly more than Python itself.
+Only the entry point. Slow imports happen later, command by command, so that `backstory --version` takes
+hardly longer than Python itself.
 """
 
 import sys
@@ -16,7 +16,7 @@ def main() -> None:
         return
     try:
         sys.exit(_run(sys.argv[1:]))
-    except KeyboardInterrupt:  # before there is anything that could deal with it
+    except KeyboardInterrupt:  # before there is a handler for it
         sys.exit(130)
 
 

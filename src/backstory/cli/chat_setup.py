@@ -1,4 +1,4 @@
-"""What chat and ask have in common: the options for a model, and the chat that they ask for."""
+"""What chat and ask share: the options for a model, and setting up the chat."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +68,7 @@ def model_spec(
     try:
         return resolve(said)
     except BadConfig as error:
-        if error.__cause__ is None:  # what is wrong with the whole file is said with the rest of it
+        if error.__cause__ is None:  # problems with the whole file are reported with the rest of it
             screen.say(f"{error.message}; it is not used")
         return resolve(said, config=False)
 
@@ -87,7 +87,8 @@ def chosen_model(wanted: "ModelSpec") -> "Model":
 
 
 def check_platform() -> None:
-    """The editor and the tools need the terminals, process groups and shell of Unix, and a folder."""
+    """Refuse to run without what the editor and the tools need: Unix terminals, process groups, a shell, and
+    a folder."""
     try:
         import termios  # noqa: F401
     except ImportError:
@@ -99,7 +100,7 @@ def check_platform() -> None:
 
 
 def check_packages(what: str, *extras: str, wanted: "ModelSpec") -> None:
-    """Name all packages that are missing at once, before anything is begun."""
+    """Name all missing packages at once, before anything starts."""
     from backstory.runtime.models.choice import provider_of
 
     advice = missing(what, (*extras, provider_of(wanted)))
@@ -123,8 +124,8 @@ def chat_with(
     place: "Place | None" = None,
     **more: Any,
 ) -> Iterator["Chat"]:
-    """The chat that the options ask for; the model is closed at the end. `place` decides where a session of
-    another folder goes on."""
+    """Set up the chat; the model is closed at the end. `place` decides where to work on a session of another
+    folder."""
     from backstory.chat.config import configuration
     from backstory.chat.session import SYSTEM, Chat, first_agent, only_agent
     from backstory.runtime.models.choice import config_path
@@ -135,7 +136,7 @@ def chat_with(
     params = parameters({name: more[name] for name in PARAMETERS if more.get(name) is not None})
     if ref is not None and not new:
         with opened(url) as store:
-            only_agent(store, ref)  # before a model is downloaded for nothing
+            only_agent(store, ref)  # before a model is downloaded in vain
     model = chosen_model(wanted)
     try:
         with opened(url, make=True) as store, ExitStack() as stack:
@@ -170,7 +171,7 @@ def chat_with(
 
 @contextmanager
 def _mcp_tools(servers: Sequence["Server"], folder: Path) -> Iterator[list["Tool"]]:
-    """The tools of MCP servers; what is wrong with one is a line, and the chat goes on."""
+    """The tools of MCP servers. A problem with one is reported in a line, and the chat goes on."""
     if not servers:
         yield []
         return

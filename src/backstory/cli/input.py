@@ -1,4 +1,4 @@
-"""What people hand to a command: text on standard input, and system prompts."""
+"""Input for commands: text on standard input, and system prompts."""
 
 import json
 import sys
@@ -13,7 +13,7 @@ import click
 from backstory.cli import output as screen
 from backstory.errors import Invalid, InvalidEvent
 
-PATIENCE = 1.0  # seconds without input until the person is told what is being waited for
+PATIENCE = 1.0  # seconds without input until a line says what is being waited for
 
 
 def standard_input(what: str) -> str:
@@ -21,7 +21,7 @@ def standard_input(what: str) -> str:
     if sys.stdin.isatty():
         screen.say(f"Type {what}, then Ctrl-D on a line of its own.")
         return _read()
-    told = Timer(PATIENCE, screen.say, ("Reading standard input until it ends (</dev/null leaves it out).",))
+    told = Timer(PATIENCE, screen.say, ("Reading standard input until it ends (</dev/null skips this).",))
     told.daemon = True
     told.start()
     try:
@@ -31,8 +31,7 @@ def standard_input(what: str) -> str:
 
 
 def piped_input() -> str:
-    """What another program or a file hands over on standard input; nothing, if it is a terminal, or cannot be
-    read."""
+    """Text from a pipe or a file on standard input; empty if it is a terminal or cannot be read."""
     if sys.stdin.isatty():
         return ""
     with suppress(OSError):
@@ -58,7 +57,7 @@ def json_option(name: str, text: str | None) -> Any:
 
 
 def system_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """--system and --system-file, of which the command gets one text."""
+    """Add --system and --system-file; the command gets one text."""
 
     @click.option("--system", metavar="TEXT", help="The system prompt of a new session.")
     @click.option("--system-file", metavar="FILE", type=click.File(), help="The same, from a file.")

@@ -1,6 +1,6 @@
 """The group of all commands, and how a run of one of them ends.
 
-A command's module is imported when the command is run; the help needs the table of them only.
+A command's module is imported when the command is run; the help needs only the table of commands.
 """
 
 import sys
@@ -95,7 +95,7 @@ def cli(ctx: click.Context, store: str | None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return the exit code: 0; 1 if it failed; 2 if it was called in a wrong way."""
+    """Run a command and return the exit code: 0 for success, 1 if it failed, 2 if it was called wrongly."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
@@ -138,8 +138,7 @@ def _quietly(code: int) -> int:
 
 
 def run_within(store: "Store", arguments: Sequence[str]) -> None:
-    """Run a command for another program, as the chat, on the store that it has open. What is wrong with the
-    command is raised as an Error."""
+    """Run a command for another program, such as the chat, on its open store. Errors are raised as Error."""
     from backstory.cli.stores import lending
 
     try:

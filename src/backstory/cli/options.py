@@ -1,4 +1,4 @@
-"""What the commands have in common: how they are declared, references to agents, and their completion."""
+"""What the commands share: how they are declared, references to agents, and completion."""
 
 import json
 from collections.abc import Callable
@@ -45,13 +45,11 @@ def command(
     return declare
 
 
-key_option = click.option(
-    "--key", metavar="TEXT", help="What it can be found by; no other agent may have it."
-)
+key_option = click.option("--key", metavar="TEXT", help="A key to find it by; no other agent may have it.")
 
 
 def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Hand the command's own --store, or the one before the command, to `opened`."""
+    """Pass the command's own --store, or the one before the command, to `opened`."""
 
     @wraps(function)
     def run(*args: Any, store: str | None, **kwargs: Any) -> Any:
@@ -64,7 +62,8 @@ def _with_store(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reference(name: str = "ref", *, required: bool = False, metavar: str = "REF") -> Callable[[F], F]:
-    """An argument that names an agent, or a moment of one; by default the agent that was written to last."""
+    """An argument that names an agent, or a position of one; by default the agent that was written to
+    last."""
     shown = metavar if required else f"[{metavar}]"
     default: dict[str, Any] = {} if required else {"default": "@"}  # for click, None is a default, too
     return click.argument(name, required=required, metavar=shown, shell_complete=_names, **default)
@@ -94,7 +93,7 @@ def agent_of(found: Reference, why: str = AT_HEAD) -> Agent:
 
 
 def agent_to_write_to(store: Store, ref: str, command: str, *, alone: bool) -> Agent:
-    """The agent of a reference. Someone who gave one argument only may have meant it for the latest agent."""
+    """The agent of a reference. A single argument may have been meant for the latest agent."""
     try:
         return agent_of(store.resolve(ref))
     except AgentNotFound as error:

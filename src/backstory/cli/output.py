@@ -1,7 +1,7 @@
-"""How a command answers: a terminal gets colours and tables, a pipe plain lines, --json objects.
+"""Output of commands: colours and tables on a terminal, plain lines in a pipe, objects with --json.
 
-Standard output is for the answer, standard error for everything else. All text from a log passes
-`visible`, here or in `present`. rich is imported only where there is a terminal to draw on.
+Standard output is for the result, standard error for everything else. All text from a log goes through
+`visible`, here or in `present`. rich is imported only for a terminal.
 """
 
 import os
@@ -102,7 +102,7 @@ def rows(
     as_json: bool,
     drawn: Callable[[list[Row]], "RenderableType"],
 ) -> None:
-    """A list, in the form that the reader wants; `columns` are those of plain lines."""
+    """Print a list as JSON, as a table, or as plain lines with these `columns`."""
     if as_json:
         for row in found:
             answer_json(row)
@@ -114,7 +114,7 @@ def rows(
 
 
 def draw_lines(lines: Iterator["Text"], *, pager: bool) -> None:
-    """Draw lines one after the other, through the pager if that is wanted."""
+    """Draw lines one after another, through the pager if requested."""
     if not pager:
         screen = console()
         for line in lines:
@@ -141,5 +141,5 @@ def _rendered(lines: Iterator["Text"]) -> Iterator[str]:
 
 
 def _print(screen: "Console", line: "Text") -> None:
-    """Print a line as it wants to be cut: rich forgets that of a text that stands alone."""
+    """Print a line with its own overflow setting, which rich ignores for a single text."""
     screen.print(line, no_wrap=line.no_wrap, overflow=line.overflow)

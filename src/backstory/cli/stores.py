@@ -26,8 +26,8 @@ def lending(store: Store) -> Iterator[None]:
 
 
 def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> AbstractContextManager[Store]:
-    """The store that the person means. With `make`, it is created if it does not exist; with `read_only`,
-    nothing can be written to it."""
+    """The store of the command. With `make`, it is created if it does not exist; with `read_only`, nothing
+    can be written to it."""
     lent = _lent.get()
     if lent is not None:
         return nullcontext(lent)
@@ -44,7 +44,7 @@ def opened(url: str | None, *, make: bool = False, read_only: bool = False) -> A
 
 
 def _quiet_pool() -> None:
-    """Ctrl-C in the middle of a statement closes its connection, which is nothing to warn a person about."""
+    """Ctrl-C in the middle of a statement closes its connection. Do not warn about that."""
     import logging
 
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # the pool's too
@@ -71,7 +71,7 @@ def filled(url: str | None) -> Iterator[Store]:
 
 
 def rehearsed(url: str | None) -> AbstractContextManager[Store]:
-    """A store that nothing will be written to; where there is none yet, one in memory stands for it."""
+    """A store for reading only; if there is none yet, an empty one in memory."""
     path = file_of(_address(url, make=True))
     missing = path is not None and not os.path.exists(path) and _lent.get() is None
     return backstory.open(":memory:") if missing else opened(url, make=True)
@@ -99,5 +99,5 @@ def _address(url: str | None, *, make: bool) -> str:
 
 
 def _holds_something(path: str) -> bool:
-    """An empty file is not a store yet, and looking at it must not make it one."""
+    """Refuse an empty file: it is not a store, and reading must not turn it into one."""
     return os.path.exists(path) and (not os.path.isfile(path) or os.path.getsize(path) > 0)

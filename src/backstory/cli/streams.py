@@ -1,4 +1,4 @@
-"""The standard streams, made fit for use before a command runs, and silenced after it was stopped."""
+"""Prepares the standard streams before a command runs, and silences them after it was stopped."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from io import RawIOBase, TextIOWrapper
 
 
 def prepare() -> None:
-    """Replace streams that are closed, buffer the answer, and let no character be refused."""
+    """Replace closed streams, buffer the output, and accept every character."""
     _replace_closed()
     if isinstance(sys.stdout, TextIOWrapper) and isinstance(sys.stdout.buffer, RawIOBase):
         sys.stdout = _buffered(sys.stdout)
@@ -23,8 +23,8 @@ def silence() -> None:
 
 
 def _replace_closed() -> None:
-    """A caller may have closed them (>&-). A write must not fail because nobody reads the
-    answer, and no file of the store may get the number of a stream."""
+    """A caller may have closed them (>&-). A write must not fail because there is no reader, and no file of
+    the store may get the number of a stream."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115

@@ -1,1 +1,1 @@
-"""What runs an agent: models that answer, tools they may call, and the turn loop between them."""
+"""Runs an agent: models that answer, tools that they may call, and the turn loop."""

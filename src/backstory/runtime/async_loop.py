@@ -40,19 +40,19 @@ class AsyncLoop:
         return AsyncAgent(self.sync.agent)
 
     def ask(self, text: str) -> AsyncUpdates:
-        """Write what the person says, and go on until the model has answered."""
+        """Write a prompt, and go on until the model has answered."""
         return _steps(self.sync.ask(text))
 
     def resume(self) -> AsyncUpdates:
-        """Let the model speak, and run what it calls, until it has nothing left to call."""
+        """Let the model answer, and run the tools that it calls, until it calls no more."""
         return _steps(self.sync.resume())
 
 
 async def _steps(updates: Updates) -> AsyncUpdates:
-    """Each update as it comes. Whoever cancels or stops early leaves what was said in the log, marked as
-    interrupted; a cancellation takes effect with the next piece of the answer."""
+    """Each update as it comes. If this is cancelled or closed early, the partial answer is in the log, marked
+    as interrupted. A cancellation takes effect at the next part of the answer."""
     try:
         while (update := await in_thread(partial(next, updates, None))) is not None:
             yield update
     finally:
-        updates.close()  # in place: nothing can be awaited any more where a scope was cancelled
+        updates.close()  # synchronously: nothing can be awaited after a scope was cancelled

@@ -1,9 +1,9 @@
-"""Compaction by the model itself: it sums up the conversation, and the summary stands for the older part.
+"""Compaction by the model: it summarizes the conversation, and the summary replaces the older part.
 
     for update in compacted(agent, model): ...
 
-The summary is told while it comes. Nothing is written before it is whole; then one batch is, behind the head
-that was summed up, which `agent.undo()` takes back.
+The summary is yielded as it comes in. Nothing is written until it is complete. Then one batch is written
+after the head that was summarized; `agent.undo()` takes it back.
 """
 
 from collections.abc import Generator, Sequence
@@ -28,7 +28,7 @@ from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation, conversation_of
 
 MOST_TURNS = 2  # that stay as they are
-SHARE = 0.3  # of the window, at most, is for what stays
+SHARE = 0.3  # the largest part of the window for what stays
 LONGEST_RESULT = 2_000  # characters of a tool's result that the summary is made from
 ATTEMPTS = 4  # each with half of what the one before had
 PROMPT = """\
@@ -52,8 +52,8 @@ Compaction = Generator[TextDelta | ThinkingDelta | Retrying, None, None]
 def compacted(
     agent: Agent, model: Model, tools: Sequence[Tool] = (), *, focus: str = "", at_least: int = 0
 ) -> Compaction:
-    """Sum up and compact. `focus`: what the summary should keep in mind. The last turns stay: at least so
-    many of them, more where they are small."""
+    """Summarize and compact. `focus` is what the summary should keep in mind. The last turns stay: at least
+    this many, more if they are small."""
     context = agent.context()
     keep = kept_messages(context.messages, model, at_least=at_least)
     if at_least and not keep:
@@ -65,7 +65,7 @@ def compacted(
 def _summary(
     events: Sequence[Event], head: int, model: Model, tools: Sequence[Tool], focus: str
 ) -> Generator[TextDelta | ThinkingDelta | Retrying, None, str]:
-    """What the model says about a conversation; of one that is too long, about its newer part."""
+    """The model's summary of a conversation; of one that is too long, of its newer part."""
     asked = Event.of(head + 1, "user", PROMPT + (FOCUS.format(focus) if focus.strip() else ""))
     wanted = [_shortened(event) for event in events]
     for attempt in range(1, ATTEMPTS + 1):
@@ -81,7 +81,7 @@ def _summary(
 def reply(
     model: Model, tools: Sequence[Tool], conversation: Conversation, wanted: str
 ) -> Generator[TextDelta | ThinkingDelta | Retrying, None, str]:
-    """What a model says to something that is not in the log; `wanted` is what it was asked for."""
+    """The answer of a model to something that is not in the log; `wanted` names it in errors."""
     response = Response("")
     with stream_of(model.answer(conversation, tools)) as items:
         for item in items:
@@ -104,7 +104,7 @@ def _shortened(event: Event) -> Event:
 
 
 def kept_messages(events: Sequence[Event], model: Model, *, at_least: int = 0) -> int:
-    """How many messages stay: those of the last turns, as many turns as fit."""
+    """How many messages stay: those of as many last turns as fit."""
     spoken = [event for event in events if KINDS[event.kind].speaks and event.kind != "system"]
     turns = [index for index, event in enumerate(spoken) if is_prompt(event)]
     for count in range(min(MOST_TURNS, len(turns)), 0, -1):

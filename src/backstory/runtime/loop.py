@@ -37,13 +37,13 @@ from backstory.runtime.workers import Workers
 
 __all__ = ["Allow", "EventWritten", "Forked", "Loop", "Permission", "Stopped", "Update", "Updates"]
 
-MOST_STEPS = 40  # answers for one question: a model that goes round in circles is stopped
-ASIDE = frozenset({"note", "mark"})  # what may come between a question and its answer: neither is about it
-LONGEST_RESULT = 16_000  # characters of a result that the model gets to read
+MOST_STEPS = 40  # answers for one question, so that a model that calls tools without end is stopped
+ASIDE = frozenset({"note", "mark"})  # what may come between a question and its answer
+LONGEST_RESULT = 16_000  # characters of a result that the model reads
 
 STOPPED = "interrupted: it was stopped before it was done, and may have done a part of it"
 NOT_RUN = "interrupted: it was not run"
-NOBODY = "not run: it needs someone's consent, and nobody was there to ask"
+NOBODY = "not run: it needs consent, and there was no one to ask"
 SAID_NOTHING = "the model said nothing: ask again, or choose another model"
 REFUSED = "the model refused to answer: ask in another way, or choose another model"
 
@@ -55,10 +55,10 @@ class EventWritten(NamedTuple):
 
 
 class Forked(NamedTuple):
-    """Someone else wrote to the agent meanwhile: the turn goes on in a fork of it."""
+    """Someone else wrote to the agent in the meantime: the turn continues in a fork."""
 
     agent: Agent  # the fork
-    before: Agent  # the agent that was asked
+    before: Agent  # the agent that it was forked from
 
 
 class Stopped(NamedTuple):
@@ -77,7 +77,8 @@ class Permission(NamedTuple):
     by: str
 
 
-# May this tool run with these arguments? True or a permission, or the reason why not: the model is told.
+# May this tool run with these arguments? True or a permission, or the reason for a refusal, which the model
+# reads.
 Allow = Callable[[Tool, dict[str, Any]], bool | str | Permission]
 
 
@@ -101,10 +102,10 @@ class Loop:
         self.allow = allow
         self.most_steps = most_steps
         self.longest_result = longest_result
-        self._at: int | None = None  # the head behind which the turn's next event belongs
+        self._at: int | None = None  # the head after which the turn's next event belongs
 
     def ask(self, text: str) -> Updates:
-        """Write what the person says, and go on until the model has answered."""
+        """Write a prompt, and go on until the model has answered."""
         with defer_signals():
             write_settings(self.agent, self.model, self.tools)
             event = self.agent.user(storable(text))
@@ -112,7 +113,7 @@ class Loop:
         yield from self.resume()
 
     def resume(self) -> Updates:
-        """Let the model speak, and run what it calls, until it has nothing left to call."""
+        """Let the model answer, and run the tools that it calls, until it calls no more."""
         for _ in range(self.most_steps):
             answer = yield from self._answer()
             yield from self._take(answer)
@@ -124,7 +125,7 @@ class Loop:
     # --- the log ---
 
     def _write(self, drafts: Sequence[tuple[Any, ...]]) -> list[Event]:
-        """Write behind what the turn has so far; in a fork from there, if someone else has gone on."""
+        """Write after what the turn has so far, in a fork if someone else has written since."""
         while True:
             try:
                 written = self.agent.extend(drafts, expected=self._at)
@@ -139,14 +140,14 @@ class Loop:
                 return written
 
     def _told(self, before: Agent, written: Sequence[Event]) -> list[Update]:
-        """What the caller that iterates has to know of a write."""
+        """The updates for a write."""
         forked: list[Update] = [Forked(self.agent, before)] if self.agent != before else []
         return [*forked, *map(EventWritten, written)]
 
     # --- the model ---
 
     def _answer(self) -> Generator[Update, None, Response]:
-        """One answer of the model, told while it comes."""
+        """One answer of the model, yielded as it comes in."""
         said: list[str] = []
         answer = Response("")
         begins_again = False
@@ -160,7 +161,9 @@ class Loop:
                         answer, said = placed(piece, at), [piece.text]
                         break
                     if isinstance(piece, TextDelta):
-                        if begins_again:  # until it speaks, the attempt before is all there is
+                        if (
+                            begins_again
+                        ):  # until the new attempt says something, keep the text of the previous one
                             said.clear()
                         said.append(piece.text)
                     begins_again = isinstance(piece, Retrying)
@@ -175,14 +178,14 @@ class Loop:
         return answer
 
     def _note(self, failed: Retrying | ModelError) -> None:
-        """Keep that an attempt failed."""
+        """Record a failed attempt."""
         with defer_signals():
             note = note_failure(self.agent, self.model.name, failed)
             if note is not None and self._at == note.seq - 1:
                 self._at = note.seq
 
     def _keep(self, text: str, stop: BaseException) -> None:
-        """What was said before the answer was broken off."""
+        """Write the partial answer."""
         why = str(stop) if isinstance(stop, Exception) else "stopped by the person"
         if text.strip():
             data = {"model": self.model.name, "interrupted": True, "why": storable(why)}
@@ -190,7 +193,7 @@ class Loop:
                 self._write([("assistant", storable(text), data)])
 
     def _take(self, answer: Response) -> Updates:
-        """Write an answer, and run what it calls. Whatever stops this, each call has a result in the end."""
+        """Write an answer, and run what it calls. Whatever stops this, each call has a result afterwards."""
         work = Workers()
         waiting: dict[int, Event] = {}
         try:
@@ -204,15 +207,15 @@ class Loop:
             with (
                 defer_signals(),
                 suppress(Error),
-            ):  # that the store takes nothing is known already
+            ):  # the store's own error is raised already
                 self._stop(work, waiting)
             raise
 
     # --- the tools ---
 
     def _run(self, work: Workers, waiting: dict[int, Event]) -> Updates:
-        """Run the calls of one answer side by side; each result is written when it is there. All questions
-        come first: while a person thinks nothing runs, so there is no result that would have to wait."""
+        """Run the calls of one answer in parallel; each result is written as soon as it is there. All
+        questions for consent come first, so that no result has to wait for a person."""
         allowed = []
         for call in list(waiting.values()):
             try:
@@ -228,7 +231,8 @@ class Loop:
             yield from self._record(waiting, seq, *work.done[seq], work.allowed_by.get(seq))
 
     def _stop(self, work: Workers, waiting: dict[int, Event]) -> None:
-        """Stop what runs. What was done by then has its own result, the others have one that says so."""
+        """Stop running calls. Those that were finished have their own results, the others one that says they
+        were stopped."""
         done = dict(work.done)
         work.stop()
         for seq in list(waiting):
@@ -238,8 +242,7 @@ class Loop:
             self._record(waiting, seq, *done.get(seq, (NOT_RUN, True)), work.allowed_by.get(seq))
 
     def _allowed(self, call: Event) -> tuple[Tool, dict[str, Any], str | None]:
-        """What a call wants to run, with what, and who allowed it; raises ToolError that says what keeps it
-        from running."""
+        """The tool of a call, its arguments, and who allowed it; raises ToolError if it cannot run."""
         _, name, arguments = tool_call(call.data)
         tool = next((tool for tool in self.tools if tool.name == name), None)
         if tool is None:
@@ -258,7 +261,7 @@ class Loop:
     def _record(
         self, waiting: dict[int, Event], seq: int, output: str, error: bool, by: str | None = None
     ) -> list[Update]:
-        """Write a result, and wait for it no longer, both or neither."""
+        """Write a result and stop waiting for it, both or neither."""
         with defer_signals(), _unsaved_on_error(output):
             content, data = self._result(waiting[seq], output, error)
             data |= {"allowed_by": storable(by)} if by else {}
@@ -268,7 +271,7 @@ class Loop:
         return self._told(before, written)
 
     def _result(self, call: Event, output: str, error: bool) -> tuple[str, dict[str, Any]]:
-        """A result's content and data: what the model reads, and the whole of it where that is more."""
+        """A result's content and data: what the model reads, and the whole output if that is more."""
         whole = storable(output)
         shown = shortened(whole, self.longest_result)
         id, name, _ = tool_call(call.data)
@@ -277,10 +280,10 @@ class Loop:
 
 
 def _events(answer: Response) -> list[tuple[str, str | None, dict[str, Any] | None]]:
-    """The events of an answer; what else is to be kept of it rides on the first."""
+    """The events of an answer. Its data is kept with the first one."""
     calls: list[dict[str, Any]] = []
     for call in answer.calls:
-        # Results come in any order: with one id for two calls nobody could tell whose they are.
+        # Results come in any order, so two calls with one id could not be told apart.
         is_taken = any(call.id == other["id"] for other in calls)
         id = f"call_{os.urandom(12).hex()}" if is_taken else call.id
         calls.append({"id": id, "name": call.name, "arguments": call.arguments})
@@ -304,7 +307,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _stopped(answer: Response) -> Iterator[Stopped]:
-    """That an answer without calls is none, if it is none."""
+    """Why an answer without calls counts as no answer, if it does."""
     if (answer.data or {}).get("refused"):
         yield Stopped(REFUSED)
     elif not answer.text.strip():
@@ -313,7 +316,7 @@ def _stopped(answer: Response) -> Iterator[Stopped]:
 
 @contextmanager
 def _unsaved_on_error(text: str) -> Iterator[None]:
-    """An error within the block carries, as `unsaved`, the text that could not be written."""
+    """Set `unsaved` of an error in the block to the text that could not be written."""
     try:
         yield
     except Error as error:

@@ -1,8 +1,8 @@
-"""Parameters of a request as people write them: which there are, and what they may be.
+"""Parameters of a request as people write them: their names and allowed values.
 
     temperature 0.2      effort low      thinking 4000      max_tokens 2000      openai.seed 7
 
-What stands before a dot is a format: such a parameter is its own, and goes to no other.
+A format before a dot means that the parameter is sent in this format only.
 """
 
 import json
@@ -13,7 +13,7 @@ from backstory.errors import Invalid
 from backstory.wire import FORMATS
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-# Name: what it takes, the least and the most of a number.
+# Name: its type, and the least and the most value of a number.
 NUMBERS: Mapping[str, tuple[type, float, float]] = {
     "temperature": (float, 0, 2),
     "top_p": (float, 0, 1),
@@ -24,7 +24,7 @@ NAMES = (*NUMBERS, "effort", "stop", "tool_choice")
 
 
 def parameter(name: str, value: Any) -> Any:
-    """A parameter's value, checked; texts are read as numbers where numbers are wanted."""
+    """A parameter's value, checked; text is converted if a number is needed."""
     outer, dot, inner = name.partition(".")
     if dot and outer in FORMATS and inner:
         return _json(value)
@@ -43,7 +43,7 @@ def parameter(name: str, value: Any) -> Any:
 
 
 def parameters(values: Any) -> dict[str, Any]:
-    """The parameters of a table; what stands in a table below it is a format's own."""
+    """The parameters of a table; a nested table has those of one format."""
     if not isinstance(values, Mapping):
         raise Invalid(f"params is {values!r:.50}", remedy="write it as a table: [params]")
     return {

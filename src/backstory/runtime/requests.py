@@ -1,5 +1,5 @@
-"""What a model is asked, kept so that it can be proved: the settings before it, the digest with the answer,
-and the attempts that failed."""
+"""Records what a model was asked, so that it can be proved: the settings, the digest of the request, and
+failed attempts."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from backstory.runtime.tools import Tool
 from backstory.wire.answers import request_digest
 from backstory.wire.conversation import Conversation, conversation_of
 
-FAILURE = "backstory.failure"  # the name of notes about attempts that failed
+FAILURE = "backstory.failure"  # the name of notes about failed attempts
 
 
 def tool_settings(tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Tools as the settings of a log describe them."""
+    """Tools as settings in a log describe them."""
     return [
         {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
         for tool in tools
@@ -28,8 +28,8 @@ def tool_settings(tools: Sequence[Tool]) -> list[dict[str, Any]]:
 
 
 def asked(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[Conversation, int]:
-    """What a model is given, and the position that this is the context of. A model that says in which format
-    it asks has its name, tools and parameters in the log before that: they are part of what it is asked."""
+    """The conversation for a model, and its position. If the model has a format, its name, tools and
+    parameters are written to the log first, because they are part of the request."""
     write_settings(agent, model, tools)
     context = agent.context()
     return conversation_of(context.messages), context.at
@@ -38,7 +38,7 @@ def asked(agent: Agent, model: Model, tools: Sequence[Tool]) -> tuple[Conversati
 def write_settings(
     agent: Agent, model: Model, tools: Sequence[Tool], *, expected: int | None = None
 ) -> Event | None:
-    """Write what is asked beside the messages, as far as it changed; only notes are read for that."""
+    """Write the settings that changed; only notes are read for that."""
     if getattr(model, "format", None) is None:
         return None
     settings = settings_of(note.data for note in agent.notes(SETTINGS))
@@ -50,13 +50,13 @@ def write_settings(
 def with_settings(
     conversation: Conversation, model: str, tools: Sequence[Tool], params: Mapping[str, Any]
 ) -> Conversation:
-    """A conversation with all that a request says beside its messages."""
+    """A conversation with the settings of its request."""
     all_params = merged(params, conversation.settings.params)
     return conversation.with_settings(Settings(model, tuple(tool_settings(tools)), all_params))
 
 
 def merged(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters over a model's own; those that only one format knows stand in an object of their own."""
+    """The parameters of a request, on top of the model's defaults, with those of its format."""
     both = {**defaults, **params}
     for name, value in defaults.items():
         if isinstance(value, Mapping) and isinstance(params.get(name), Mapping):
@@ -67,8 +67,8 @@ def merged(defaults: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, 
 def recorded(
     pieces: Iterator[StreamItem], format: str, body: Mapping[str, Any], model: str, **options: Any
 ) -> Iterator[StreamItem]:
-    """The pieces of an answer, which in the end says what was asked and how long it took. `options` are those
-    of `conversation.request`."""
+    """The parts of an answer; the last one says what was asked and how long it took. `options` are those of
+    `conversation.request`."""
     began = time.monotonic()
     request = {"format": format, "sha256": request_digest(body), "model": model}
     for piece in pieces:
@@ -82,7 +82,7 @@ def recorded(
 
 
 def placed(answer: Response, at: int) -> Response:
-    """An answer whose request names the position that it was made of."""
+    """An answer whose request names the position of its context."""
     data = answer.data or {}
     if "request" not in data:
         return answer
@@ -90,12 +90,12 @@ def placed(answer: Response, at: int) -> Response:
 
 
 def note_failure(agent: Agent, model: str, failed: Retrying | ModelError) -> Event | None:
-    """Write down an attempt that failed: what the service said, and which attempt it was. None if the store
-    did not take it."""
+    """Record a failed attempt: what the service said, and which attempt it was. None if it could not be
+    written."""
     text = failed.why if isinstance(failed, Retrying) else failed.message
     data: dict[str, Any] = {"model": model, "text": storable(text), "attempt": failed.attempt}
     if failed.status is not None:
         data["status"] = failed.status
-    with suppress(Error):  # that the model failed is what has to be heard
+    with suppress(Error):  # the error of the model matters more
         return agent.append("note", FAILURE, data)
     return None

@@ -1,4 +1,4 @@
-"""Signals deferred for a moment, so that an event is written completely and the caller knows it.
+"""Defers signals for a moment, so that an event is written completely and the caller knows it.
 
 This covers Ctrl-C and the other signals that a program handles in order to end cleanly. Python runs handlers
 in the main thread only, so in other threads there is nothing to do.
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last one is not everywhere
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def defer_signals() -> Iterator[None]:
 
 
 def _taken_over() -> dict[int, Callable[[int, FrameType | None], Any]]:
-    """The signals that a function of Python's answers to; what the system does with others is not ours."""
+    """The signals that have a Python handler; others are left alone."""
     numbers = (getattr(signal, name) for name in NAMES if hasattr(signal, name))
     handlers = {number: signal.getsignal(number) for number in numbers}
     return {number: handler for number, handler in handlers.items() if callable(handler)}

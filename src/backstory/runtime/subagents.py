@@ -1,4 +1,4 @@
-"""Sub-agents: a tool that hands a task to an agent of its own, whose last answer is the result.
+"""Sub-agents: a tool that gives a task to a new agent, whose last answer is the result.
 
 The agent is spawned below the one that asks, in the same log, with an empty context: it can be listed, read
 and continued like any other. It has the tools that need no consent, and those that `allow` lets run: it works
@@ -76,7 +76,7 @@ class Subagents:
         return report
 
     def stop(self) -> None:
-        """Stop all that are running; what they had said is kept."""
+        """Stop all that are running; their partial answers are kept."""
         for stopped in tuple(self._running):
             stopped.set()
 

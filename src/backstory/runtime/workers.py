@@ -1,4 +1,4 @@
-"""The calls of one answer while they run, each in a thread of its own."""
+"""The running calls of one answer, each in its own thread."""
 
 import threading
 import time
@@ -7,12 +7,12 @@ from typing import Any
 
 from backstory.runtime.tools.tool import Tool, ToolError
 
-LAST_WORDS = 2.5  # seconds that a call which is stopped has to hand over what it has
+LAST_WORDS = 2.5  # seconds for a stopped call to return its output so far
 
 
 class Workers:
-    """Calls, each in a thread of its own, and what became of them. Nothing is taken out: whoever is
-    interrupted in the middle can look again."""
+    """Calls, each in its own thread, and their results. Nothing is removed, so that a reader who is
+    interrupted can read again."""
 
     def __init__(self) -> None:
         self.begun: dict[int, Tool] = {}
@@ -36,11 +36,11 @@ class Workers:
             self._finish(seq, f"{tool.name} failed: {type(error).__name__}: {error}", error=True)
 
     def _finish(self, seq: int, output: str, *, error: bool) -> None:
-        self.done.setdefault(seq, (output, error))  # one that was given up is not done once more
+        self.done.setdefault(seq, (output, error))  # a call that was given up keeps its first result
         self._news.set()
 
     def next(self, waiting: Iterable[int]) -> int:
-        """Which of some calls is done, or took too long."""
+        """A call that is done, or took too long."""
         first = min(waiting, key=lambda seq: self._deadlines[seq])
         if not self._wait(lambda: any(seq in self.done for seq in waiting), self._deadlines[first]):
             tool = self.begun[first]
@@ -49,7 +49,7 @@ class Workers:
         return next(seq for seq in waiting if seq in self.done)
 
     def stop(self) -> None:
-        """Stop what is still running, where it can be stopped, and hear what it has to say."""
+        """Stop what is still running, if it can be stopped, and collect its output."""
         stopped = [seq for seq, tool in self.begun.items() if seq not in self.done and tool.cancel]
         self._cancel(stopped)
         self._wait(lambda: all(seq in self.done for seq in stopped), time.monotonic() + LAST_WORDS)
@@ -61,7 +61,7 @@ class Workers:
                 cancel()
 
     def _wait(self, is_so: Callable[[], bool], until: float) -> bool:
-        """Whether something becomes so in time."""
+        """Whether a condition becomes true in time."""
         while not is_so():
             self._news.clear()
             if not is_so() and not self._news.wait(max(0.0, until - time.monotonic())):

@@ -1,7 +1,7 @@
 """The commands: one module for each, of the same name, or for a family of them.
 
-This table is all that the help and the completion need, so that neither has to import a command. The
-summaries are said only here: `options.command` puts them at the top of each command's own help.
+This table is all that the help and the completion need, so that neither has to import a command. Each summary
+exists only here: `options.command` puts it at the top of the command's help.
 """
 
 SECTIONS = {
@@ -28,7 +28,7 @@ SECTIONS = {
         "new": "Start a session with its first agent.",
         "append": "Add an event, or many at once.",
         "mark": "Set a mark to return to.",
-        "label": "Name a position that is there already.",
+        "label": "Give an existing position a name.",
         "rewind": "Go back to a mark.",
         "jump": "Go to the context of any position, live or dead.",
         "clear": "Empty the context.",

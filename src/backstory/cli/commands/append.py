@@ -36,7 +36,7 @@ FIELDS = ("kind", "content", "data", "key")
 )
 @click.option(
     "--key",
-    help="Write the event only if the history has none with this key yet; print the one that is there.",
+    help="Write the event only if the history has none with this key; otherwise print that one.",
 )
 @click.option("--expected", type=click.IntRange(0), metavar="HEAD", help="Write only if this is the head.")
 def append_command(
@@ -87,7 +87,7 @@ def _event(kind: str, content: str | None, data: Any) -> tuple[str, str | None, 
 
 def _json_lines() -> Iterator[tuple[Any, ...]]:
     if sys.stdin.isatty():
-        screen.say("Type one JSON object per line, then Ctrl-D on a line of its own.")
+        screen.say("Type one JSON object per line, then press Ctrl-D on an empty line.")
     for number, line in enumerate(sys.stdin.buffer, 1):
         if not line.strip():
             continue

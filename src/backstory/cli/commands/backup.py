@@ -12,7 +12,7 @@ from backstory.cli.stores import opened
 @command("backup", example="backstory backup copy.db\nbackstory agents --store copy.db")
 @click.argument("file", type=click.Path())
 def backup_command(url: str | None, file: str, as_json: bool) -> None:
-    """FILE must not exist. It becomes an SQLite store of its own: a snapshot, even while others write."""
+    """FILE must not exist. It becomes a complete SQLite store: a snapshot, even while others write."""
     with opened(url) as store:
         store.backup(file)
     if as_json:

@@ -12,7 +12,7 @@ from backstory.present.shapes import explanation_json
 @reference(metavar="REF[@POS]")
 @click.option("--at", "moment", metavar="POS", help="In the context at this position, label or time.")
 def explain_command(url: str | None, ref: str, moment: str | None, as_json: bool) -> None:
-    """Without a position, this is the newest event."""
+    """Without a position, explains the newest event."""
     with opened(url) as store:
         agent, seq, _ = store.resolve(ref)
         at = None if moment is None else store.resolve(f"{agent.id}@{moment}").at

@@ -13,8 +13,8 @@ from backstory.cli.stores import opened
 @reference(metavar="REF[@POS]", required=True)
 @click.argument("name")
 def label_command(url: str | None, ref: str, name: str, as_json: bool) -> None:
-    """REF@NAME then means this position (default: the head), wherever the agent is by then. The last position
-    that got a name has it. Prints the new head."""
+    """REF@NAME then means this position (default: the head), wherever the agent is. If a name is given twice,
+    the later one counts. Prints the new head."""
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)
         screen.answer_events(agent, [agent.label(name, at=at)], as_json=as_json)

@@ -12,7 +12,9 @@ from backstory.cli.stores import opened
 @click.argument("name", required=False)
 @system_options
 @click.option(
-    "--key", metavar="TEXT", help="What it can be found by. If an agent has this key, it is printed."
+    "--key",
+    metavar="TEXT",
+    help="A key to find it by. If an agent has this key already, that one is printed.",
 )
 def new_command(
     url: str | None, name: str | None, system: str | None, key: str | None, as_json: bool

@@ -43,8 +43,8 @@ def notes_command(url: str | None, ref: str, name: str | None, everything: bool,
 @click.option("--params", metavar="JSON", help="Set the parameters from here on, a JSON object.")
 @click.option("--tools", metavar="JSON", help="Set the tools from here on, a JSON array.")
 def settings_command(url: str | None, ref: str, as_json: bool, **given: str | None) -> None:
-    """Requests at a position are made with these. Each option replaces what was set before, and a rewind
-    brings that back. In a pipe: name, value."""
+    """Requests are made with these. Each option replaces what was set before, and a rewind restores it. In a
+    pipe: name, value."""
     change = {
         name: text if name == "model" else json_option(f"--{name}", text)
         for name, text in given.items()

@@ -1,4 +1,4 @@
-"""delete, erase and expire: what takes things away for good, and asks before it does."""
+"""delete, erase and expire: remove things for good, and ask before that."""
 
 import sys
 from collections.abc import Callable
@@ -54,8 +54,9 @@ def erase_command(
     url: str | None, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """The content and the data of these events are removed from the store, with all copies that a compaction
-    made of them, and cannot be brought back. Their position, kind and time stay, and the reason. Forks see
-    the same. Prints the positions that were erased. Asks first on a terminal; elsewhere, it needs --yes."""
+    made of them, and cannot be brought back. Their positions, kinds and times stay, with the reason. Forks
+    see the same. Prints the positions that were erased. Asks first on a terminal; elsewhere, it needs
+    --yes."""
     with opened(url) as store:
         wanted = _positions(store, refs)
         if dry_run or not yes:

@@ -18,7 +18,7 @@ from backstory.present.shapes import event_json
 @reference(metavar="REF[@POS]")
 @click.option("--content", is_flag=True, help="Only the content; into a file or pipe, byte for byte.")
 def show_command(url: str | None, ref: str, content: bool, as_json: bool) -> None:
-    """Without a position, this is the newest event."""
+    """Without a position, shows the newest event."""
     with opened(url) as store:
         agent, at, _ = store.resolve(ref)
         at = agent.head if at is None else at

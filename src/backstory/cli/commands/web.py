@@ -22,7 +22,7 @@ SECRET = "BACKSTORY_PROXY_SECRET"
 @reference(metavar="REF[@POS]")
 @click.option("--write", is_flag=True, help="Allow moves; without it the page only reads.")
 @click.option("--port", type=click.IntRange(0, 65535), default=7357, metavar="N", help="The port (7357).")
-@click.option("--no-open", is_flag=True, help="Print the address and start no browser.")
+@click.option("--no-open", is_flag=True, help="Print the address and do not start a browser.")
 @click.option("--public-url", metavar="URL", help="The address under which a proxy serves the page.")
 @click.option("--behind-proxy", is_flag=True, help=f"Trust the proxy that sends the secret in ${SECRET}.")
 @click.option(
@@ -31,7 +31,7 @@ SECRET = "BACKSTORY_PROXY_SECRET"
     default="x-forwarded-user",
     help="The header in which the proxy names the user.",
 )
-@click.option("--writers", metavar="NAMES", help="Who may write behind a proxy, with commas between them.")
+@click.option("--writers", metavar="NAMES", help="Who may write behind a proxy, separated by commas.")
 def web_command(
     url: str | None,
     ref: str,

@@ -39,7 +39,7 @@ class ModelError(Error):
 
 
 class Unavailable(ModelError):
-    """It could not be reached, or has no time: the same request may succeed later."""
+    """It could not be reached, or is overloaded: the same request may succeed later."""
 
 
 class ContextTooLong(ModelError):
@@ -47,19 +47,19 @@ class ContextTooLong(ModelError):
 
 
 class TextDelta(NamedTuple):
-    """A piece of the answer's text, as it comes."""
+    """A part of the answer's text."""
 
     text: str
 
 
 class ThinkingDelta(NamedTuple):
-    """A piece of what the model thinks before it answers, as far as it shows that."""
+    """A part of the model's visible thinking before an answer."""
 
     text: str
 
 
 class Retrying(NamedTuple):
-    """The answer begins again from the start, after a pause: what it says then replaces what it said."""
+    """The answer starts over after a pause: the new text replaces the old."""
 
     why: str
     seconds: float
@@ -68,40 +68,40 @@ class Retrying(NamedTuple):
 
 
 class Response(NamedTuple):
-    """A whole answer."""
+    """A complete answer."""
 
     text: str
     calls: tuple[ToolCall, ...] = ()
-    data: dict[str, Any] | None = None  # what else to keep of it: model, usage, native content
+    data: dict[str, Any] | None = None  # kept with it: model, usage, native form
 
 
 StreamItem = TextDelta | ThinkingDelta | Retrying | Response
 
 
 def stream_of(items: Iterator[StreamItem]) -> AbstractContextManager[Iterator[StreamItem]]:
-    """An answer that is closed at the end, if it can be: a model may answer with any iterator."""
+    """Close an answer at the end, if it can be closed: a model may return any iterator."""
     return closing(items) if hasattr(items, "close") else nullcontext(items)  # type: ignore[type-var]
 
 
 def names_of(model: "Model") -> list[str]:
-    """The models that are to be had where this one is, if it can tell: it may have a method `names`."""
+    """The names of the endpoint's models, if the model has a method `names`."""
     names = getattr(model, "names", None)
     try:
         return list(names()) if names else []
-    except Exception:  # whatever a server answers: names are only offered
+    except Exception:  # whatever the server answers: names are only suggestions
         return []
 
 
 class Model(Protocol):
-    """What the loop needs of a model."""
+    """What the loop needs from a model."""
 
     @property
     def name(self) -> str:
-        """What the model is called."""
+        """The model's name."""
 
     @property
     def window(self) -> int | None:
-        """How many tokens it can read; None where nobody knows."""
+        """How many tokens it can read; None if that is not known."""
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece; the last piece is the `Response`."""
+        """The answer, part by part; the last part is the `Response`."""

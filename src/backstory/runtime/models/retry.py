@@ -1,7 +1,7 @@
-"""Trying again: after a rate limit or a dropped connection, with pauses that grow.
+"""Retries after a rate limit or a lost connection, with growing pauses.
 
-It also puts what the SDKs raise into one line that says what to do. OpenAI's and Anthropic's name their
-errors alike, and Google's say the status, so one table of names serves all, without importing any.
+It also turns the SDKs' errors into one line that says what to do. OpenAI's and Anthropic's SDKs name their
+errors alike, and Google's has the status, so one table serves all, without importing any of them.
 """
 
 import random
@@ -65,7 +65,7 @@ def retried(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[StreamItem]:
-    """The pieces of an attempt; one that fails in passing is begun again, and says so."""
+    """The parts of an answer; after a transient error it starts over, and says so."""
     for number in range(1, ATTEMPTS + 1):
         try:
             yield from attempt()
@@ -89,7 +89,7 @@ def _status(error: Exception) -> int | None:
 
 
 def meaning(error: Exception, endpoint: Endpoint) -> ModelError:
-    """The ModelError that an error is."""
+    """The ModelError for an SDK's error."""
     passing, why, what_to_do = _understood(error, endpoint)
     if "too_long" in _names(error):
         return ContextTooLong(why, remedy=what_to_do)
@@ -97,7 +97,7 @@ def meaning(error: Exception, endpoint: Endpoint) -> ModelError:
 
 
 def _understood(error: Exception, endpoint: Endpoint) -> tuple[bool, str, str]:
-    """Whether an error passes, what happened, and what to do; raises it if nobody knows."""
+    """Whether an error is transient, what happened, and what to do; raises it if it is unknown."""
     names = _names(error)
     for known, passing, *words in MEANINGS:
         if known in names:
@@ -126,7 +126,7 @@ def _said(error: Exception) -> Any:
 
 
 def detail(error: Exception) -> str:
-    """What the service itself said, on one line; of an error that is not its own, which one it is."""
+    """The service's message on one line; for other errors, their class and text."""
     said = _said(error)
     if isinstance(said, dict):
         said = said.get("message") or said.get("detail")
@@ -137,7 +137,8 @@ def detail(error: Exception) -> str:
 
 
 def _pause(error: Exception, number: int) -> float:
-    """As long as the service says, else longer each time; never so alike that all come back at once."""
+    """As long as the service asks for, or else longer each time; with jitter, so that not all clients retry
+    at once."""
     headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
     grown: float = FIRST_PAUSE * 2 ** (number - 1) * (1 + random.random() / 4)
     try:

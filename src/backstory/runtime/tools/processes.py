@@ -1,7 +1,7 @@
-"""Processes with a limit of time and of output.
+"""Runs processes with limits on time and output.
 
-A process ends with its children, and all of them end with us, even if we are killed. Only a child that has
-made itself a session of its own (setsid, a daemon) outlives its parent: that was its purpose.
+A process ends with its children, and all of them end with this process, even if it is killed. Only a child
+that starts a new session (setsid, a daemon) survives, as intended.
 """
 
 import os
@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-MOST_OUTPUT = 1_000_000  # bytes; a process that says more is ended
+MOST_OUTPUT = 1_000_000  # bytes; a process with more output is ended
 STOPPED = "stopped before it was done"
 
-# A guard beside the command, in its group, reads from a pipe that we hold and never write to: when we are
-# gone, however that came, the pipe ends, and the guard takes the group along. Any shell can do that.
+# A guard in the command's process group reads from a pipe that we hold open and never write to. When this
+# process ends, in whatever way, the pipe is closed, and the guard kills the group. Any shell can do that.
 GUARDED = 'exec 3<&0 </dev/null; (read _ <&3; kill -9 0) >/dev/null 2>&1 & exec 3<&-; exec "$@"'
 
 
@@ -48,7 +48,7 @@ class Processes:
         except subprocess.TimeoutExpired:
             ended = f"ended after {seconds:g} seconds: the time limit"
         finally:
-            _end(work)  # what it left in the background ends with it, but for sessions of their own
+            _end(work)  # its background processes end with it, except those in new sessions
             with self._starting:
                 ended = self._running.pop(work) or ended
         text = output.text()
@@ -77,7 +77,7 @@ def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
 
 
 class _Output:
-    """What a process says, gathered by a thread."""
+    """The output of a process, collected by a thread."""
 
     def __init__(self, work: subprocess.Popen[bytes]) -> None:
         self.is_full = False

@@ -1,7 +1,7 @@
-"""What glob and grep do, in a process that can be ended: some patterns would run for ever.
+"""glob and grep, in a process that can be killed, because some patterns would run for ever.
 
-    python -I searching.py '{"glob": …, "root": …}'
-    python -I searching.py '{"pattern": …, "glob": …, "root": …, "place": …}'
+    python -I search.py '{"glob": …, "root": …}'
+    python -I search.py '{"pattern": …, "glob": …, "root": …, "place": …}'
 
 It is run as a file, and imports nothing but the standard library: it works among files of which some may be
 called json.py.
@@ -22,7 +22,7 @@ PASSED_OVER = {".git", ".hg", ".venv", "node_modules", "__pycache__"}
 
 
 def main() -> None:
-    """Print what was found; the exit code is 1 if the question makes no sense."""
+    """Print what was found; the exit code is 1 if the request is invalid."""
     asked = json.loads(sys.argv[1])
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     if "pattern" in asked:
@@ -34,7 +34,7 @@ def main() -> None:
 def _glob(asked: dict[str, str]) -> None:
     root = Path(asked["root"])
     try:
-        # Twice any folders is any folders, but takes much longer to try.
+        # **/**/ means the same as **/, but takes much longer to match.
         paths = root.glob(re.sub(r"(\*\*/)+", "**/", asked["glob"]))
         passed_over = PASSED_OVER - set(Path(asked["glob"]).parts)  # but for those that the pattern names
         wanted = (path for path in paths if passed_over.isdisjoint(path.relative_to(root).parts))
@@ -130,7 +130,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode(errors="replace").rstrip("\r\n")
                 number += line.endswith(b"\n")
     except OSError:
-        return  # nobody may read it, or it is gone
+        return  # it is not readable, or gone
 
 
 if __name__ == "__main__":

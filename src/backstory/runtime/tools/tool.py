@@ -1,7 +1,7 @@
-"""One tool: its name, what the model is told of it, and the function that runs.
+"""One tool: its name, its description for the model, and the function that runs.
 
-Arguments come from a model, so they are checked against the tool's own schema before anything
-runs; what is wrong with them is said in words that the model can act upon.
+Arguments come from a model, so they are checked against the tool's schema before anything runs. The errors
+tell the model what to correct.
 """
 
 import inspect
@@ -22,7 +22,7 @@ NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list: 
 
 
 class ToolError(Exception):
-    """A tool's own way of saying that it could not do it; the model gets to read it."""
+    """A tool raises this if it fails; the model reads the message."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]  # a JSON schema of an object
     run: Callable[..., str]
-    asks: bool = False  # must someone agree before it runs?
+    asks: bool = False  # does it need consent before it runs?
     seconds: float = 60.0  # how long to wait for it
     cancel: Callable[[], None] | None = None  # stops what is running, from another thread
 
@@ -65,7 +65,7 @@ def schema_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """What a type hint says of a value. None is no value: `str | None` is a string that may be left out."""
+    """The schema for a type hint. `str | None` is a string that may be left out."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
         choices = [_schema(choice) for choice in arguments if choice is not NoneType]
@@ -80,7 +80,7 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
-    """Arguments that the tool can be run with; raises ToolError that says what to mend."""
+    """Checked arguments for the tool; raises ToolError, which says what to correct."""
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {tool.name} are not a JSON object: {arguments!r:.200}")
     known = tool.parameters.get("properties", {})
@@ -100,7 +100,7 @@ def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
 
 
 def _fits(value: Any, schema: Any) -> bool:
-    """Whether a value is of the schema's type; what else a schema may say is the tool's business."""
+    """Whether a value has the schema's type; other constraints are left to the tool."""
     if not isinstance(schema, Mapping):  # True is a schema too
         return True
     if "enum" in schema:

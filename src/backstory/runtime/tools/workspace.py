@@ -1,7 +1,7 @@
-"""The tools for working in a folder: what a coding agent needs, and not more.
+"""The tools for working in a folder: what a coding agent needs, and no more.
 
-Whatever path a model gives, it is resolved first, links included, and has to lie inside the folder.
-What writes or runs asks first; the loop sees to that.
+Every path is resolved first, links included, and must be inside the folder. Tools that write or run something
+ask first, which the loop takes care of.
 """
 
 import io
@@ -27,7 +27,7 @@ MOST_BASH_SECONDS = 600.0
 def working_tools(folder: str | os.PathLike[str] = ".") -> list[Tool]:
     """The tools for a folder."""
     work = Folder(Path(folder).resolve())
-    longest = MOST_BASH_SECONDS + 10  # bash keeps its own time
+    longest = MOST_BASH_SECONDS + 10  # bash has its own time limit
     return [
         Tool.of(work.glob, seconds=SEARCH_SECONDS + 10, cancel=work.searches.kill),
         Tool.of(work.list_dir),
@@ -40,7 +40,7 @@ def working_tools(folder: str | os.PathLike[str] = ".") -> list[Tool]:
 
 
 class Folder:
-    """A folder, and what can be done in it."""
+    """The tools of one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -74,7 +74,7 @@ class Folder:
     def read_file(self, path: str, start: int = 1, lines: int = MOST_LINES) -> str:
         """Read a text file; start is the first line, lines is how many."""
         text = self._read(self._inside(path), path)
-        every = list(io.StringIO(text))  # at line feeds only: as grep and everybody else counts
+        every = list(io.StringIO(text))  # at line feeds only, as grep and others count lines
         first = max(1, start)
         shown = every[first - 1 : first - 1 + max(1, lines)]
         rest = len(every) - (first - 1) - len(shown)
@@ -89,8 +89,8 @@ class Folder:
         return self._search(asked) or "no match"
 
     def _search(self, asked: dict[str, str]) -> str:
-        """In a process of its own: an evil pattern runs for ever, and could not be stopped here. -I keeps
-        Python from importing what lies in the folder."""
+        """Search in a separate process, because a malicious pattern could run for ever and could not be
+        stopped here. -I keeps Python from importing files of the folder."""
         command = [sys.executable, "-I", searching.__file__, json.dumps(asked)]
         done = self._done(self.searches, command, SEARCH_SECONDS)
         if done.ended or done.code:
@@ -139,14 +139,14 @@ class Folder:
     # --- paths ---
 
     def _inside(self, path: str) -> Path:
-        """The place that a path means; raises if it is outside."""
+        """The resolved path; raises if it is outside the folder."""
         try:
             place = (self.root / path).resolve()
             place.is_dir()  # fails where nothing can be: a name that is too long, a folder that is locked
         except (ValueError, OSError, RuntimeError) as error:
             raise ToolError(f"{path!r:.200} is not a path: {_reason(error)}") from error
         if not self._is_inside(place):
-            raise ToolError(f"{path} is outside of the working folder: only what is in it can be reached")
+            raise ToolError(f"{path} is outside the working folder: use a path inside it")
         return place
 
     def _is_inside(self, path: Path) -> bool:
@@ -180,7 +180,7 @@ class Folder:
 
 
 def _replace(place: Path, content: bytes) -> None:
-    """The file is the old one or the new one, never a half."""
+    """Replace the file in one step, so that it is never half written."""
     mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_umask()
     with tempfile.NamedTemporaryFile("wb", dir=place.parent, prefix=".writing-", delete=False) as file:
         try:
@@ -197,7 +197,7 @@ def _reason(error: Exception) -> str:
         case FileExistsError() | NotADirectoryError():  # where a folder would have to be made
             return "what should be a folder is a file"
         case UnicodeError():
-            return "there is a half of a character in it"
+            return "it contains half of a surrogate pair"
         case OSError(strerror=str(reason)):
             return reason
     return str(error)
