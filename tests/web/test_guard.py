@@ -219,7 +219,8 @@ def test_a_move_behind_a_proxy_records_who_made_it_and_only_writers_may(filled):
     url = f"/api/agents/{main.id}/move"
     body = {"move": "clear", "expected": main.head}
     bob = (("x-backstory-secret", "secret"), ("x-forwarded-user", "bob"))
-    assert behind(filled, *bob, url=url, method="POST", body=body).status == 403
+    refused = behind(filled, *bob, url=url, method="POST", body=body)
+    assert (refused.status, refused.json["error"].partition(";")[0]) == (403, "you may only read")
     assert behind(filled, *ADA, url=url, method="POST", body=body).status == 200
     assert (main.event(main.head).data or {})["by"] == "ada"
 

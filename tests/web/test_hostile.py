@@ -146,7 +146,7 @@ def test_the_launch_code_works_once_and_the_key_stays_out_of_addresses_and_the_h
         page.locator(".sessions tbody tr").first.wait_for()
         second = browser.new_context().new_page()
         second.goto(site.launch_address)
-        second.locator("dialog").filter(has_text="used already").wait_for()
+        second.locator("dialog").filter(has_text="already used").wait_for()
         second.context.close()
         context.close()
 

@@ -166,7 +166,7 @@ def _reader(store: Store, read: Callable[[ApiCall], Any]) -> Any:
         try:
             return await run_in_threadpool(lambda: _answer(request, read(asked)))
         except Gone:
-            return _problem(499, "nobody waits for this any more")
+            return _problem(499, "the request was cancelled")
         except Error as error:
             return _failed(error)
         finally:
@@ -223,7 +223,7 @@ async def _exchange(request: Request, launch: Launch | None) -> Response:
     body = await _body(request) or {}
     key = launch.exchange(body.get("code")) if launch else None
     if key is None:
-        return _problem(401, "this address was used already: take the one that the terminal shows")
+        return _problem(401, "this address was already used: open the one in the terminal")
     return _json(request, {"key": key})
 
 

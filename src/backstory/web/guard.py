@@ -17,6 +17,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+ONLY_READS = "this page only reads; start it with --write to allow moves"
+ONLY_SOME_WRITE = "you may only read; --writers names the people who may write"
 MOST_BODY = 64 * 1024
 MOST_REQUESTS = 32
 MOST_STREAMS = 64
@@ -128,7 +130,7 @@ class Guard:
         _check_origin(headers, self._rules.origins(port), is_page=not path.startswith(API))
         user, may_write = self._person(headers, path)
         if scope["method"] == "POST" and path != EXCHANGE and not may_write:
-            raise Refused(403, "this page only reads; start it with --write to allow moves")
+            raise Refused(403, ONLY_SOME_WRITE if self._rules.write else ONLY_READS)
         return {"user": user, "write": may_write}
 
     def _person(self, headers: dict[bytes, bytes], path: str) -> tuple[str | None, bool]:
@@ -154,7 +156,7 @@ class Guard:
         is_stream = path == STREAM
         under_way, most = (self._streams, MOST_STREAMS) if is_stream else (self._requests, MOST_REQUESTS)
         if under_way >= most:
-            raise Refused(503, "too much at once: try again")
+            raise Refused(503, "too many requests at once: try again")
         return _Counted(self, "_streams" if is_stream else "_requests")
 
 
@@ -187,10 +189,10 @@ def _check_method(method: str, headers: dict[bytes, bytes]) -> None:
     if method != "POST":
         return
     if headers.get(b"content-type") != b"application/json":
-        raise Refused(415, "a POST has the content type application/json")
+        raise Refused(415, "a POST must have the content type application/json")
     length = headers.get(b"content-length", b"")
     if not length.isdigit() or int(length) > MOST_BODY:
-        raise Refused(413, f"a POST has a length of at most {MOST_BODY} bytes")
+        raise Refused(413, f"the body of a POST may have at most {MOST_BODY} bytes")
 
 
 def _check_origin(headers: dict[bytes, bytes], origins: set[bytes], *, is_page: bool) -> None:
@@ -212,7 +214,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         read += len(message.get("body", b""))
         if read > MOST_BODY:
-            raise Refused(413, f"a POST has a length of at most {MOST_BODY} bytes")
+            raise Refused(413, f"the body of a POST may have at most {MOST_BODY} bytes")
         return message
 
     return bounded
