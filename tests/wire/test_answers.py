@@ -282,3 +282,18 @@ def test_a_tool_that_the_service_ran_in_the_middle_of_an_answer_is_a_call_with_i
 def test_an_answer_of_nothing_is_one_event():
     [event] = load_answer({"model": "m", "output": []}, "openai-responses")
     assert event[:2] == ("assistant", "")
+
+
+@pytest.mark.parametrize(
+    "sealed",
+    [
+        {"extra_content": {"google": {"thought_signature": "c2VhbGVk"}}},
+        {"provider_specific_fields": {"thought_signatures": ["c2VhbGVk"]}},
+        {"reasoning_text": "Hm.", "reasoning_opaque": "c2VhbGVk"},
+    ],
+)
+def test_what_servers_beside_openai_want_back_goes_back(sealed):
+    message = {"role": "assistant", "content": "Yes.", **sealed}
+    answer = load_answer({"model": "m", "choices": [{"message": message}]}, "openai")
+    body, repairs = dump([("user", "Sure?", None), *answer, ("user", "Why?", None)], "openai", model="m")
+    assert (body["messages"][1], repairs) == (message, [])

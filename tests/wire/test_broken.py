@@ -20,6 +20,10 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
         *("tool_call", None, CALL, "openai"),
         {"role": "assistant", "tool_calls": [{"id": "c1", "type": 7, "function": {"name": "glob"}}]},
     ),
+    "calls that are a number": (
+        *("tool_call", None, CALL, "openai"),
+        {"role": "assistant", "content": None, "reasoning": "Hm.", "tool_calls": 7},
+    ),
     "arguments that are an empty text": (
         *("tool_call", None, CALL, "gemini"),
         [{"functionCall": {"name": "glob", "args": ""}, "thoughtSignature": SEAL}],
@@ -44,6 +48,10 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
     "an empty message beside another": (
         *("assistant", "Yes.", {}, "openai-responses"),
         [{"role": "assistant", "content": []}, {"role": "assistant", "content": "Yes."}],
+    ),
+    "an output that is an empty array": (
+        *("tool_result", "", CALL, "openai-responses"),
+        [{"type": "function_call_output", "call_id": "c1", "output": []}],
     ),
     "an image from nowhere": (
         *("user", "Look.", {}, "bedrock"),

@@ -339,3 +339,12 @@ def test_a_thought_of_geminis_whose_text_is_none_is_left_out_and_told():
     body, repairs = dump(events, "gemini", model="m1")
     assert violations(body, "gemini", strict=False) == []
     assert [repair.rule for repair in repairs] == ["native"]
+
+
+def test_the_pieces_of_a_bedrock_document_are_its_words():
+    pieces = [{"text": "The sea."}, {"text": "The tide."}]
+    document = {"document": {"name": "notes", "source": {"content": pieces}}}
+    body = {"messages": [{"role": "user", "content": [{"text": "Read."}, document]}]}
+    events = load(body, "bedrock")
+    assert dump(events, "bedrock") == (body, [])
+    assert "The sea.\\n\\nThe tide." in encoded(dump(events, "openai").body).decode()

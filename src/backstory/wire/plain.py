@@ -32,11 +32,12 @@ from backstory.wire.template import (
     Template,
     template,
 )
-from backstory.wire.turns import Repair
+from backstory.wire.turns import Repair, is_blank
 
 _LETTERS = {"system": "S", "user": "U", "assistant": "A", "tool_call": "C", "tool_result": "R"}
 _ONLY = {letter: bytes(byte == ord(letter) for byte in range(256)) for letter in "CR"}
 _CALL = re.compile(r'\{"id":"([^"\\\n]+)","name":"([^"\\\n]+)","arguments":(\{.*\})\}\n')  # a line each
+_EASY_IDS = re.compile(r"(?:[A-Za-z0-9_-]{1,40}(?:\n|\Z))*+")
 _MARK = r',"\u0001",'
 _LONG_NUMBER = re.compile(r"\d{17}")  # parsers differ on whole numbers beyond 64 bits
 
@@ -70,15 +71,17 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     letters = "".join(map(_LETTERS.__getitem__, events.columns.kinds))
     texts: list[Any] = list(events.columns.contents)
     data = events.columns.data
-    _check_texts(texts, letters)
     _check_data(letters, data)
     lead = len(letters) - len(letters.lstrip("S")) if format.system_on_top else 0
+    if any(map(is_blank, texts[:lead])):
+        raise Unusual
     top = [
         format.said("system", text, None) if format.top is None else format.top(text) for text in texts[:lead]
     ]
     letters, texts, data = letters[lead:], texts[lead:], data[lead:]
     _check_order(letters, format)
     asked, answered = _places(letters, "C"), _places(letters, "R")
+    _check_texts(texts, asked)
     calls = _calls([data[place] for place in asked], format)
     if not calls.are_bare or len(data) - data.count(None) != len(asked) + len(answered):
         _check_answers(letters, data)
@@ -153,10 +156,10 @@ def _check_order(letters: str, format: Format) -> None:
         raise Unusual
 
 
-def _check_texts(texts: list[Any], letters: str) -> None:
+def _check_texts(texts: list[Any], asked: list[int]) -> None:
     """Texts are texts, none is blank, and calls have none."""
     said = list(filter(None, texts))
-    if len(said) != len(letters) - letters.count("C") or any(compress(texts, _selected(letters, "C"))):
+    if len(said) != len(texts) - len(asked) or any(map(texts.__getitem__, asked)):
         raise Unusual
     if any(map(str.isspace, said)):
         raise Unusual
@@ -252,7 +255,12 @@ def _other_calls(raws: list[Any], format: Format) -> _Calls:
 
 
 def _are_legal(ids: list[str], pattern: re.Pattern[str]) -> bool:
-    return len(set(ids)) == len(ids) and all(map(pattern.fullmatch, ids)) and not any(map(str.isspace, ids))
+    if len(set(ids)) != len(ids):
+        return False
+    # Most ids are legal everywhere, which one look at all of them shows.
+    if _EASY_IDS.fullmatch("\n".join(ids)):
+        return True
+    return all(map(pattern.fullmatch, ids)) and not any(map(str.isspace, ids))
 
 
 def _harmless(data: dict[str, Any], raw: str, format: Format) -> str:

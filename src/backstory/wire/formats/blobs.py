@@ -61,6 +61,10 @@ def read_media(kind: str, value: Any) -> Part:
             return found if (found.data or "").startswith(PDF_START) else found._replace(type=None)
         case {"source": {"text": str(text)}}:
             return Media(kind, "text/plain", text=text, name=value.get("name"))
+        case {"source": {"content": list(pieces)}}:
+            texts = (piece.get("text") for piece in pieces if isinstance(piece, dict))
+            words = "\n\n".join(text for text in texts if isinstance(text, str))
+            return Media(kind, "text/plain", text=words, name=value.get("name"))
         case {"source": dict(source)} if source and "bytes" not in source:
             (by, place), *_ = source.items()
             return Other(f"{kind} by {by}", complete=isinstance(place, dict))

@@ -123,7 +123,7 @@ def joined(forms: list[Form]) -> Form | None:
     whole: dict[str, Any] = {}
     calls: list[Any] = []
     for form in forms:
-        if not isinstance(form, dict):
+        if not isinstance(form, dict) or not isinstance(form.get("tool_calls"), list | None):
             return None
         if is_worded(whole) and is_worded(form):
             return None
@@ -309,9 +309,13 @@ def answered(response: Mapping[str, Any]) -> Answered:
     )
 
 
+# The second has Gemini's signatures ("Thought signatures" in Google's guide); behind LiteLLM, the third does.
+WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
+
+
 def _is_kept(key: str) -> bool:
     """Servers add fields to their answers that they refuse in requests; what they want back is known."""
-    return key in READ or key == "audio" or "reasoning" in key or "thinking" in key
+    return key in READ or key in WANTED_BACK or "reasoning" in key or "thinking" in key
 
 
 def _with_arguments(call: Any) -> Any:

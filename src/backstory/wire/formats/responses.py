@@ -223,7 +223,10 @@ def read(role: str, form: Form, path: str) -> list[Part]:
 
 def refuses(role: str, parts: list[Part]) -> bool:
     """Reasoning with nothing behind it: "Item 'rs_…' of type 'reasoning' was provided without its required
-    following item" (vercel/ai#7099). Anything of the same answer may follow it."""
+    following item" (vercel/ai#7099). Anything of the same answer may follow it. And an output that is an
+    empty array."""
+    if role == "result":
+        return not parts
     return role == "step" and bool(parts) and isinstance(parts[-1], Other) and parts[-1].what == "reasoning"
 
 
