@@ -193,8 +193,17 @@ def test_fields_that_servers_fill_with_nothing_are_not_sent_back():
     assert load_answer(answer, "openai") == [("assistant", "Yes.", None)]
 
 
-def test_a_call_without_arguments_is_a_call_of_nothing():
-    call = {"id": "1", "type": "function", "function": {"name": "glob"}}
+def test_an_answer_that_was_cut_off_while_it_thought_goes_back_with_its_thought():
+    message = {"role": "assistant", "content": None, "reasoning_content": "Hm"}
+    events = load_answer({"choices": [{"message": message}]}, "openai", model="m")
+    sent = dump([("user", "Well?", None), *events, ("user", "And?", None)], "openai", model="m").body
+    assert sent["messages"][1] == {"role": "assistant", "content": "", "reasoning_content": "Hm"}
+    assert violations(sent, "openai", strict=False) == []
+
+
+@pytest.mark.parametrize("given", [{}, {"arguments": None}, {"arguments": ""}])
+def test_a_call_without_arguments_is_a_call_of_nothing(given):
+    call = {"id": "1", "type": "function", "function": {"name": "glob", **given}}
     history = [("user", "?", None), *load_answer(completion(content=None, tool_calls=[call]), "openai")]
     sent = json.loads(to_bytes([*history, ("tool_result", "x", {"id": "1"})], "openai"))
     assert sent["messages"][1]["tool_calls"][0]["function"] == {"name": "glob", "arguments": "{}"}

@@ -165,6 +165,13 @@ def test_such_a_pdf_and_such_a_sound_arrive_elsewhere():
     assert WAV in str(dump(load(sound, "openai"), "gemini").body)
 
 
+@pytest.mark.parametrize("format", sorted(set(FORMATS) - {"openai"}))
+def test_a_sound_of_a_type_that_nobody_told_is_left_out_elsewhere(format):
+    body, repairs = dump(load(chat({"type": "input_audio", "input_audio": WAV}), "openai"), format)
+    assert WAV not in str(body)
+    assert "audio left out" in repairs[0].why
+
+
 TWICE = {
     "messages": [
         {"role": "user", "content": "Look twice."},
@@ -205,6 +212,14 @@ def test_a_request_that_ended_with_the_models_words_ends_with_them_again():
     for format in FORMATS:
         later, _ = dump([*events, ("user", "Go on.", None)], format, model="m1")
         assert "Continue." not in str(later)
+
+
+def test_what_the_model_went_on_with_follows_the_words_that_it_was_given():
+    answer = {"content": [{"type": "text", "text": "}"}]}
+    events = load(PREFILL, "anthropic", model="m1") + load_answer(answer, "anthropic", model="m1")
+    body, repairs = dump([*events, ("user", "Thanks.", None)], "anthropic", model="m1")
+    assert repairs == []
+    assert body["messages"][1] == says(text("{"), text("}"))
 
 
 def test_text_behind_a_call_is_refused_so_it_goes_before_and_that_is_told():

@@ -202,6 +202,7 @@ def alternating(turns: list[Turn], options: Options, tell: Tell) -> list[Turn]:
             and spaced
             and _ends_with_model(spaced[-1])
             and turn.after != BEHIND_AN_ANSWER
+            and LAST_WORD not in getattr(spaced[-1], "took", ())  # the model went on from there
         ):
             tell("alternate", turn.at, f"two answers in a row: the user says {CONTINUE!r} between them")
             spaced.append(Say("user", CONTINUE, None))

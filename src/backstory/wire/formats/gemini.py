@@ -42,7 +42,7 @@ def write_media(found: Media, _in_result: bool) -> dict[str, Any] | None:
         return {"fileData": {"fileUri": url} | ({"mimeType": type_} if type_ else {})}
     taken = found.type in IMAGES if found.kind == "image" else found.kind != "document"
     taken = taken or found.type == PDF or is_text_type(found.type)
-    if not taken or (found.data is None and found.text is None):
+    if not taken or found.type is None or (found.data is None and found.text is None):
         return None
     return {"inlineData": {"mimeType": found.type, "data": standard(found)}}
 

@@ -301,9 +301,11 @@ def answered(response: Mapping[str, Any]) -> Answered:
         form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
     if isinstance(form.get("tool_calls"), list):
         form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
+    # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
+    is_cut = not form.keys() & {"tool_calls", "function_call", "refusal", "audio"}
     model = response.get("model")
     return Answered(
-        {"role": "assistant", "content": None} | form,
+        {"role": "assistant", "content": "" if is_cut else None} | form,
         model if isinstance(model, str) else None,
         counts(response.get("usage")),
     )
@@ -319,9 +321,10 @@ def _is_kept(key: str) -> bool:
 
 
 def _with_arguments(call: Any) -> Any:
-    """A call with arguments: where nothing was given, some servers leave them out of their answers."""
+    """A call with arguments: where nothing was given, some servers leave them out of their answers, or empty,
+    and refuse them so: "Failed to parse tool call arguments as JSON"."""
     match call:
-        case {"function": {"name": str()} as function} if function.get("arguments") is None:
+        case {"function": {"name": str()} as function} if function.get("arguments") in (None, ""):
             return call | {"function": function | {"arguments": "{}"}}
     return call
 
