@@ -67,7 +67,7 @@ def test_another_model_answers_in_a_fork_and_diff_compares(start, reopened):
         terminal.wait("The second opinion.")
         text = terminal.wait("/diff main compares the answers, /switch main goes back")
         assert "other-2 answers in the fork 'main-other-2'" in text
-        assert "no answer was recorded" not in text
+        assert "this got no answer" not in text
         assert server.last["model"] == "other-2"
         assert contents(reopened("main"))[1:] == ["What do you think?", "The first opinion."]
         assert contents(reopened("@"))[1:] == ["What do you think?", "The second opinion."]

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, settings
 
 from backstory import Event
-from backstory.wire import FORMATS, Dump, Repair, dump
+from backstory.wire import FORMATS, Dump, Repair, dump, load
+from backstory.wire.conversation import Conversation, conversation_of
 from tests.slow import SLOW, more
 
 laws = settings(
@@ -108,3 +109,21 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from strings(item)
+
+
+# --- laws of any log, with native content or without ---
+
+
+def loading_a_dump_and_dumping_it_again_changes_nothing(log: Log) -> None:
+    for format in FORMATS:
+        body = log.dump(format).body
+        again, repairs = dump(load(body, format, model=log.model), format, model=log.model)
+        assert again == body
+        assert repairs == []
+
+
+def dumping_twice_gives_the_same_bytes(log: Log) -> None:
+    first, second = conversation_of(log.events), Conversation(list(conversation_of(log.events)))
+    for format in FORMATS:
+        assert first.to_bytes(format, model=log.model) == second.to_bytes(format, model=log.model)
+        assert first.repairs(format, model=log.model) == second.repairs(format, model=log.model)

@@ -12,9 +12,18 @@ from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
-from backstory.wire.conversation import Conversation, conversation_of
+from backstory.wire.conversation import conversation_of
 from backstory.wire.plain import plain_json
-from tests.wire.laws import Log, hold, laws, pieces, strings, without_last_words
+from tests.wire.laws import (
+    Log,
+    dumping_twice_gives_the_same_bytes,
+    hold,
+    laws,
+    loading_a_dump_and_dumping_it_again_changes_nothing,
+    pieces,
+    strings,
+    without_last_words,
+)
 from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
@@ -66,21 +75,6 @@ def system_text_is_never_taken_for_the_users(log: Log) -> None:
             if event.kind == "system" and event.content and event.content.strip():
                 marked = f"<system>\n{event.content}\n</system>"
                 assert event.content in on_top or marked in log.said[format]
-
-
-def loading_a_dump_and_dumping_it_again_changes_nothing(log: Log) -> None:
-    for format in FORMATS:
-        body = log.dump(format).body
-        again, repairs = dump(load(body, format, model=log.model), format, model=log.model)
-        assert again == body
-        assert repairs == []
-
-
-def dumping_twice_gives_the_same_bytes(log: Log) -> None:
-    first, second = conversation_of(log.events), Conversation(list(conversation_of(log.events)))
-    for format in FORMATS:
-        assert first.to_bytes(format, model=log.model) == second.to_bytes(format, model=log.model)
-        assert first.repairs(format, model=log.model) == second.repairs(format, model=log.model)
 
 
 def the_short_way_gives_up_or_says_what_the_long_way_says(log: Log) -> None:

@@ -15,10 +15,19 @@ from hypothesis import strategies as st
 from backstory import Event
 from backstory.core.messages import TEXT_KINDS
 from backstory.wire import FORMATS, dump, load
-from backstory.wire.conversation import Conversation, conversation_of
+from backstory.wire.conversation import conversation_of
 from backstory.wire.tokens import count_tokens
 from tests.wire.histories import histories
-from tests.wire.laws import Log, hold, laws, pieces, strings, without_last_words
+from tests.wire.laws import (
+    Log,
+    dumping_twice_gives_the_same_bytes,
+    hold,
+    laws,
+    loading_a_dump_and_dumping_it_again_changes_nothing,
+    pieces,
+    strings,
+    without_last_words,
+)
 from tests.wire.logs import GARBAGE_VALUES, MODELS, NATIVE_LISTS, context_of
 from tests.wire.maker import History
 from tests.wire.rules import violations
@@ -103,21 +112,6 @@ def no_text_is_lost_and_none_comes_twice(log: Log) -> None:
             if event.kind in TEXT_KINDS:
                 for mark in MARK.findall(event.content or ""):
                     assert log.said[format].count(mark) == 1
-
-
-def loading_a_dump_and_dumping_it_again_changes_nothing(log: Log) -> None:
-    for format in FORMATS:
-        body = log.dump(format).body
-        again, repairs = dump(load(body, format, model=log.model), format, model=log.model)
-        assert again == body
-        assert repairs == []
-
-
-def dumping_twice_gives_the_same_bytes(log: Log) -> None:
-    first, second = conversation_of(log.events), Conversation(list(conversation_of(log.events)))
-    for format in FORMATS:
-        assert first.to_bytes(format, model=log.model) == second.to_bytes(format, model=log.model)
-        assert first.repairs(format, model=log.model) == second.repairs(format, model=log.model)
 
 
 OF_MIXED_LOGS = [
