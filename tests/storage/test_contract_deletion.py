@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import backstory
+from backstory.storage.log import Log
 from tests.threads import in_threads
 
 
@@ -381,3 +382,23 @@ def test_a_session_without_its_root_is_titled_by_its_eldest_agent(store):
     store.delete(root)
     [session] = store.sessions()
     assert (session.title, session.tags) == ("What is left", ("x",))
+
+
+@pytest.mark.parametrize("read", [backstory.Agent.messages, backstory.Agent.texts])
+def test_a_fork_that_is_deleted_in_the_middle_of_a_read_is_not_found(store, monkeypatch, read):
+    """Not even what it inherited is returned."""
+    parent = store.start("parent")
+    parent.user("inherited")
+    fork = parent.fork("fork")
+    fork.user("own")
+    walk = Log.walk
+
+    def walk_and_delete(log, *asked):
+        monkeypatch.undo()
+        found = walk(log, *asked)
+        store.delete(fork.id)
+        return found
+
+    monkeypatch.setattr(Log, "walk", walk_and_delete)
+    with pytest.raises(backstory.AgentNotFound):
+        read(fork)

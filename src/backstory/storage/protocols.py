@@ -217,10 +217,12 @@ class Rows(Appender, Agents, Protocol):
         only what a block refuses before it writes leaves nothing behind.)"""
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        """The events in these pieces without the notes, except for those of some names."""
+        """The events in these pieces without the notes, except for those of some names. Nothing, or
+        AgentNotFound, if the agent is not there any more."""
 
     def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
-        """Of the messages in these pieces, and of the notes of some names, only the content and the data."""
+        """Of the messages in these pieces, and of the notes of some names, only the content and the data.
+        Nothing, or AgentNotFound, if the agent is not there any more."""
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         """The events in these pieces of an agent's lineage without their texts, in order."""

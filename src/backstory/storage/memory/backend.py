@@ -220,7 +220,9 @@ class MemoryBackend:
         return found
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        return [event for event in self.read(agent, pieces) if event.kind != "note" or event.content in notes]
+        read = self.read(agent, pieces)
+        self._living(agent)  # behind the read: what of it was there then, was there before
+        return [event for event in read if event.kind != "note" or event.content in notes]
 
     def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
         said = self.read_said(agent, pieces, notes)

@@ -145,10 +145,13 @@ READ = f"""
         SELECT {COLUMNS} FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
-SAID = READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n")
-TEXTS = READ.replace(COLUMNS, "seq, content, data").replace(
-    "p.high\n",
-    "p.high AND (kind = ANY (%(kinds)s::text[]) OR kind = 'note' AND content = ANY (%(names)s::text[]))\n",
+# Nothing of an agent that was deleted since its pieces were looked up: not what it inherited, either.
+IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
+SAID = (
+    READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n") + IS_THERE
+)
+TEXTS = SAID.replace(COLUMNS, "seq, content, data").replace(
+    "p.high AND", "p.high AND kind = ANY (%(kinds)s::text[]) AND"
 )
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
@@ -230,13 +233,13 @@ class PostgresRows:
         return self._events(READ, agent, pieces)
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        return self._events(SAID, agent, pieces, names=list(notes))
+        return self._events(SAID, agent, pieces, names=list(notes), **of(agent))
 
     def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
         if not pieces:
             return []
-        more = {"kinds": sorted(kinds.SPOKEN), "names": list(notes)}
-        rows = self.all(TEXTS, {**within(agent.session, pieces), **more})
+        more = {"kinds": sorted(kinds.SPOKEN | {"note"}), "names": list(notes)}
+        rows = self.all(TEXTS, {**within(agent.session, pieces), **of(agent), **more})
         return [(content, data) for _, content, data in sorted(rows, key=itemgetter(0))]
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:

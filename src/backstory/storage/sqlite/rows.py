@@ -164,11 +164,11 @@ POSITION_AT = f"""
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
-SAID = READ + " AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?)))"
-SPOKEN_KINDS = ", ".join(f"'{kind}'" for kind in sorted(SPOKEN))
-TEXTS = READ.replace(COLUMNS, "e.content, e.data") + (
-    f" AND (e.kind IN ({SPOKEN_KINDS}) OR e.kind = 'note' AND e.content IN (SELECT value FROM json_each(?)))"
-)
+# Nothing of an agent that was deleted since its pieces were looked up: not what it inherited, either.
+IS_THERE = " AND EXISTS (SELECT 1 FROM agents WHERE no = ? AND deleted IS NULL)"
+SAID = READ + f" AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?))) {IS_THERE}"
+SPOKEN_KINDS = ", ".join(f"'{kind}'" for kind in sorted(SPOKEN | {"note"}))
+TEXTS = SAID.replace(COLUMNS, "e.content, e.data") + f" AND e.kind IN ({SPOKEN_KINDS})"
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
 # SQLite knows the length of a column without reading it, but not that of an expression.
@@ -250,17 +250,16 @@ class SqliteRows:
         return self._events(READ, ranges_of(pieces))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        return self._events(SAID, ranges_of(pieces), json.dumps(notes))
+        return self._events(SAID, ranges_of(pieces), json.dumps(notes), agent.pk)
 
     def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
-        return self._all(TEXTS, (ranges_of(pieces), json.dumps(notes)))
+        return self._all(TEXTS, (ranges_of(pieces), json.dumps(notes), agent.pk))
 
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         return outline_rows(self._db.execute(OUTLINE, (ranges_of(pieces),)))
 
     def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
-        found: list[Any] = self._db.execute(DATA_OF, (ranges_of(pieces), json.dumps(kinds))).fetchall()
-        return found
+        return self._all(DATA_OF, (ranges_of(pieces), json.dumps(kinds)))
 
     def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(MARKS, ranges_of(pieces))
