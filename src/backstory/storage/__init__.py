@@ -10,7 +10,7 @@ from backstory.storage.protocols import Backend
 def connect(url: str | os.PathLike[str], *, read_only: bool = False) -> Backend:
     """The backend for an address: a path, ":memory:", "sqlite:///path" or "postgresql://…".
 
-    Drivers are imported here, where they are used, so that `import backstory` stays quick.
+    Drivers are imported here, where they are needed, so that `import backstory` stays fast.
     """
     address = parse_address(url)
     match address.database:

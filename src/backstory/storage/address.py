@@ -1,6 +1,6 @@
-"""Where a store is: how the addresses that people give are read, and how they may be shown.
+"""Addresses of stores: parses them, and makes them safe to show.
 
-Pure: nothing is opened here. A password is shown nowhere, not even that of an address with a typing error.
+Pure: nothing is opened here. A password is never shown, not even that of a mistyped address.
 """
 
 import os
@@ -29,8 +29,8 @@ class Address(NamedTuple):
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 _MEMORY = ":memory:"
-# What is taken for an attempt at a URL and not for a path: a scheme, user:password@ at the beginning, or
-# the key=value form of libpq. A file with such a name can still be given, as ./name.
+# What is treated as an attempt at a URL and not as a path: a scheme, user:password@ at the beginning, or the
+# key=value form of libpq. A file with such a name can still be given as ./name.
 _LIKE_A_URL = re.compile(
     r"\w[\w+.-]*://|(sqlite|file|postgres(ql)?):|[^/\\]*:[^/\\]*@|(host|dbname|user|password)\s*=",
     re.IGNORECASE,
@@ -66,7 +66,7 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
 
 
 def without_password(url: str) -> str:
-    """An address as it may be shown, whether it is a valid one or not."""
+    """An address that is safe to show, valid or not."""
     place, mark, query = url.partition("?")
     if "@" in query and "@" not in place:  # the question mark is a part of the password
         place, mark, query = url, "", ""
@@ -76,5 +76,5 @@ def without_password(url: str) -> str:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether the drivers can read it: no NUL, no half of a surrogate pair."""
+    """Whether the drivers accept it: no NUL, no half of a surrogate pair."""
     return "\0" not in text and text.encode(errors="replace").decode() == text

@@ -1,10 +1,10 @@
-"""What the search index has not taken in yet."""
+"""What is not in the search index yet."""
 
 from typing import Any, NamedTuple
 
 
 class Backlog(NamedTuple):
-    """The events of one agent that cannot be searched yet: those behind a position, up to another."""
+    """The events of one agent that cannot be searched yet: those after a position, up to another."""
 
     owner: Any  # the agent, as the backend calls it
     session: str
@@ -13,5 +13,5 @@ class Backlog(NamedTuple):
 
 
 Texts = list[tuple[int, list[str]]]  # positions with their words
-# Which of several backlogs an event is of, its position, kind, content and data.
+# The index of its backlog among several, and the event's position, kind, content and data.
 Unindexed = tuple[int, int, str, str | None, str | None]

@@ -1,4 +1,4 @@
-"""Which event each event of a batch continues, decided before it is written."""
+"""Decides which event each event of a batch continues, before it is written."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
-    """The drafts with their bases, where none of them goes back."""
+    """The drafts with their bases, if none of them is a rewind or jump."""
     return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
 
 
 def judged(
     rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int, inert: list[tuple[int, str]]
 ) -> BasedDrafts:
-    """The drafts with the bases that they get behind this head; what that needs is read before."""
+    """The drafts with the bases that they get after this head; what that needs is read first."""
     kinds = {draft.kind for draft in drafts}
     if kinds.isdisjoint(MOVES):
         return with_bases(drafts)
@@ -44,7 +44,8 @@ def _base(seq: int, draft: Draft, inert: list[tuple[int, str]]) -> int | None:
 def _mark_stacks(
     rows: Reader, agent: AgentRecord, drafts: Sequence[Draft], head: int
 ) -> dict[int, frozenset[int]]:
-    """The mark stacks that judging some drafts may ask for: at the head, and where a move among them goes."""
+    """The mark stacks that may be needed for some drafts: at the head, and at the targets of moves among
+    them."""
     targets = ((parse_object(draft.data_json) or {}).get("target_message_id") for draft in drafts)
     places = {head, *(place for place in targets if type(place) is int and 0 <= place < head)}
     return {

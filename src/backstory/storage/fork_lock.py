@@ -15,16 +15,15 @@ _locks: "WeakSet[threading.RLock]" = WeakSet()
 
 
 def forkable_lock() -> threading.RLock:
-    """A re-entrant lock, free on both sides of a fork."""
+    """A re-entrant lock that is free in parent and child after a fork."""
     lock = threading.RLock()
     _locks.add(lock)
     return lock
 
 
 class ForkGate:
-    """What many threads may be inside of at once, and no thread is inside of while the process forks.
-
-    A library that is called in there may hold locks of its own, which a child would find locked for ever.
+    """A gate that many threads may be inside at once, but none while the process forks. A library that is
+    called there may hold locks, which would stay locked in the child for ever.
     """
 
     def __init__(self) -> None:
@@ -57,7 +56,7 @@ class ForkGate:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let no one else in, wait until all others are out, and hold the gate's own lock until `open`."""
+        """Let no one in, wait until all others are out, and hold the gate's lock until `open`."""
         me = threading.get_ident()
         self._changed.acquire()
         self._is_forking = True
@@ -65,7 +64,7 @@ class ForkGate:
             self._changed.wait()
 
     def open(self) -> None:
-        """Let everybody in again."""
+        """Let everyone in again."""
         self._is_forking = False
         self._changed.notify_all()
         self._changed.release()

@@ -1,4 +1,4 @@
-"""What agents are called: ids that sort by time, and names that people can type."""
+"""Ids of agents, which sort by time, and names that people can type."""
 
 import os
 import time
@@ -10,12 +10,12 @@ from backstory.errors import Invalid
 LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end
 KEYS = UUID("6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5")  # the namespace that ids of keyed agents are derived in
-MOST_GENERATIONS = 100_000  # that are looked through before an id and a key are said not to fit
+MOST_GENERATIONS = 100_000  # that are tried before an id and a key are said not to match
 
 
 def new_id(session: str = "") -> str:
     """A time-ordered UUID (version 7). The standard library has one from Python 3.14 on. In a session, its
-    last group is that of the session's id: so the id alone says where on many servers its agent is."""
+    last group is that of the session's id, so the id alone says on which server its agent is."""
     value = (time.time_ns() // 1_000_000) << 80 | int.from_bytes(os.urandom(10))
     value = value & ~(0xF << 76) | 0x7 << 76  # version
     value = value & ~(0x3 << 62) | 0x2 << 62  # variant
@@ -35,13 +35,13 @@ def own_digits(id: str) -> str:
 
 
 def keyed_id(key: str, generation: int = 0) -> str:
-    """The id of the agent with a key: the same wherever it is asked for, so that the primary key decides who
-    made it first. After a deletion that left forks behind, the next agent is of the next generation."""
+    """The id of the agent with a key. It is the same everywhere, so the primary key decides who creates the
+    agent. After a deletion that left forks, the next agent is of the next generation."""
     return str(uuid5(KEYS, checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"))
 
 
 def has_key(id: str, key: str) -> bool:
-    """Whether an id is one that a key has, after however many deletions."""
+    """Whether an id belongs to a key, in any generation."""
     return any(id == keyed_id(key, generation) for generation in range(MOST_GENERATIONS))
 
 
@@ -52,7 +52,7 @@ def name_of(key: str) -> str:
 
 
 def checked_name(name: object) -> str:
-    """A name that can stand in a reference like session/name@position; raises Invalid."""
+    """A name that can be used in a reference like session/name@position; raises Invalid."""
     if not isinstance(name, str):
         raise Invalid(f"an agent's name must be a string, not {type(name).__name__}")
     shown = name if len(name) <= 40 else f"{name[:40]}…"

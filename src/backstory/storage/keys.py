@@ -1,4 +1,4 @@
-"""Agents with keys: which id a key has now, however often its agent was deleted and made again.
+"""Agents with keys: finds the id that a key has now, however often its agent was deleted and made again.
 
 A deleted agent whose row is still needed keeps its id. The next agent with its key is of the next generation,
 and the primary key decides who makes it first, as it did for the generation before.
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def keyed_agent(agents: Agents, key: str) -> tuple[str, AgentRecord | None]:
-    """The id that a key has, and the agent with it; None where there is none now."""
+    """The id that a key has, and the agent with it; None if there is none now."""
     for generation in count():
         id = keyed_id(key, generation)
         found = agents.agents(Wanted(prefix=id, deleted=True))
@@ -26,7 +26,7 @@ def keyed_agent(agents: Agents, key: str) -> tuple[str, AgentRecord | None]:
 
 
 def create_keyed(agents: Agents, key: str, create: Callable[[str], T]) -> T:
-    """Make an agent with a key; `create` is given the id. Raises KeyTaken where an agent has the key."""
+    """Create an agent with a key; `create` is called with the id. Raises KeyTaken if an agent has the key."""
     id = keyed_id(key)
     while True:
         try:

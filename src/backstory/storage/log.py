@@ -1,7 +1,7 @@
-"""The log over a backend: every append to an agent, and the reads.
+"""The log on top of a backend: appends to agents, and reads.
 
-This is where the clock is, where an event's base is decided before it is written, and where labels and times
-become positions. What a position means is decided in `core.replay`; how it is kept is the backend's business.
+This module reads the clock, gets an event's base before it is written, and turns labels and times into
+positions. `core.replay` has the rules; the backend stores the rows.
 """
 
 import time
@@ -29,14 +29,14 @@ from backstory.storage.positions import (
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
 T = TypeVar("T")
-Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go behind
-At = int | str | datetime | None  # a position, a mark's label, a moment; None: the head
+Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go after
+At = int | str | datetime | None  # a position, a label or a time; None: the head
 
-TAIL_SLACK = 16  # positions read beyond what is asked for: marks and notes lie between messages
+TAIL_SLACK = 16  # positions read beyond those asked for, because marks and notes are among the messages
 
 
 class Prepared(NamedTuple):
-    """A batch that can be written: what of it is there already, and what is new, with its bases."""
+    """A batch that can be written: the events that exist already, and the new ones with their bases."""
 
     agent: AgentRecord
     drafts: Sequence[Draft]
@@ -56,9 +56,9 @@ class Log:
     # --- writing ---
 
     def write(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None = None) -> list[Event]:
-        """Append events, all or none, and return them. With `expected`, only behind that head: a repeat of
-        what is there already returns it, anything else raises Conflict. An event whose key the lineage has
-        already is not written again."""
+        """Append events, all or none, and return them. With `expected`, only after that head: a repeat
+        returns the existing events, anything else raises Conflict. An event whose key the lineage already has
+        is not written again."""
         check_expected(expected)
         try:
             if all(draft.kind not in MOVES and draft.key is None for draft in drafts) and drafts:
@@ -76,7 +76,7 @@ class Log:
         try:
             with self.backend.exclusive(*(agent for agent, _, _ in batches)) as rows:
                 prepared = [self._prepared(rows, *batch) for batch in batches]
-                time = now()  # one for all: no moment has a part of it
+                time = now()  # one time for all, so that no moment has only a part of it
                 return [self._written(rows, each, time) for each in prepared]
         except Conflict:
             if any(expected is None for _, _, expected in batches):
@@ -86,7 +86,7 @@ class Log:
     def _write_held(
         self, rows: Appender, agent: AgentRecord, drafts: Sequence[Draft], expected: int | None
     ) -> list[Event]:
-        """Append what has to be judged by what is there, while the agent is locked."""
+        """Append events that depend on what is there, while the agent is locked."""
         return self._written(rows, self._prepared(rows, agent, drafts, expected), now())
 
     def _prepared(
@@ -126,8 +126,8 @@ class Log:
     def move(
         self, agent: AgentRecord, choose: Callable[[Reader, Walk], Draft], expected: int | None = None
     ) -> Event:
-        """Write a rewind or jump that is valid. `choose` decides by what it reads, while no one else can
-        write to the agent."""
+        """Write a valid rewind or jump. `choose` reads and decides while no one else can write to the
+        agent."""
         check_expected(expected)
         with self.backend.exclusive(agent) as rows:
             walk = rows.walk(agent, None)
@@ -138,8 +138,7 @@ class Log:
             return rows.append(agent, [(chosen, base)], walk.head, now())[0]
 
     def _repeated(self, agent: AgentRecord, drafts: Sequence[Draft], expected: int) -> list[Event]:
-        """The events of an append whose answer was lost: there already, just as they are asked
-        for. Raises Conflict if others are there."""
+        """The existing events of an append that is repeated. Raises Conflict if other events are there."""
         head = self.backend.head(agent)
         wanted = Piece(agent.pk, expected + 1, expected + len(drafts))
         there = self.backend.read(agent, [wanted]) if drafts and wanted.high <= head else []
@@ -149,7 +148,7 @@ class Log:
         return there
 
     def _report_inert(self, agent: AgentRecord, seq: int, problem: str) -> None:
-        """One log line for each inert event, however often it is met."""
+        """Log each inert event once, however often it is read."""
         if (agent.id, seq) not in self._reported:
             self._reported.add((agent.id, seq))
             log_inert(f"{agent.name!r} ({agent.id})", seq, problem)
@@ -157,11 +156,11 @@ class Log:
     # --- reading ---
 
     def walk(self, agent: AgentRecord, at: At = None) -> Walk:
-        """The live pieces at a position, label or moment."""
+        """The live pieces at a position, label or time."""
         return self._walked(agent, at)[1]
 
     def _walked(self, agent: AgentRecord, at: At) -> tuple[int | None, Walk]:
-        """The position that is meant, resolved once, and the live pieces there."""
+        """The resolved position, and the live pieces there."""
         position = self.position(agent, at)
         walk = self.backend.walk(agent, position)
         if position is not None:
@@ -169,7 +168,7 @@ class Log:
         return position, walk
 
     def context(self, agent: AgentRecord, at: At = None) -> Context:
-        """What is live at a position, label or moment."""
+        """What is live at a position, label or time."""
         position, walk = self._walked(agent, at)
         events = self.read(agent, walk.pieces)
         moves = {piece.low for piece in walk.pieces if piece.base is not None}
@@ -204,11 +203,11 @@ class Log:
         )
 
     def labels(self, agent: AgentRecord) -> dict[str, int]:
-        """The positions that labels name, wherever in the lineage that was said."""
+        """The positions that labels in the lineage name."""
         return labels_in(self.notes(agent, LABEL, None, live=False))
 
     def _named(self, agent: AgentRecord, label: str) -> int:
-        """The position of the newest mark on the stack with a label, else the one that a label names."""
+        """The position of the newest mark on the stack with a label, or else the one that a label names."""
         try:
             return self.mark(agent, self.walk(agent), label).seq
         except MarkNotFound:
@@ -242,7 +241,7 @@ class Log:
         return self.backend.notes(agent, clipped(pieces, 1, top), name)
 
     def last_note(self, agent: AgentRecord, name: str, at: At) -> Event | None:
-        """The newest live note of a name."""
+        """The newest live note with a name."""
         return self.backend.last_note(agent, self.walk(agent, at).pieces, name)
 
     def find(self, agent: AgentRecord, key: str) -> Event | None:
@@ -271,11 +270,11 @@ class Log:
         return row.digest
 
     def events(self, agent: AgentRecord, after: At = 0, until: At = None) -> list[Event]:
-        """The lineage, dead events included, behind `after` and up to `until`."""
+        """The lineage, dead events included, after `after` and up to `until`."""
         return self.read(agent, self._part(agent, after, until))
 
     def _part(self, agent: AgentRecord, after: At, until: At) -> list[Piece]:
-        """The pieces of the lineage behind a position and up to another."""
+        """The pieces of the lineage after a position and up to another."""
         pieces = self.backend.lineage(agent)
         head = pieces[-1].high
         low, high = self.position(agent, after), self.position(agent, until)
@@ -284,7 +283,7 @@ class Log:
         return clipped(pieces, (low or 0) + 1, head if high is None else high)
 
     def outline(self, agent: AgentRecord, after: At, until: At = None) -> list[OutlineRow]:
-        """The lineage behind a position, without the texts: the lineage, and one read."""
+        """The lineage after a position, without the texts."""
         wanted = self._part(agent, after, until)
         return self._complete(agent, wanted, self.backend.outline(agent, wanted))
 
@@ -346,7 +345,7 @@ class Log:
         return next(piece.owner for piece in pieces if position <= piece.high), position
 
     def position(self, agent: AgentRecord, at: At) -> int | None:
-        """The position that a label or a moment stands for; None stays None, the head."""
+        """The position that a label or a time means; None stays None, which means the head."""
         match at:
             case None:
                 return None
@@ -365,9 +364,9 @@ class Log:
         return self._complete(agent, pieces, self.backend.read(agent, pieces))
 
     def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:
-        """What was read in some pieces, if that is all that must be there."""
+        """What was read in some pieces, if nothing is missing."""
         if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
-            self.backend.head(agent)  # raises, if the agent was deleted since the pieces were looked up
+            self.backend.head(agent)  # raises if the agent was deleted since the pieces were looked up
             raise Corrupt(
                 f"events are missing from the log of agent {agent.name!r} ({agent.id})",
                 remedy=Remedy("{} shows which", "verify"),

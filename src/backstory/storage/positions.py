@@ -1,4 +1,4 @@
-"""Positions of a lineage: which are there, and which of them lie in some pieces. Pure."""
+"""Positions of a lineage: checks them, and finds them in pieces. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -23,13 +23,13 @@ def last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], li
 
 
 def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
-    """What of some pieces lies between two positions."""
+    """The parts of some pieces between two positions."""
     cut = (p._replace(low=max(p.low, low), high=min(p.high, high)) for p in pieces)
     return [piece for piece in cut if piece.low <= piece.high]
 
 
 def distinct_positions(positions: Iterable[int]) -> list[int]:
-    """Positions that are asked for, each once and in order. Raises Invalid."""
+    """Positions, each once and in order. Raises Invalid."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
     found = set()
@@ -41,7 +41,7 @@ def distinct_positions(positions: Iterable[int]) -> list[int]:
 
 
 def check_expected(expected: object) -> None:
-    """Refuse what cannot be a head."""
+    """Refuse a value that cannot be a head."""
     if expected is None or (type(expected) is int and 0 <= expected <= LAST_POSITION):
         return
     raise Invalid(f"expected={expected!r} is not a position", remedy="pass the agent's head as you know it")

@@ -1,7 +1,7 @@
-"""What a database has to do for backstory: keep rows, and answer range reads.
+"""What a backend must do: store rows, and answer range reads.
 
-A backend knows positions, bases and marks. It does not know what a conversation is, and it
-decides nothing: which base an event has is settled before it is asked to write.
+A backend knows positions, bases and marks. It does not know what a conversation is, and it decides nothing:
+an event's base is decided before the backend is called.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,13 +19,13 @@ from backstory.storage.survey import Survey
 class AgentRecord(NamedTuple):
     """One agent as a backend lists it; head, times and notes are those of the moment it was read."""
 
-    pk: Any  # what the backend calls the agent; only the backend looks into it
+    pk: Any  # the backend's own key for the agent; opaque to everyone else
     id: str
     session: str
     name: str
     parent: str | None
     fork_seq: int  # the last position it inherits; 0 for a root and for a spawned agent
-    born_seq: int  # where in its parent it was born; the fork position, for a fork
+    born_seq: int  # where in its parent it began; for a fork, the fork position
     spawned: bool
     created_us: int
     head: int
@@ -36,7 +36,7 @@ class AgentRecord(NamedTuple):
 
 
 class NewAgent(NamedTuple):
-    """An agent about to be made. A root has no parent, and its session is its own id."""
+    """A new agent. A root has no parent, and its session is its own id."""
 
     id: str
     session: str
@@ -51,7 +51,7 @@ class NewAgent(NamedTuple):
 
 
 class SourceRecord(NamedTuple):
-    """What the store knows of a source elsewhere: which agent it became, and how far it was read."""
+    """What the store knows about a source: which agent it became, and how far it was read."""
 
     tool: str
     id: str  # what the tool calls it, or the path of a file
@@ -60,7 +60,7 @@ class SourceRecord(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """Which agents to list, and in which order; what is None does not matter."""
+    """Which agents to list, and in which order; None means any."""
 
     prefix: str | None = None  # of the id
     session: str | None = None
@@ -68,13 +68,13 @@ class Wanted(NamedTuple):
     name: str | None = None
     key: str | None = None
     key_prefix: str | None = None
-    title: str | None = None  # in what is kept beside the agent
-    telling: str | None = None  # that may have this word there, in small letters of ASCII: some have it not
+    title: str | None = None  # in its details
+    telling: str | None = None  # whose details may contain this lower-case ASCII word; some results may not
     roots: bool = False  # one for each session that has agents, even if its root was deleted
-    deleted: bool = False  # those too that were deleted and whose rows are still needed
+    deleted: bool = False  # include deleted agents whose rows are still needed
     since_us: int | None = None  # last written to at or after
     until_us: int | None = None  # last written to before
-    latest_first: bool = False  # else in the order of birth
+    latest_first: bool = False  # otherwise oldest first
     after: AgentRecord | None = None  # the last agent of the page before
     limit: int | None = None
     partial: bool = False  # if servers do not answer: what the others have, and a PartMissing warning
@@ -86,7 +86,7 @@ BasedDrafts = Sequence[tuple[Draft, int | None]]  # checked events, each with th
 
 
 class Piece(NamedTuple):
-    """A run of positions that one agent owns, both ends included.
+    """A range of positions that one agent owns, both ends included.
 
     In a walk, `base` is what the event at `low` continues if that event is a clear, rewind or
     jump, and None where the piece begins with the agent's first own event.
@@ -118,7 +118,7 @@ CANDIDATES = 10_000  # matches of a search that are ranked, unless more are aske
 
 
 class Found(NamedTuple):
-    """An event that a search came up with."""
+    """An event that a search found."""
 
     agent: str  # the id of the agent that owns it
     seq: int
@@ -133,7 +133,7 @@ class Agents(Protocol):
 
 
 class StoredRows(Protocol):
-    """Rows as they are, for what checks or copies them."""
+    """Raw rows, for code that checks or copies them."""
 
     def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
         """Some rows that an agent owns, raw, in order."""
@@ -175,10 +175,10 @@ class Reader(Protocol):
 
 
 class Appender(Reader, Protocol):
-    """Reads, and appends behind what was read."""
+    """Reads, and appends after what was read."""
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        """Write events behind the head, durably, all or none. Raises Conflict if that is not `expected`."""
+        """Write events after the head, durably, all or none. Raises Conflict if that is not `expected`."""
 
 
 class Watch(Protocol):
@@ -210,11 +210,11 @@ class Rows(Appender, Agents, Protocol):
         """Give an agent another name. Raises NameTaken."""
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
-        """Replace what is kept beside an agent with what `change` returns, in one transaction."""
+        """Replace an agent's details with what `change` returns, in one transaction."""
 
     def exclusive(self, *agents: AgentRecord) -> AbstractContextManager[Appender]:
-        """Hold agents for a moment: what the block writes is there when it ends, or nothing is. (In memory
-        only what a block refuses before it writes leaves nothing behind.)"""
+        """Lock agents: everything that the block writes is committed when it ends, or nothing is. (In memory,
+        nothing is rolled back: a block must refuse before it writes.)"""
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         """The events in these pieces without the notes, except for those of some names. Nothing, or
@@ -234,7 +234,7 @@ class Rows(Appender, Agents, Protocol):
         """Watch the store from now on."""
 
     def found(self, key: str) -> list[tuple[str, int]]:
-        """Where in the store there are events with this key: the owner's id and the position."""
+        """Where the store has events with this key: the owner's id and the position."""
 
 
 class Sources(Protocol):
