@@ -89,7 +89,11 @@ def test_tokens_of_an_image_are_counted(agent):
     [
         ({"images": ["/no/such/photo.png"]}, "cannot read"),
         ({"images": [PDF]}, "is not an image"),
-        ({"images": "photo.png"}, "is a list"),
+        ({"images": "photo.png"}, "images must be a list, not 'photo.png'"),
+        ({"images": None}, "images must be a list, not None"),
+        ({"files": 5}, "files must be a list, not 5"),
+        ({"files": ["a\0b"]}, "cannot read"),
+        ({"files": ["\ud800"]}, "cannot read"),
         ({"images": [3]}, "not an attachment"),
         ({"files": [b"\x00\x01\xff"]}, "cannot tell what is in"),
         ({"images": [PNG], "data": {"native": {}}}, "do not go together"),

@@ -9,6 +9,11 @@ from backstory.storage.postgres import agents as postgres_agents
 from backstory.storage.postgres import rows as postgres_rows
 from backstory.storage.protocols import Wanted
 from backstory.storage.sqlite import rows as sqlite_rows
+from tests import databases
+
+# There each worker plans for its own shards, without the settings of this connection, and the coordinator
+# sorts what they return: the indexes are the same, but the plan that is shown does not tell.
+one_server = pytest.mark.skipif(bool(databases.CITUS), reason="on a cluster, plans are made by its workers")
 
 
 @pytest.fixture
@@ -67,6 +72,7 @@ def test_a_title_is_looked_up_on_sqlite(sqlite_plan):
     assert any("USING INDEX agents_title" in step for step in sqlite_plan(Wanted(title="x")))
 
 
+@one_server
 def test_a_title_is_looked_up_on_postgresql(empty_database):
     postgres_url = empty_database()
     backstory.open(postgres_url).close()
@@ -100,6 +106,7 @@ def test_the_latest_agent_is_not_planned_again_each_time_on_postgresql(empty_dat
     assert plans > 0
 
 
+@one_server
 def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
     """Even where nearly every place has one agent: a planner that believes it of all would read a whole
     session, of any number of forks, for each parent."""
@@ -122,6 +129,7 @@ def test_an_agent_is_found_by_a_title_of_any_length(store):
     assert store.agent(agent.about["title"]).id == agent.id
 
 
+@one_server
 def test_a_page_of_agents_by_birth_is_read_from_an_index_on_postgresql(empty_database):
     postgres_url = empty_database()
     backstory.open(postgres_url).close()

@@ -47,8 +47,8 @@ def with_attachments(
 
 
 def _given(attachments: Any, name: str) -> list[Attachment]:
-    if isinstance(attachments, str | bytes | os.PathLike):
-        raise Invalid(f"{name} is a list, not one attachment", remedy=f"pass {name}=[…]")
+    if isinstance(attachments, str | bytes | os.PathLike) or not isinstance(attachments, Iterable):
+        raise Invalid(f"{name} must be a list, not {attachments!r:.60}", remedy=f"pass {name}=[…]")
     return list(attachments)
 
 
@@ -76,8 +76,8 @@ def _media(attachment: Attachment) -> Media:
     path = Path(attachment)
     try:
         return _held(path.read_bytes(), path.name)
-    except OSError as error:
-        raise Invalid(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:  # a path may have a NUL, or half of a surrogate pair
+        raise Invalid(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _held(data: bytes, name: str | None) -> Media:
