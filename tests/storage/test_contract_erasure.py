@@ -268,6 +268,16 @@ def test_dead_contents_expire_and_nothing_that_a_context_a_fork_or_a_mark_needs(
     assert store.verify() == []
 
 
+def test_labels_do_not_expire_with_the_context_that_they_were_given_in(store, agent):
+    agent.user("labelled")
+    agent.clear()
+    agent.label("here", at=1)
+    agent.clear()
+    store.expire(later(), dead=True, dry_run=False)
+    assert agent.labels() == {"here": 1}
+    assert agent.context("here").messages[0].content == "labelled"
+
+
 def test_live_copies_of_dead_messages_do_not_expire(store, agent):
     agent.user("one")
     agent.user("two")

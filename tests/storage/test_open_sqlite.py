@@ -261,6 +261,19 @@ def test_a_log_that_is_removed_under_an_open_store_is_noticed_before_a_write_is_
         assert store.verify() == []
 
 
+def test_a_log_that_another_process_made_anew_is_noticed_too(tmp_path):
+    """The names are there again, but they are of other files: only what they are tells."""
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.user("one")
+        kept = (tmp_path / "history.db-wal").read_bytes()
+        os.remove(f"{path}-wal")
+        (tmp_path / "history.db-wal").write_bytes(kept)
+        with pytest.raises(backstory.ConnectionLost, match="-wal' was removed or replaced"):
+            agent.user("two")
+
+
 def test_a_store_that_others_open_and_close_is_written_without_alarm(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
