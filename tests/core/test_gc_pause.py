@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from backstory.core.gc_pause import PauseCounter, pause_gc
+from backstory.core.gc_pause import PauseCounter, made_in_pauses, pause_gc
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +82,12 @@ def test_behind_a_fork_it_is_as_it_was_before_the_pause(is_on):
     pauses.enter()
     pauses.leave()
     assert gc.isenabled() == is_on
+
+
+def test_items_are_made_in_pauses_and_the_collector_is_on_between_them():
+    def items():
+        for _ in range(2):
+            yield gc.isenabled()
+
+    assert [(while_made, gc.isenabled()) for while_made in made_in_pauses(items())] == [(False, True)] * 2
+    assert gc.isenabled()
