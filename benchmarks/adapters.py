@@ -23,13 +23,14 @@ WORDS = "the agent reads a file and finds that nothing of it was ever what it se
 
 
 class Loop:
-    """An event loop that is not made anew for each call."""
+    """An event loop that is not made anew for each call. No `asyncio.Runner`: behind each call it prints what
+    came of it, for a message that nobody sees, and ten thousand events take longer to print than to read."""
 
     def __init__(self) -> None:
-        self._runner = asyncio.Runner()
+        self._loop = asyncio.new_event_loop()
 
     def __call__(self, work: Coroutine[Any, Any, R]) -> R:
-        return self._runner.run(work)
+        return self._loop.run_until_complete(work)
 
 
 def rows(what: str, against: str, ours: Work, floor: Work, limit: float, rounds: int) -> list[Row]:
@@ -271,6 +272,41 @@ def _fill_adk(path: str, events: list[Any]) -> None:
     db.close()
 
 
+# --- the pages ---
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = (DOCS / "peers.md", DOCS / "adapters" / "README.md")
+NUMBERS = DOCS / "peers" / "adapters.json"
+TITLES = {"openai_agents": "Agents SDK", "claude": "Claude", "langgraph": "LangGraph", "adk": "ADK"}
+
+
+def block(numbers: dict[str, Any]) -> str:
+    """The table of the pages. Times are the processor's, which other programs disturb less."""
+    lines = ["| what | backstory | compared with | ratio | at most |", "| --- | --- | --- | --- | --- |"]
+    for name, measured in numbers.items():
+        for row in measured:
+            if not row["what"].endswith("(CPU)") and row["unit"] == "ms":
+                continue
+            what, ours, other = row["what"].removesuffix(" (CPU)"), *map(_figure, (row["ours"], row["floor"]))
+            against = row["against"] if row["unit"] != "ms" else f"{row['against']}, {other} ms"
+            told = f"{row['ratio']:.2f} | {row['limit']}" if row["unit"] == "ms" else f"| {row['limit']} MB"
+            lines.append(f"| {TITLES[name]}: {what} | {ours} {row['unit']} | {against} | {told} |")
+    return "\n".join(lines)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def write_pages(numbers: dict[str, Any]) -> None:
+    """Put the table into the pages, and the numbers beside them."""
+    from benchmarks.peers.page import rewrite
+
+    NUMBERS.write_text(json.dumps(numbers, indent=2) + "\n")
+    for page in PAGES:
+        rewrite(page, {"adapters": block}, numbers)
+
+
 TABLES = {"openai_agents": openai_agents, "claude": claude, "langgraph": langgraph, "adk": adk}
 
 
@@ -279,7 +315,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=__doc__)
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"some of {', '.join(TABLES)}")
     parser.add_argument("--json", metavar="FILE", help="write the numbers to a file")
+    parser.add_argument("--page", action="store_true", help="write the tables of the documentation, too")
     arguments = parser.parse_args()
+    if arguments.page and arguments.tables:
+        parser.error("the pages have all tables: leave out their names")
     if unknown := set(arguments.tables) - set(TABLES):
         parser.error(f"no table {', '.join(sorted(unknown))}: use {', '.join(TABLES)}")
     numbers = {}
@@ -290,6 +329,8 @@ def main() -> None:
         numbers[name] = [row.numbers() for row in measured]
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(numbers, indent=2) + "\n")
+    if arguments.page:
+        write_pages(numbers)
 
 
 if __name__ == "__main__":

@@ -386,3 +386,15 @@ def test_an_agent_without_events_is_not_a_session_yet(service, run):
     assert run(service.get_session(**IDS, session_id="s")) is None
     assert run(service.list_sessions(**IDS)).sessions == []
     assert run(service.create_session(**IDS, session_id="s")).id == "s"
+
+
+def test_an_answer_is_stored_once(service, run):
+    session = run(service.create_session(**IDS, session_id="s"))
+    content = types.Content(role="model", parts=[types.Part(text="a rather long answer " * 10)])
+    run(service.append_event(session, Event(author="calc", content=content)))
+    [answer] = service.agent(**IDS, session_id="s").messages()
+    assert answer.content == "a rather long answer " * 10
+    assert "rather" not in answer.data_json
+    assert run(service.get_session(**IDS, session_id="s")).events[0].content == content
+    told = service.agent(**IDS, session_id="s").conversation().to("gemini", pause=True)
+    assert told["contents"][0]["parts"] == [{"text": answer.content}]

@@ -84,11 +84,11 @@ def test_what_others_wrote_is_translated_one_by_one():
 
 
 def test_the_form_of_a_provider_stands_in_the_event_once():
-    [(_, _, data)] = carried(
+    [event] = carried(
         "mine", {"role": "user", "content": "a long question"}, [("user", "", None)], provider="p"
     )
-    assert json.dumps(data).count("a long question") == 1
-    assert data["item"] == {"of": "mine"}
+    assert event.data_json.count("a long question") == 1
+    assert event.data["item"] == {"of": "mine"}
 
 
 def test_what_the_event_says_anyway_is_stored_once_and_comes_back():

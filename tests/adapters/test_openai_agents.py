@@ -373,6 +373,9 @@ def test_what_is_not_an_item_writes_nothing(session, run, items):
     assert run(session.get_items()) == []
 
 
+ARGUMENTS = ('{"a": 1}', '{"a":1}', "", "x", "[1]", '{"a":NaN}', '{"a":1,"a":2}', f'{{"a":{2**70}}}')
+
+
 @pytest.mark.parametrize("text", ["words", "  ", "", "a\n", "\u00a0"])
 @pytest.mark.parametrize("id", ["c1", "", " "])
 def test_the_plainest_items_are_read_as_the_format_reads_them(text, id):
@@ -382,6 +385,15 @@ def test_the_plainest_items_are_read_as_the_format_reads_them(text, id):
         {"type": "function_call_output", "call_id": id, "output": text},
         {"type": "message", "role": "assistant", "content": [part], "id": id, "status": "completed"},
         {"type": "message", "role": "assistant", "content": [part | {"annotations": [], "logprobs": None}]},
+        *({"type": "function_call", "call_id": id, "name": "f", "arguments": given} for given in ARGUMENTS),
+        {"type": "function_call", "call_id": id, "name": text, "arguments": "{}", "id": "fc", "status": "x"},
+        {
+            "type": "function_call",
+            "call_id": id,
+            "name": "f",
+            "arguments": "{}",
+            "caller": {"type": "direct"},
+        },
     ):
         read = [(kind, said, _without_native(data)) for kind, said, data in _loaded(item)]
         assert _read_at_once(item) in ([], read)

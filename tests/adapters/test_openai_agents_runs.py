@@ -133,6 +133,20 @@ def test_a_write_that_fails_once_loses_nothing(run):
     assert [item.get("role") for item in run(session.get_items())] == ["user", "assistant"]
 
 
+@pytest.mark.parametrize("tail", ["its own", "someone else's"])
+def test_a_retry_takes_back_its_own_items_and_puts_back_those_of_others(run, tail):
+    persistence = pytest.importorskip("agents.run_internal.session_persistence")
+    items = [{"role": "user", "content": word} for word in ("first", "second", "third")]
+    session, own = BackstorySession("s"), SQLiteSession("s")
+    for each in (session, own):
+        run(each.add_items(items))
+        if tail != "its own":
+            run(each.add_items([{"role": "user", "content": "from another process"}]))
+        run(persistence.rewind_session_items(each, items[1:]))
+    assert run(session.get_items()) == run(own.get_items())
+    assert len(run(session.get_items())) == (1 if tail == "its own" else 4)
+
+
 def test_the_compacting_wrapper_works_around_it(run):
     class Compacted:
         output = ({"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"},)

@@ -31,6 +31,7 @@ from pydantic_ai.models.function import FunctionModel
 
 import backstory
 from backstory.adapters.pydantic_ai import BackstoryConversations
+from backstory.storage.sqlite.backend import SqliteBackend
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -340,3 +341,21 @@ def test_an_entry_behind_an_unknown_one_conflicts_and_writes_nothing(store, run)
     with pytest.raises(ConversationConflict):
         run(store.write_record(record, new_entries=[entry], expected_revision=None))
     assert store._history.store.agents() == []
+
+
+def test_a_thousand_messages_are_loaded_by_as_many_queries_as_four(tmp_path, run, monkeypatch):
+    store = BackstoryConversations(str(tmp_path / "h.db"))
+
+    def queries(id, conversation):
+        conversation = dataclasses.replace(conversation, conversation_id=id)
+        run(store.save(conversation))
+        calls = []
+        connection = SqliteBackend._connection
+        monkeypatch.setattr(SqliteBackend, "_connection", lambda self: calls.append(1) or connection(self))
+        found = run(store.load(id))
+        monkeypatch.setattr(SqliteBackend, "_connection", connection)
+        assert found.messages == conversation.messages
+        return len(calls)
+
+    assert queries("long", talk(*map(str, range(1_000)))) == queries("short", talk("a", "b"))
+    store.close()

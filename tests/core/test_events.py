@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from backstory import Event, Invalid, InvalidEvent
-from backstory.core.events import checked_key, draft, from_rows
+from backstory.core.drafts import drafts
+from backstory.core.events import Draft, checked_key, draft, from_rows
 from backstory.core.kinds import KINDS
 
 
@@ -181,3 +182,26 @@ def test_a_key_that_cannot_be_one_is_refused(key):
 
 def test_much_data_that_is_not_deep_is_taken():
     assert draft("user", "a", {"rows": [[1, {"b": 2}] for _ in range(200)]}).data_json
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ('{"b":1,"a":[1.0,"\\u0000ü"]}', None),
+        ('{"b": 1, "a": 2}', '{"b":1,"a":2}'),
+        ('{"a":1e2}', '{"a":100.0}'),
+        ('{"a":1,"a":2}', '{"a":2}'),
+        (f'{{"a":{2**70}}}', None),
+    ],
+)
+def test_an_event_of_another_log_keeps_the_text_of_its_data_if_it_is_compact(text, kept):
+    [made] = drafts([Event.of(3, "user", "words", text, key="k")])
+    assert made == Draft("user", "words", kept or text, "k")
+
+
+@pytest.mark.parametrize(
+    "text", ['{"erased":{"content":"","data":""}}', '{"a":' + "[" * 101 + "]" * 101 + "}", '{"native":1}']
+)
+def test_an_event_of_another_log_is_checked_as_any_other(text):
+    with pytest.raises(InvalidEvent, match="event 0 of the batch"):
+        drafts([Event.of(1, "user", "words", text)])

@@ -21,12 +21,12 @@ from google.adk.sessions.base_session_service import (
 )
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
-from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
 from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
-from backstory.adapters.items import Carried, Draft, all_items, kept, kept_in, newest_items, read_items
+from backstory.adapters.adk_models import adk_events
+from backstory.adapters.items import Batch, Carried, Draft, all_items, kept, kept_in, newest_items, read_items
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
@@ -34,10 +34,9 @@ from backstory.aio import in_thread
 __all__ = ["BackstorySessionService"]
 
 SESSION, STATE, UPDATE = "adk.session", "adk.state", "adk.update"
-EVENTS: TypeAdapter[list[AdkEvent]] = TypeAdapter(list[AdkEvent])
 SCOPES = {"app": State.APP_PREFIX, "user": State.USER_PREFIX}
 
-Change = tuple[Agent, list[Draft], int]  # what is written behind which head of an agent
+Change = tuple[Agent, Batch, int]  # what is written behind which head of an agent
 USER_STATE = f"{ADAPTER}_user"  # how the keys of the users' state begin
 MISSING = -1  # no head
 STALE = "the session was written to by someone else: get it again"
@@ -170,13 +169,14 @@ class BackstorySessionService(BaseSessionService):
         if not head:  # its first event was not written yet, or never
             return None
         forms = self._forms(agent, app, config)
+        last = forms[-1]["timestamp"] if forms else self._last_time(agent, app)
         session = Session(
             app_name=app,
             user_id=user,
             id=id,
             state=self._state(agent) | self._shared(app, user),
-            events=EVENTS.validate_python(forms),
-            last_update_time=forms[-1]["timestamp"] if forms else self._last_time(agent, app),
+            events=adk_events(forms),
+            last_update_time=last,
         )
         session._storage_update_marker = str(head)
         return session
@@ -274,7 +274,7 @@ class BackstorySessionService(BaseSessionService):
             return None
         expected = self._expected(agent, session)
         deltas = _deltas(event.actions.state_delta or {})
-        batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
+        batch: Batch = [*self._move(agent, session.app_name, form), *drafts(form, _content(event))]
         if deltas["session"]:
             batch.append(("note", STATE, kept("state", self._state(agent) | deltas["session"])))
         batch.append(("note", UPDATE, {"time": event.timestamp}))
@@ -304,7 +304,7 @@ class BackstorySessionService(BaseSessionService):
     def _write_all(
         self,
         agent: Agent,
-        batch: list[Draft],
+        batch: Batch,
         expected: int,
         ids: tuple[str, str],
         deltas: dict[str, dict[str, Any]],

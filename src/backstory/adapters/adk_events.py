@@ -3,7 +3,7 @@
 from typing import Any
 
 from backstory import Error, Event, wire
-from backstory.adapters.items import Draft, carried, note
+from backstory.adapters.items import Draft, carried, note, with_key
 from backstory.adapters.keys import agent_key
 
 ADAPTER = "adk"
@@ -12,14 +12,14 @@ REWIND = "adk.rewind"
 Form = dict[str, Any]  # an event as ADK serializes it
 
 
-def drafts(form: Form, content: Form | None) -> list[Draft]:
+def drafts(form: Form, content: Form | None) -> list[Event]:
     """The events of an ADK event; the last has its id as key. `content` is what it says, as Gemini has it."""
     events = _loaded(content) if content and content.get("parts") else []
     if events:
         batch = carried(ADAPTER, form, [_with_model(event, form) for event in events])
     else:
         batch = [note(ADAPTER, REWIND if rewound(form) else "adk.event", form)]
-    return [*batch[:-1], (*batch[-1], event_key(form["id"]))]
+    return [*batch[:-1], with_key(batch[-1], event_key(form["id"]))]
 
 
 def event_key(id: str) -> str:

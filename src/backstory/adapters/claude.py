@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from claude_agent_sdk import fold_session_summary
 
 from backstory import Agent, AgentNotFound, Conflict, Event, replay
-from backstory.adapters.claude_lines import Written, drafts_of, foreign_lines, written_lines
-from backstory.adapters.items import Draft, kept, kept_in, plain
+from backstory.adapters.claude_lines import NewLine, Written, drafts_of, foreign_lines, written_lines
+from backstory.adapters.items import kept, kept_in, plain
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread
@@ -63,9 +63,9 @@ class BackstorySessionStore:
         """Write lines behind the others, all or none; a line that is there already is not written again."""
         self._history.store  # noqa: B018  a closed store refuses even an empty list
         if entries:
-            lines = plain(entries)
-            if not all(isinstance(line, dict) for line in lines):
+            if not all(isinstance(line, dict) for line in entries):
                 raise TypeError("a line of a transcript is a JSON object")
+            lines = [NewLine.of(line) for line in entries]
             await self._in_thread(lambda: _append(self.agent(key), key, lines))
 
     async def load(self, key: Key) -> list[Line] | None:
@@ -138,13 +138,13 @@ def _data(event: Event) -> dict[str, Any]:
 # --- writing ---
 
 
-def _append(agent: Agent, key: Key, lines: list[Line]) -> None:
+def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
     while True:
         written = Written(agent, is_main="subpath" not in key)
         new = written.new(lines)
         batch = drafts_of(written, new)
         if "subpath" not in key and new:
-            is_moved = any(kind in ("clear", "jump") for kind, *_ in batch)
+            is_moved = any(event.kind in ("clear", "jump") for event in batch)
             batch += _summary(agent, key, [each.line for each in new], is_moved=is_moved)
         try:
             agent.extend(batch, expected=written.head) if batch else None
@@ -153,7 +153,7 @@ def _append(agent: Agent, key: Key, lines: list[Line]) -> None:
             continue
 
 
-def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> list[Draft]:
+def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> list[Event]:
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
     note = agent.last_note(SUMMARY)
     before = kept_in(note.data, "summary") if note else None
@@ -162,7 +162,7 @@ def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> li
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)
     is_new = is_moved or folded["data"] != before
-    return [("note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
+    return [Event.of(0, "note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
 
 
 # --- reading ---

@@ -7,8 +7,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
+import orjson
+
 from backstory import Agent, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items
+from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items, with_key
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -29,8 +31,9 @@ class NewLine(NamedTuple):
 
     @classmethod
     def of(cls, line: Line) -> "NewLine":
-        """A line with its key."""
+        """A copy of a line with its key; TypeError or ValueError for what is not JSON."""
         exact, uuid = wire.exact_json(line), line.get("uuid")
+        line = json.loads(json.dumps(line)) if exact is None else orjson.loads(exact)
         if not isinstance(uuid, str):
             return cls(None, line, exact)
         digest = sha256(exact or json.dumps(line).encode()).hexdigest()
@@ -45,10 +48,9 @@ class Written:
         self.head = agent.head
         self._is_main = is_main
 
-    def new(self, lines: Sequence[Line]) -> list[NewLine]:
+    def new(self, lines: Sequence[NewLine]) -> list[NewLine]:
         """The lines without those that are there already."""
-        told = [NewLine.of(line) for line in lines]
-        unique = {line.key or number: line for number, line in enumerate(told)}
+        unique = {line.key or number: line for number, line in enumerate(lines)}
         known = self._agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
         return [line for key, line in unique.items() if key not in known]
 
@@ -105,22 +107,31 @@ def _tag(event: Event) -> dict[str, Any]:
 # --- writing ---
 
 
-def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Draft]:
+def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
     """The events that new lines become, with the moves that lead to what they continue."""
-    batch: list[Draft] = []
+    batch: list[Event] = []
     told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
-    for key, line, exact in lines:
-        entries = written.entries(line)
-        events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
-        if entries and entries[0].kind not in ("clear", "tool_result"):
+    with wire.pause_gc():
+        said = [_said(new, written.entries(new.line)) for new in lines]
+    for new, events in zip(lines, said, strict=True):
+        line = new.line
+        is_said = any(event.kind != "note" for event in events)
+        if is_said and events[0].kind not in ("clear", "tool_result"):
             batch += _move(written, told, line, spoken or written.spoken)
         if line.get("isCompactSummary") is True:
-            events += _copies(written, [*(earlier for _, earlier in told), line])
-        batch += _keyed(key, _line_events(line, events, exact))
+            copies = _copies(written, [*(earlier for _, earlier in told), line])
+            events = _said(new, written.entries(line), copies)
+        batch += events
         told.append((written.head + len(batch), line))
-        spoken = line if entries else spoken
+        spoken = line if is_said else spoken
     return batch
+
+
+def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[Event]:
+    """The events of a line, with its key."""
+    events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
+    return _keyed(new.key, _line_events(new.line, [*events, *copies], new.exact))
 
 
 def _words(entry: Entry) -> str | None:
@@ -133,19 +144,19 @@ def _words(entry: Entry) -> str | None:
     return entry.content
 
 
-def _line_events(line: Line, events: list[Draft], exact: bytes | None) -> list[Draft]:
+def _line_events(line: Line, events: list[Draft], exact: bytes | None) -> list[Event]:
     if events and events[0][0] == "clear":
-        return [("clear", None, {"by": ADAPTER}), note(ADAPTER, "claude.line", line)]
+        return [_move_event("clear"), note(ADAPTER, "claude.line", line)]
     return carried(ADAPTER, line, events, exact=exact) if events else [note(ADAPTER, "claude.line", line)]
 
 
-def _keyed(key: str | None, events: list[Draft]) -> list[Draft]:
+def _keyed(key: str | None, events: list[Event]) -> list[Event]:
     if key is None:
         return events
-    return [(*event, f"{key}:{number}" if number else key) for number, event in enumerate(events)]
+    return [with_key(event, f"{key}:{number}" if number else key) for number, event in enumerate(events)]
 
 
-def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Draft]:
+def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Event]:
     """The jump or clear before a line that does not continue the newest one that says something. Nearly all
     lines do, or continue its unit; for the others the whole tree is asked."""
     last = spoken.get("uuid") if spoken else None
@@ -161,10 +172,14 @@ def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken
     if last in keys or any(units.get(key) == current for key in keys):
         return []
     if not keys:
-        return [("clear", None, {"by": ADAPTER})]
+        return [_move_event("clear")]
     places = [*written.positions(), *told]
     targets = [seq for seq, earlier in places if earlier.get("uuid") in keys]
-    return [("jump", None, {"target_message_id": max(targets), "by": ADAPTER})] if targets else []
+    return [_move_event("jump", target_message_id=max(targets))] if targets else []
+
+
+def _move_event(kind: str, **data: int) -> Event:
+    return Event.of(0, kind, None, {**data, "by": ADAPTER})
 
 
 def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import orjson
 
+from backstory import wire
+
 HOLE = "$backstory"
 CONTENT_HOLE, ANY_HOLE = '{"$backstory":"content"}', '"$backstory":'
 SMALLEST = 40  # characters below which a hole saves nothing
@@ -20,17 +22,42 @@ USUAL = ("content", "text", "output", "data", "message", "parts")  # the way to 
 TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
 
 
-def holed(text: str, content: str | None, data: dict[str, Any]) -> Any:
-    """An item, by its JSON, with holes for what its event says; None where only a search finds their places:
-    a text may also be the name of something in the item, or the end of a longer text."""
-    native = data.get("native", {}).get("wire")
-    for name, value in (("native", native), ("arguments", data.get("arguments")), ("content", content)):
-        if value is not None and len(said := orjson.dumps(value)) >= SMALLEST:
-            text = text.replace(said.decode(), f'{{"{HOLE}":"{name}"}}')
-    try:
-        return orjson.loads(text)
-    except ValueError:
-        return None
+def holed(
+    tag: dict[str, str], text: str, content: str | None, data: dict[str, Any], provider: str | None
+) -> str:
+    """The JSON of the data of an event that carries an item, by the item's JSON, with holes for what the
+    event says. ValueError where only a search finds their places: a text may also be the name of something
+    in the item, or the end of a longer text."""
+    said = {"content": content, "arguments": data.get("arguments")}
+    known = [(name, orjson.dumps(value).decode()) for name, value in said.items() if value is not None]
+    text = _with_holes(text, known)
+    if provider is not None:
+        own = {"provider": provider, "wire": [orjson.Fragment(text)]}
+        return _written({**data, "native": own, "item": tag})
+    native = data.get("native")
+    if isinstance(native, dict) and "wire" in native:
+        wire = _with_holes(orjson.dumps(native["wire"]).decode(), known)
+        text = _with_holes(text, [("native", wire)])
+        data = {**data, "native": {**native, "wire": orjson.Fragment(wire)}}
+    return _written({**data, "item": with_form(tag, orjson.Fragment(text))})
+
+
+def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
+    """What an event's data says about the item that it carries, and the item's form."""
+    return {"of": tag["of"], "form": form, **tag}
+
+
+def _with_holes(text: str, known: list[tuple[str, str]]) -> str:
+    for name, said in known:
+        if len(said) >= SMALLEST:
+            text = text.replace(said, f'{{"{HOLE}":"{name}"}}')
+    return text
+
+
+def _written(data: dict[str, Any]) -> str:
+    text = orjson.dumps(data)
+    orjson.loads(text)  # what was cut in the wrong place is not JSON
+    return text.decode()
 
 
 def with_content(text: str, content: str | None) -> str:
@@ -96,13 +123,14 @@ def all_forms(adapter: str, rows: list[TextAndData]) -> list[Any] | None:
     tag = Tag(adapter)
     found: list[Any] = []
     rows.reverse()
-    while rows:
-        some = rows[: -AT_ONCE - 1 : -1]
-        del rows[-AT_ONCE:]
-        forms = _at_once(tag, some) or _one_by_one(tag, some)
-        if forms is None:
-            return None
-        found += forms
+    with wire.pause_gc():
+        while rows:
+            some = rows[: -AT_ONCE - 1 : -1]
+            del rows[-AT_ONCE:]
+            forms = _at_once(tag, some) or _one_by_one(tag, some)
+            if forms is None:
+                return None
+            found += forms
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from backstory import Agent, Event, wire
-from backstory.adapters.forms import ANY_HOLE, Tag, all_forms, form_in, holed, with_content
+from backstory.adapters.forms import ANY_HOLE, Tag, all_forms, form_in, holed, with_content, with_form
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
@@ -23,6 +23,7 @@ NAMED = {"tool_call": ("id", "name"), "tool_result": ("id",)}  # what these cann
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
+Batch = list[Draft | Event]  # what is written at once
 Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
 
 
@@ -55,29 +56,35 @@ def carried(
     provider: str | None = None,
     id: str | None = None,
     exact: bytes | None = None,
-) -> list[Draft]:
+) -> list[Event]:
     """The events that say what an item says, with the item in the first of them. With `provider`, the item
     is that provider's own form. `id` is kept beside the item. `exact` is its exact JSON, where that is known
     already."""
-    (kind, content, data, *key), *rest = events
+    (kind, content, data), *rest = events
     data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
     content, data = _kept(content), _storable(kind, data)
     if exact is None:
         exact = wire.exact_json(item)
-    first = _carrier(adapter, item, content, data, provider, None if exact is None else exact.decode())
-    if id is not None:
-        first["item"]["id"] = id
+    tag = {"of": adapter} if id is None else {"of": adapter, "id": id}
+    text = _carrier(tag, item, content, data, provider, None if exact is None else exact.decode())
     parts = [
-        (kind, _kept(content), _storable(kind, data or {}) | {"item": {"of": adapter, "part": True}}, *key)
-        for kind, content, data, *key in rest
+        Event.of(
+            0, kind, _kept(content), _storable(kind, data or {}) | {"item": {"of": adapter, "part": True}}
+        )
+        for kind, content, data in rest
     ]
-    return [(kind, content, first, *key), *parts]
+    return [Event.of(0, kind, content, text), *parts]
 
 
-def note(adapter: str, name: str, item: Any, *, id: str | None = None) -> Draft:
+def note(adapter: str, name: str, item: Any, *, id: str | None = None) -> Event:
     """An item that is not a message."""
     [event] = carried(adapter, item, [("note", name, None)], id=id)
     return event
+
+
+def with_key(event: Event, key: str) -> Event:
+    """The event with a key."""
+    return Event.of(event.seq, event.kind, event.content, event.data_json, key=key)
 
 
 def _kept(content: str | None) -> str | None:
@@ -106,32 +113,43 @@ def _words(value: Any) -> str:
 
 
 def _carrier(
-    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None, text: str | None
-) -> dict[str, Any]:
-    """The data of the event that carries an item, in the first form that gives it back. What the event says
-    anyway is a hole in it. `text` is the item's JSON."""
+    tag: dict[str, str],
+    item: Any,
+    content: str | None,
+    data: dict[str, Any],
+    provider: str | None,
+    text: str | None,
+) -> str:
+    """The JSON of the data of an event that carries an item, in the first form that gives it back. What the
+    event says anyway is a hole in it. `text` is the item's JSON."""
     if text is None or _is_too_deep(text, item):
-        return _as_text(adapter, item, data)
-    form = holed(text, content, data) if ANY_HOLE not in text else None
-    if form is None:
-        return _proven(adapter, item, content, data, provider, text.encode())
-    if provider is not None:
-        return {**data, "native": {"provider": provider, "wire": [form]}, "item": {"of": adapter}}
-    return {**data, "item": {"of": adapter, "form": form}}
+        return _as_text(tag, item, data)
+    if ANY_HOLE not in text:
+        try:
+            return holed(tag, text, content, data, provider)
+        except ValueError:  # only a search finds the places of the holes
+            pass
+    return _proven(tag, item, content, data, provider, text.encode())
 
 
 def _proven(
-    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None, exact: bytes
-) -> dict[str, Any]:
+    tag: dict[str, str],
+    item: Any,
+    content: str | None,
+    data: dict[str, Any],
+    provider: str | None,
+    exact: bytes,
+) -> str:
     """The same, where only reading it again shows that it works."""
-    for each in _forms(adapter, item, content, data, provider):
-        if _gives_back(data | each, content, exact):
-            return data | each
-    return _as_text(adapter, item, data)
+    for each in _forms(tag, item, content, data, provider):
+        text = _text_of(data | each)
+        if text is not None and _gives_back(text, content, exact):
+            return text
+    return _as_text(tag, item, data)
 
 
-def _as_text(adapter: str, item: Any, data: dict[str, Any]) -> dict[str, Any]:
-    return data | {"item": {"of": adapter, "text": json.dumps(item)}}
+def _as_text(tag: dict[str, str], item: Any, data: dict[str, Any]) -> str:
+    return orjson.dumps(data | {"item": {"of": tag["of"], "text": json.dumps(item), **tag}}).decode()
 
 
 def kept(name: str, value: Any) -> dict[str, Any]:
@@ -148,20 +166,17 @@ def kept_in(data: dict[str, Any] | None, name: str) -> Any:
 
 
 def _forms(
-    adapter: str, item: Any, content: str | None, data: dict[str, Any], provider: str | None
+    tag: dict[str, str], item: Any, content: str | None, data: dict[str, Any], provider: str | None
 ) -> Iterator[dict[str, Any]]:
     said = {"content": content, "arguments": data.get("arguments")}
     if provider is not None:
         own = {"provider": provider, "wire": [wire.holed(item, **said)]}
-        yield {"native": own, "item": {"of": adapter}}
+        yield {"native": own, "item": tag}
     form = wire.holed(item, **said, native=data.get("native", {}).get("wire"))
-    yield {"item": {"of": adapter, "form": form}}
+    yield {"item": with_form(tag, form)}
 
 
-def _gives_back(data: dict[str, Any], content: str | None, exact: bytes) -> bool:
-    text = _text_of(data)
-    if text is None:
-        return False
+def _gives_back(text: str, content: str | None, exact: bytes) -> bool:
     text = with_content(text, content)
     return orjson.dumps(form_in(orjson.loads(text), text)) == exact
 

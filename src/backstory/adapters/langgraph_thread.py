@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage
 
 from backstory import Agent, Event
-from backstory.adapters.items import Carried, Draft, all_items, newest_items
+from backstory.adapters.items import Batch, Carried, Draft, all_items, newest_items
 from backstory.adapters.keys import agent_key
 from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, message_of
 
@@ -154,7 +154,7 @@ class Thread:
         if ids:
             self.agent.note(GONE, {"ids": list(ids)})
 
-    def put(self, checkpoint: Any, metadata: Any, new_versions: Any, parent: str | None) -> list[Draft]:
+    def put(self, checkpoint: Any, metadata: Any, new_versions: Any, parent: str | None) -> Batch:
         """The batch that a checkpoint is: perhaps a move, the messages that are new, the note."""
         if parent and parent.startswith(BEGUN_ELSEWHERE):
             parent = None
@@ -193,7 +193,7 @@ class Thread:
         same = (note.data or {})["channels"][channel] == form
         return {"at": at} if same and len(str(form)) > len(str({"at": at})) else form
 
-    def _said(self, messages: list[BaseMessage], above: Event | None, *, is_first: bool) -> list[Draft]:
+    def _said(self, messages: list[BaseMessage], above: Event | None, *, is_first: bool) -> Batch:
         """The moves and messages that make the context's conversation this one."""
         newest = self.agent.last_note(CHECKPOINT)
         moves: list[Draft] = []

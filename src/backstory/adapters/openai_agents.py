@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.items import Carried, Draft, all_items, carried, newest_items, note
+from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, newest_items, note
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
@@ -29,6 +29,8 @@ ANSWERED = {
     "apply_patch_call": "apply_patch_call_output",
     "computer_call": "computer_call_output",
 }
+
+CALL_NAMES = {"type", "call_id", "name", "arguments", "id", "status"}  # what a plain call has
 
 Item = dict[str, Any]
 R = TypeVar("R")
@@ -117,7 +119,7 @@ class BackstorySession:
 
             def replace(agent: Agent) -> bool:
                 kept = None if prune_prefix is None else _behind_pruned(agent, place, prune_prefix)
-                batch = [_back_to(place - 1) if kept is None else _clear()]
+                batch: Batch = [_back_to(place - 1) if kept is None else _clear()]
                 batch += [event for item in (*(kept or ()), *output) for event in drafts(item)]
                 return bool(agent.extend(batch, expected=head))
 
@@ -216,7 +218,7 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def drafts(item: Any) -> list[Draft]:
+def drafts(item: Any) -> list[Event]:
     """The events that an item becomes; TypeError for what is no item."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
@@ -236,6 +238,11 @@ def _read_at_once(item: Item) -> list[Draft]:
         case {"type": "function_call_output", "call_id": str(id), "output": str(text)}:
             if len(item) == 3 and text and id and not text.isspace() and not id.isspace():
                 return [("tool_result", text, {"id": id})]
+        case {"type": "function_call", "call_id": str(id), "name": str(name), "arguments": str(given)}:
+            if item.keys() <= CALL_NAMES and id and name and not id.isspace() and not name.isspace():
+                arguments = _object_in(given)
+                data = {"id": id, "name": name, "arguments": arguments}
+                return [] if arguments is None else [("tool_call", None, data)]
         case {
             "type": "message",
             "role": "assistant",
@@ -244,6 +251,15 @@ def _read_at_once(item: Item) -> list[Draft]:
             if text and not text.isspace():
                 return [("assistant", text, None)]
     return []
+
+
+def _object_in(text: str) -> Item | None:
+    """The JSON object in a text, if it is one that anyone would read the same way."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and wire.exact_json(value) is not None else None
 
 
 def _loaded(item: Item) -> list[Draft]:

@@ -19,7 +19,7 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken
-from backstory.adapters.items import Carried, Draft, kept, kept_in, newest_items
+from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
 from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts
 from backstory.adapters.stores import History, Where
@@ -81,7 +81,7 @@ class BackstoryConversations(ConversationStore):
         """Write a record and its new entries, both or neither."""
         forms = _forms([entry.message for entry in new_entries])
         pairs = zip(new_entries, forms, strict=True)
-        batch = [event for entry, form in pairs for event in drafts(form, entry.id)]
+        batch: Batch = [event for entry, form in pairs for event in drafts(form, entry.id)]
         data = Records.dump_python(record, mode="json")
         batch.append(("note", RECORD, kept("record", data)))
         ids = {entry.id for entry in new_entries}
@@ -241,7 +241,7 @@ class _Write:
         except LookupError:
             raise ConversationConflict(self._id) from None
 
-    def run(self, batch: Sequence[Draft]) -> None:
+    def run(self, batch: Batch) -> None:
         """Write, once the record there is the expected one."""
         while True:
             agent = self._history.found(self._key) or self._begun()

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from backstory import Event, wire
-from backstory.adapters.items import Draft, carried, note
+from backstory.adapters.items import Draft, carried, note, with_key
 
 ADAPTER = "pydantic_ai"
 
@@ -15,14 +15,14 @@ FAILED = ("failed", "denied", "retried")
 THOUGHTS = {"anthropic": "anthropic", "openai": "openai-responses"}
 
 
-def drafts(form: Form, id: str) -> list[Draft]:
+def drafts(form: Form, id: str) -> list[Event]:
     """The events of a message; the last one has its id as key."""
     events = _response(form, id) if form.get("kind") == "response" else _request(form)
     if events:
         batch = carried(ADAPTER, form, events, id=id)
     else:
         batch = [note(ADAPTER, "pydantic_ai.message", form, id=id)]
-    return [*batch[:-1], (*batch[-1], id)]
+    return [*batch[:-1], with_key(batch[-1], id)]
 
 
 # --- what the framework wrote ---

@@ -13,7 +13,7 @@ from strands.types.exceptions import SessionException
 from strands.types.session import Session, SessionAgent, SessionMessage, SessionType, decode_bytes_values
 
 from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
-from backstory.adapters.items import Draft, carried, kept, kept_in, newest_items, note, plain
+from backstory.adapters.items import Batch, carried, kept, kept_in, newest_items, note, plain
 from backstory.adapters.keys import agent_key, key_prefix
 from backstory.adapters.stores import History, Where
 
@@ -158,7 +158,7 @@ class BackstoryRepository(SessionRepository):
             session_message.created_at = found[place][1]["created_at"]
             jump = {"target_message_id": found[place][0].seq - 1, "by": ADAPTER}
             again = [session_message, *(_message(form) for _, form in found[place + 1 :])]
-            batch: list[Draft] = [("jump", None, jump), *(event for each in again for event in drafts(each))]
+            batch: Batch = [("jump", None, jump), *(event for each in again for event in drafts(each))]
             state = agent.last_note(STATE)  # what was noted behind the message counts from here on, too
             batch += [("note", STATE, state.data)] if state else []
             try:
@@ -204,7 +204,7 @@ def _messages(agent: Agent) -> Messages:
     return found
 
 
-def drafts(message: SessionMessage) -> list[Draft]:
+def drafts(message: SessionMessage) -> list[Event]:
     """The events of a message; of a redacted one, the new text."""
     form = plain(message.to_dict())
     try:

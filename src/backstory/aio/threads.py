@@ -2,11 +2,12 @@
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 R = TypeVar("R")
 
@@ -17,18 +18,66 @@ async def in_thread(call: Callable[[], R]) -> R:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         return await _in_trio_thread(call)
-    context = contextvars.copy_context()
-    work = loop.run_in_executor(None, context.run, call)
+    job = _Job(call, loop)
+    _pool().submit(job.run)
     try:
-        return await asyncio.shield(work)
+        await job.waiter
     except asyncio.CancelledError:
-        while not work.done():
-            try:
-                await asyncio.wait([work])
-            except asyncio.CancelledError:
-                continue  # cancelled again: the outcome of the call must still be known
-        work.exception()  # so that an error that no one can receive is not reported as lost
+        while not job.is_done:
+            job.waiter = loop.create_future()
+            with suppress(asyncio.CancelledError):  # again: the outcome of the call must still be known
+                await job.waiter
         raise
+    return job.outcome()
+
+
+class _Job(Generic[R]):
+    """A call for a thread. Only the loop's own thread touches the future that is waited for: less work than a
+    future of the pool, one of the loop, and a shield around them."""
+
+    def __init__(self, call: Callable[[], R], loop: asyncio.AbstractEventLoop) -> None:
+        self._call = call
+        self._loop = loop
+        self._context = contextvars.copy_context()
+        self._result: R | None = None
+        self._error: BaseException | None = None
+        self.waiter: asyncio.Future[None] = loop.create_future()
+        self.is_done = False
+
+    def run(self) -> None:
+        """Make the call, and tell the loop."""
+        try:
+            self._result = self._context.run(self._call)
+        except BaseException as error:
+            self._error = error
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            self._loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        self.is_done = True
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+    def outcome(self) -> R:
+        """What the call returned or raised."""
+        error, self._error = self._error, None  # its traceback leads back to this job
+        if error is not None:
+            raise error
+        return self._result  # type: ignore[return-value]
+
+
+_pools: list[ThreadPoolExecutor] = []  # one, once it is needed
+
+
+def _pool() -> ThreadPoolExecutor:
+    """The threads of this process."""
+    if not _pools:
+        _pools[:] = [ThreadPoolExecutor(thread_name_prefix="backstory")]
+    return _pools[0]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)  # the threads stayed with the parent
 
 
 async def _in_trio_thread(call: Callable[[], R]) -> R:

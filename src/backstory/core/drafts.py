@@ -4,7 +4,7 @@ Pure."""
 from collections.abc import Iterable
 from typing import Any
 
-from backstory.core.events import Draft, Event, draft, parse_object, to_json
+from backstory.core.events import Draft, Event, draft, parse_object, redrafted, to_json
 from backstory.errors import Invalid, InvalidEvent
 
 
@@ -29,7 +29,7 @@ def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
 
 def _draft(event: Event | tuple[Any, ...]) -> Draft:
     if isinstance(event, Event):
-        return draft(event.kind, event.content, event.data, event.key)
+        return redrafted(event)
     if isinstance(event, (tuple, list)) and 1 <= len(event) <= 4:  # a union is slower
         return draft(*event)
     raise InvalidEvent(f"{event!r:.60} is not an event", remedy="pass it as (kind, content, data)")

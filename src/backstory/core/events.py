@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
-from backstory.core.json_text import exact_json, is_same_json, parsed_json
+from backstory.core.json_text import compact_object, exact_json, is_same_json, parsed_json
 from backstory.core.kinds import KINDS, NEEDS_CONTENT, TOOL_KINDS
 from backstory.core.messages import check_message
 from backstory.errors import Invalid, InvalidEvent
@@ -254,6 +254,14 @@ def moment_us(moment: Any) -> int:
     if moment.tzinfo is None:
         raise Invalid(f"{moment.isoformat()} has no time zone", remedy="pass an aware datetime")
     return to_microseconds(moment)
+
+
+def redrafted(event: Event) -> Draft:
+    """A draft that says what an event says. The text of its data is kept, if it is compact."""
+    data = None if event.data_json is None else compact_object(event.data_json)
+    if data is None:
+        return draft(event.kind, event.content, event.data, event.key)
+    return draft(event.kind, event.content, data, event.key, is_parsed=True)
 
 
 def draft(

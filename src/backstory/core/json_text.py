@@ -38,3 +38,14 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 def _in_order(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
+
+
+def compact_object(text: str) -> dict[str, Any] | None:
+    """The object in a JSON text that would be written just like this again; None for any other text."""
+    import orjson
+
+    try:
+        value = orjson.loads(text)
+        return value if type(value) is dict and orjson.dumps(value) == text.encode() else None
+    except (TypeError, ValueError, RecursionError):
+        return None

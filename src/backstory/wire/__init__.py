@@ -47,6 +47,7 @@ __all__ = [
     "holed",
     "load",
     "load_answer",
+    "pause_gc",
     "to_bytes",
 ]
 

@@ -116,6 +116,9 @@ def connected(path: str, flags: int) -> apsw.Connection:
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT}"
     )
+    # Without statistics a plan does not depend on what is bound: SQLite need not compile a statement again
+    # because another agent's number is bound to it, which took longer than the statement itself.
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     # Whatever is freed is overwritten: even a page that is split leaves copies of events behind.
     db.execute("PRAGMA secure_delete = ON").fetchall()
     return db
