@@ -7,9 +7,11 @@ CHAT := .venv-chat
 ADAPTERS := .venv-adapters
 PIP := -m pip install --quiet --disable-pip-version-check
 
-# What pip says, as one line that changes; errors stay. awk is not pip: whoever uses it looks for what pip has made.
-ONE_LINE := awk '/^(Collecting|Downloading|Building|Installing)/ \
-	{ printf "\r\033[K  %d  %.60s", ++n, $$0; fflush(); next } /ERROR|error:/ { print "\n" $$0 } END { print "" }'
+# Shows pip's output as one line that changes, on a terminal only; errors stay. awk hides pip's exit code, so its users
+# check for a file that is made after pip.
+ONE_LINE := awk -v tty=$$([ -t 2 ] && echo 1) '/^(Collecting|Downloading|Building|Installing)/ \
+	{ if (tty) { printf "\r\033[K  %d  %.60s", ++n, $$0; fflush() } next } /ERROR|error:/ { print "\n" $$0 } \
+	END { if (tty) print "" }'
 
 .PHONY: help chat web test test-all test-adapters coverage corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
@@ -38,8 +40,8 @@ $(READY): pyproject.toml
 	@$(BIN)/python $(PIP) --editable '.[all]' --group dev
 	@touch $@
 
-# What a first chat needs and no more, not compiled in advance, so that it starts sooner. pip's output is not buffered,
-# or the line that says what it does would stand still for a quarter of a minute. make chat EXTRAS=all brings the rest.
+# Only what a first chat needs, without compiling it in advance, so that it starts sooner. pip's output is not buffered;
+# otherwise the progress line would stand still for a quarter of a minute. `make chat EXTRAS=all` installs the rest.
 EXTRAS ?= chat,embedded,openai,anthropic,prices
 define install_into_chat
 	@rm -f $@
@@ -58,11 +60,11 @@ $(CHAT)/.web-ready: $(CHAT)/.ready
 	@echo "Adding the page to $(CHAT) (once)"
 	$(call install_into_chat,web)
 
-chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small built-in one needs no key
+chat: $(CHAT)/.ready  ## Chat with a model in this terminal; the small embedded one needs no key
 	@$(CHAT)/bin/backstory chat $(ARGS)
 
 # A store to look at, made anew each time; --store in ARGS shows another one.
-web: $(CHAT)/.web-ready  ## Look at a demo store in a browser: branches, rewinds, sub-agents
+web: $(CHAT)/.web-ready  ## Look at a demo store in a browser
 	@$(CHAT)/bin/python -m tools.demo $(CHAT)/demo.db > /dev/null
 	@$(CHAT)/bin/backstory --store $(CHAT)/demo.db web --write $(ARGS)
 
@@ -89,23 +91,23 @@ $(ADAPTERS)/.ready: pyproject.toml
 		$(if $(filter oldest,$(RELEASES)),--constraint $(ADAPTERS)/oldest.txt)
 	@touch $@
 
-test-adapters: $(ADAPTERS)/.ready  ## Run the tests of the adapters, with the frameworks they are for
+test-adapters: $(ADAPTERS)/.ready  ## Test the adapters with the real frameworks
 	BACKSTORY_TEST_ADAPTERS=1 $(ADAPTERS)/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
 		$(or $(ARGS),tests/adapters)
 
 # All of core/ is reached, line by line and branch by branch; of wire/ all but a few branches.
-coverage: $(READY)  ## Check that the tests reach every line and branch of the pure modules
+coverage: $(READY)  ## Check that the tests cover every line and branch of the pure modules
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/core tests/wire \
 		tests/storage/test_contract*.py tests/exporters tests/test_attachments.py \
 		-k "not postgres and not sqlite" --cov=backstory.core --cov=backstory.wire --cov-branch --cov-report=
 	$(BIN)/coverage report --include='src/backstory/core/*' --skip-covered --show-missing --fail-under=100
 	$(BIN)/coverage report --include='src/backstory/wire/*' --skip-covered --show-missing --fail-under=99
 
-corpus: $(READY)  ## Check requests and imports against recordings, if they are beside this folder
+corpus: $(READY)  ## Check requests and imports against recordings, if you have them
 	$(BIN)/python -m tests.wire.corpus
 	$(BIN)/python -m tests.importers.corpus
 
-soak: $(READY)  ## Eight processes do everything at once, and some are killed: ten minutes on each store
+soak: $(READY)  ## Stress each store for ten minutes with eight processes, some of which are killed
 	$(BIN)/python -m tests.soak $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
 check: $(READY)  ## Run the linter and the type checker
@@ -122,12 +124,12 @@ format: $(READY)  ## Format the code
 bench: $(READY)  ## Measure speed and size against the bare database drivers (minutes)
 	$(BIN)/python -m benchmarks $(if $(JSON),--json $(JSON)) $(ARGS)
 
-bench-adapters: $(ADAPTERS)/.ready  ## Measure the adapters beside what their frameworks keep histories in
+bench-adapters: $(ADAPTERS)/.ready  ## Measure the adapters against the frameworks' own stores
 	$(ADAPTERS)/bin/python -m benchmarks.adapters $(if $(JSON),--json $(JSON)) $(ARGS)
 
 # Installs the newest release of each library into an environment of its own in .venv-peers.
-bench-peers: $(READY)  ## Measure the same jobs with other libraries (about an hour)
+bench-peers: $(READY)  ## Compare with other libraries (about an hour)
 	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
 
-clean:  ## Remove everything that these targets made
+clean:  ## Remove everything that these targets created
 	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
