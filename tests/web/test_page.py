@@ -366,6 +366,20 @@ def test_a_reference_to_nothing_says_so_and_leads_to_the_sessions(show, filled):
     screen(".sessions tbody tr").first.wait_for()
 
 
+def test_a_fork_whose_root_was_deleted_is_shown_with_what_it_inherited(show, filled):
+    session = filled.agent("main").session
+    filled.delete("main")
+    idea = filled.agent("idea")
+    later = idea.fork("later")
+    later.assistant("Renamed.")
+    screen = show(filled, "/")
+    screen(".sessions a").filter(has_text="Which Python files are here?").click()
+    screen(".row .text").filter(has_text="Renamed.").wait_for()
+    screen = show(filled, f"/s/{session}/a/{idea.id}").ready()
+    screen.row(2).filter(has_text="Which Python files are here?").wait_for()
+    assert screen.texts(".name > span") == ["reviewer", "idea", "later"]
+
+
 def test_forks_and_sub_agents_stand_below_the_event_where_they_were_born_and_are_one_click_away(show, filled):
     main = filled.agent("main")
     for n in range(4):

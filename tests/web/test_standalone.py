@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import backstory
-from backstory.web.standalone import standalone
+from backstory.web.standalone import _answers, standalone
 from tests.processes import PATIENCE
 from tests.web.conftest import fill
 from tools.browser import axe
@@ -55,7 +55,7 @@ def at(page, name):
 
 def test_without_a_script_the_file_can_be_read(opened):
     page = opened(java_script_enabled=False)
-    assert page.get_by_text("Which Python files are here?").is_visible()
+    assert page.locator("pre").get_by_text("Which Python files are here?").is_visible()
     assert page.get_by_text("</script><script>alert(1)</script>").is_visible()
     assert page.locator("nav").get_by_text("reviewer").is_visible()
 
@@ -99,6 +99,14 @@ def test_requests_search_find_and_diff_come_out_of_the_file(opened, filled):
     page.keyboard.press("Control+f")
     page.locator(".find input").fill("glob")
     page.locator(".find [role=status]").filter(has_text="of 1").wait_for()
+
+
+def test_a_fork_whose_root_was_deleted_keeps_what_it_inherited(filled):
+    filled.delete("main")
+    idea = filled.agent("idea")
+    answers = _answers(filled, idea, idea.head)
+    assert list(answers["logs"][idea.id]["events"]) == [1, 2, 3, 4, 5]
+    assert answers["title"] == "Which Python files are here?"
 
 
 def test_a_link_into_the_file_opens_what_it_names(opened, filled):

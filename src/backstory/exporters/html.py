@@ -16,6 +16,7 @@ from backstory.core.replay import Explanation
 from backstory.present.event_text import body
 from backstory.present.measures import clock, count
 from backstory.present.safe_text import visible
+from backstory.present.titles import title_of
 from backstory.references import Reference
 from backstory.store import Store
 
@@ -38,7 +39,8 @@ def written(store: Store, found: Reference) -> tuple[str, Path | None]:
     """The page of the session that an agent belongs to, with the agent itself first."""
     chosen = found.agent
     agents = store.agents(session=chosen.session)
-    title = _text(str(chosen.about.get("title") or chosen.name))
+    root = next((agent for agent in agents if agent.id == chosen.session), chosen)
+    title = _text(title_of(root) or title_of(chosen) or chosen.name)
     others = [agent for agent in agents if agent != chosen]
     parts = [
         "<!doctype html>",

@@ -28,7 +28,7 @@ from backstory.web.outline import outline_json
 from backstory.web.render import view
 from backstory.web.request import request
 from backstory.web.search import search
-from backstory.web.sessions import curve_of, session_page, title_of
+from backstory.web.sessions import agents_of, curve_of, session_page, title_of
 from backstory.web.usage import Usage, spent, usage_json
 from backstory.wire import FORMATS
 
@@ -53,7 +53,7 @@ def sessions(asked: ApiCall) -> Any:
 
 def agents(asked: ApiCall) -> Any:
     """All agents of a session, with their marks."""
-    session = agent_of(asked.store, str(asked.path["id"])).session
+    session = asked.session
     marks: dict[str, list[Event]] = {}
     for owner, mark in asked.store.marks(session):
         marks.setdefault(owner.id, []).append(mark)
@@ -66,7 +66,7 @@ def agents(asked: ApiCall) -> Any:
 
 def curve(asked: ApiCall) -> Any:
     """How large the context of a session's first agent was, from its first event to its last."""
-    root = agent_of(asked.store, str(asked.path["id"]))
+    root = agents_of(asked.store, asked.session)[0]
     return {"curve": curve_of(root, root.head)}
 
 

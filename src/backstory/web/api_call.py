@@ -32,6 +32,17 @@ class ApiCall(NamedTuple):
         """The agent in the path."""
         return agent_of(self.store, str(self.path["id"]))
 
+    @property
+    def session(self) -> str:
+        """The session in the path: it may be that of a root that was deleted and left forks behind."""
+        id = str(self.path["id"])
+        try:
+            return agent_of(self.store, id).session
+        except AgentNotFound:
+            if not IDS.fullmatch(id) or not self.store.agents(session=id):
+                raise
+            return id
+
     def number(self, name: str, default: int | None = None) -> int | None:
         """A position or a number of things."""
         text = self.query.get(name, "")

@@ -75,8 +75,14 @@ def outline_json(store: Store, agent: Agent, after: int, limit: int | None = Non
 
 
 def _pieces(store: Store, agent: Agent, lineage: list[Piece]) -> list[list[Any]]:
+    """Whose each part of a lineage is. What was inherited from an agent that was deleted belongs to the
+    eldest of its heirs."""
     ids = {one.snapshot.pk: one.id for one in store.agents(session=agent.session)}
-    return [[ids[piece.owner], piece.low, piece.high] for piece in lineage]
+    owner, found = agent.id, []
+    for piece in reversed(lineage):
+        owner = ids.get(piece.owner, owner)
+        found.append([owner, piece.low, piece.high])
+    return found[::-1]
 
 
 class _Outline:

@@ -32,7 +32,7 @@ def session_for_page(store: Store, id: str) -> dict[str, Any]:
 
 
 def _session(store: Store, session: Session) -> dict[str, Any]:
-    agents = _agents(store, session.id)
+    agents = agents_of(store, session.id)
     root = agents[0]
     shown = _speaker(agents)
     prompt = one_line(first_prompt(shown))[:LONGEST_LINE]
@@ -51,13 +51,13 @@ def _session(store: Store, session: Session) -> dict[str, Any]:
 
 def title_of(store: Store, session: str) -> str:
     """What a session is called where its agents are shown: its title, or else its first prompt."""
-    agents = _agents(store, session)
+    agents = agents_of(store, session)
     title = agents[0].about.get("title")
     return title if isinstance(title, str) else one_line(first_prompt(_speaker(agents)))[:LONGEST_LINE]
 
 
-def _agents(store: Store, session: str) -> list[Agent]:
-    """The agents of a session, its root first."""
+def agents_of(store: Store, session: str) -> list[Agent]:
+    """The agents of a session, its root first, unless that was deleted."""
     return sorted(store.agents(session=session), key=lambda agent: agent.id != session)
 
 
@@ -70,7 +70,7 @@ def _says_nothing(name: str, root: Agent) -> bool:
     """Whether a name is one that agents get by themselves: an import calls them by their tool."""
     source = root.about.get("source")
     tool = source.get("tool") if isinstance(source, dict) else None
-    return name in ("main", tool) or not root.snapshot.head
+    return name in ("main", tool, root.session) or not root.snapshot.head
 
 
 def _context_size(agent: Agent) -> tuple[int, int]:

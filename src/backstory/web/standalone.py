@@ -19,12 +19,12 @@ from backstory.present.event_text import gist
 from backstory.references import Reference
 from backstory.store import Store
 from backstory.web.api import LONGEST_LINE, event_for_page
-from backstory.web.api import agents as agents_of
+from backstory.web.api import agents as session_agents
 from backstory.web.api_call import ApiCall
 from backstory.web.images import images_of
 from backstory.web.outline import outline_json
 from backstory.web.request import request_at
-from backstory.web.sessions import curve_of, session_for_page
+from backstory.web.sessions import agents_of, curve_of, session_for_page
 from backstory.wire import FORMATS
 
 
@@ -71,22 +71,28 @@ def _answers(store: Store, agent: Agent, at: int) -> dict[str, Any]:
     """What the page would ask a server for."""
     agents = store.agents(session=agent.session)
     asked = ApiCall(store, {"id": agent.session}, {})
-    root = store.agent(agent.session)
+    root = agents_of(store, agent.session)[0]
     return {
         "open": {"session": agent.session, "agent": agent.id, "at": at},
         "session": session_for_page(store, agent.session),
         "curve": curve_of(root, root.head),
-        **agents_of(asked),
+        **session_agents(asked),
         "logs": {one.id: _log(store, one) for one in agents},
         "requests": {format: request_at(agent, at, format) for format in FORMATS},
     }
 
 
 def _log(store: Store, agent: Agent) -> dict[str, Any]:
-    """The outline of an agent, and the events that it wrote itself."""
-    own = list(agent.events(after=agent.fork_seq))
+    """The outline of an agent, and the events that are its own."""
+    outline = outline_json(store, agent, 0)
+    own = [
+        event
+        for owner, low, high in outline["pieces"]
+        if owner == agent.id
+        for event in agent.events(after=low - 1, until=high)
+    ]
     return {
-        "outline": outline_json(store, agent, 0),
+        "outline": outline,
         "lines": {event.seq: gist(event)[:LONGEST_LINE] for event in own},
         "events": {event.seq: event_for_page(event, full=True) | _pictures(event.data) for event in own},
     }

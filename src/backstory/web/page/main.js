@@ -165,7 +165,7 @@ const Status = () => {
 function Top() {
   const one = state.agent.value;
   return html`<header class="top"><b class="brand"><${Page} to=${`${root}/`}>backstory<//></b>
-    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[state.title.value !== one.name && state.title.value, one.about.cwd].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
+    ${one && route.value.view === "workbench" && html`<span class="crumb">/ <b>${one.name}</b>${[one.about.cwd, state.title.value !== one.name && state.title.value].filter(Boolean).map((part) => ` · ${part}`)}</span>`}
     <span class="gap"></span>
     <button class="search" onClick=${() => { dialog.value = { name: "search" }; }}>
       Search <kbd>/</kbd></button>
