@@ -7,7 +7,6 @@ agents or replay.
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
@@ -152,9 +151,6 @@ def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
     return list(map(Event, rows))
 
 
-_SAID = [Row._fields.index(name) for name in ("kind", "content", "data_json")]
-
-
 class Columns(NamedTuple):
     """The columns of many events: faster than reading the attributes of each."""
 
@@ -164,9 +160,10 @@ class Columns(NamedTuple):
 
 
 def columns_of(events: Sequence[Event]) -> Columns:
-    """The columns of events. Taking them by index is faster than by name: see `Event`."""
-    rows = cast("Sequence[Row]", events)
-    return Columns(*(tuple(map(itemgetter(index), rows)) for index in _SAID))
+    """The columns of events, unpacked together, which is several times faster."""
+    rows = cast("Sequence[Row]", events)  # they are rows: see `Event`
+    _, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Row._fields)
+    return Columns(kinds, contents, data)
 
 
 class Stored(NamedTuple):

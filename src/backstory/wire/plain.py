@@ -36,7 +36,7 @@ from backstory.wire.turns import Repair, is_blank
 
 _LETTERS = {"system": "S", "user": "U", "assistant": "A", "tool_call": "C", "tool_result": "R"}
 _ONLY = {letter: bytes(byte == ord(letter) for byte in range(256)) for letter in "CR"}
-_CALL = re.compile(r'\{"id":"([^"\\\n]+)","name":"([^"\\\n]+)","arguments":(\{.*\})\}\n')  # a line each
+_CALL = re.compile(r'\{"id":"([^"\\\n]++)","name":"([^"\\\n]++)","arguments":(\{.*\})\}\n')  # a line each
 _EASY_IDS = re.compile(r"(?:[A-Za-z0-9_-]{1,40}(?:\n|\Z))*+")
 _MARK = r',"\u0001",'
 _LONG_NUMBER = re.compile(r"\d{17}")  # parsers differ on whole numbers beyond 64 bits
