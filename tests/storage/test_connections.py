@@ -4,6 +4,7 @@ import threading
 from contextlib import suppress
 
 import pytest
+from psycopg_pool.pool import WaitingClient
 
 import backstory
 from backstory.storage.postgres import connections
@@ -58,6 +59,29 @@ def test_ctrl_c_while_a_connection_is_taken_does_not_lose_it(pool, monkeypatch):
     with suppress(KeyboardInterrupt), monkeypatch.context() as patched:
         patched.setattr(pool, "_one_at_hand", interrupted)
         process(pool)
+    assert process(pool) == first
+
+
+def test_ctrl_c_while_the_pool_hands_a_connection_over_does_not_lose_it(pool, monkeypatch):
+    pool.timeout = 5
+    first = process(pool)
+    pool._put_one_back()
+    wait = WaitingClient.wait
+
+    def interrupted(waiting, timeout):
+        wait(waiting, timeout)
+        raise KeyboardInterrupt
+
+    def give_back(lent):
+        wait_until(lambda: pool.get_stats()["requests_waiting"])
+        pool.putconn(lent.pop())
+
+    thread = threading.Thread(target=give_back, args=([pool.getconn()],))
+    thread.start()
+    with suppress(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr(WaitingClient, "wait", interrupted)
+        process(pool)
+    thread.join()
     assert process(pool) == first
 
 

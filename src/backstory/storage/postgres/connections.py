@@ -46,6 +46,21 @@ def check_if_silent(db: Connection) -> None:
         ConnectionPool.check_connection(db)
 
 
+class _Lendable(psycopg.Connection[tuple[Any, ...]]):
+    """A connection of a pool. If Ctrl-C comes as the pool hands it over, no one has it, and the pool would
+    count it for ever: so it goes back by itself."""
+
+    lender: "Callable[[], Connections | None]"
+
+    def __del__(self, *warn: Any) -> None:
+        pool = self.lender() if hasattr(self, "lender") else None
+        if pool is None or pool.closed or self.closed:
+            super().__del__(*warn)
+            return
+        self._pool = pool  # as if it had been lent: the pool takes no other
+        pool.keep(self)
+
+
 class _Kept:
     """A connection that is out of the pool, and since when."""
 
@@ -92,6 +107,8 @@ class Connections(ConnectionPool[Connection]):
         self._asking: deque[None] = deque()  # as long as there are threads that wait for the pool
         super().__init__(
             conninfo,
+            connection_class=_Lendable,
+            configure=self._own,
             min_size=1,
             max_size=MOST_CONNECTIONS,
             kwargs={"autocommit": True, **({} if prepares else {"prepare_threshold": None})},
@@ -99,6 +116,11 @@ class Connections(ConnectionPool[Connection]):
             check=check_if_silent,
             open=True,
         )
+
+    def _own(self, db: Connection) -> None:
+        """Note on a new connection whose it is."""
+        if isinstance(db, _Lendable):
+            db.lender = ref(self)
 
     def connection(self, timeout: float | None = None) -> "Lent":  # type: ignore[override]
         """A connection, for as long as a block runs."""
