@@ -1,7 +1,10 @@
 """Events by their keys, in whole stores."""
 
+from itertools import islice
+
 from backstory.agent import Agent
 from backstory.core.events import Event, checked_key
+from backstory.errors import AgentNotFound
 from backstory.storage.log import Log
 from backstory.storage.protocols import Wanted
 
@@ -13,6 +16,15 @@ def find(log: Log, key: str) -> list[tuple[Agent, Event]]:
     for id, _ in log.backend.found(checked_key(key)):
         for owner in log.backend.agents(Wanted(prefix=id, deleted=True)):
             heirs = log.backend.agents(Wanted(session=owner.session)) if owner.deleted_us else [owner]
-            events = ((agent, agent.find(key)) for agent in (Agent(log, heir) for heir in heirs))
-            found += [(agent, event) for agent, event in events if event is not None][:1]
+            having = (pair for heir in heirs for pair in _having(Agent(log, heir), key))
+            found += list(islice(having, 1))
     return found
+
+
+def _having(agent: Agent, key: str) -> list[tuple[Agent, Event]]:
+    """The agent with its event that has a key; nothing, if it has none, or was deleted in between."""
+    try:
+        event = agent.find(key)
+    except AgentNotFound:
+        return []
+    return [] if event is None else [(agent, event)]

@@ -1,7 +1,10 @@
 """The newest live notes of all agents."""
 
+from contextlib import suppress
+
 from backstory.agent import Agent
 from backstory.core.events import Event
+from backstory.errors import AgentNotFound
 from backstory.storage.log import Log
 from backstory.storage.protocols import Wanted
 from backstory.storage.survey import NewestNote
@@ -18,9 +21,10 @@ def last_notes(log: Log, name: str, prefix: str) -> list[tuple[Agent, Event]]:
         agent = agents.get(newest.agent)
         if agent is None:
             continue  # it was created in between
-        note = agent.last_note(name) if _is_doubtful(newest, agent) else newest.note
-        if note is not None:
-            found.append((agent, note))
+        with suppress(AgentNotFound):  # it was deleted in between
+            note = agent.last_note(name) if _is_doubtful(newest, agent) else newest.note
+            if note is not None:
+                found.append((agent, note))
     return found
 
 

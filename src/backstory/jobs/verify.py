@@ -193,10 +193,19 @@ def _rows(backend: Verifiable, agent: AgentRecord) -> Iterator[Stored]:
     after = -1
     while rows := backend.stored(agent, after, PAGE):
         for row in rows:
-            if agent.head < row.seq and agent.deleted_us is None and row.seq <= backend.head(agent):
+            if agent.head < row.seq and agent.deleted_us is None and _is_written(backend, agent, row.seq):
                 return
             yield row
         after = rows[-1].seq
+
+
+def _is_written(backend: Verifiable, agent: AgentRecord, seq: int) -> bool:
+    """Whether a row that came after the agent was listed is one of its events. If the agent has been deleted
+    since, nobody needs to know."""
+    try:
+        return seq <= backend.head(agent)
+    except AgentNotFound:
+        return True
 
 
 class _Row:
