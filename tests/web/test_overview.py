@@ -70,6 +70,8 @@ def prices(monkeypatch):
         ({"model": "unheard of", "usage": {"input": 400_000}}, 0.0, False),
         ({"usage": {"input": 400_000}}, 0.0, False),
         ({"model": "listed"}, 0.0, False),
+        ({"model": "listed", "usage": {"input": -5, "output": True, "cost": float("inf")}}, 0.0, False),
+        ({"model": "listed", "usage": {"cost": -1, "cached": "many"}}, 0.0, False),
     ],
 )
 @pytest.mark.usefixtures("prices")

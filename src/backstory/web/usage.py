@@ -4,6 +4,7 @@ Providers, the chat and the importers keep it under names of their own. A number
 made up; only a cost is estimated by list prices where they are known, and then it says so.
 """
 
+from math import inf
 from typing import Any, NamedTuple
 
 from backstory.core.compaction import COPY
@@ -91,7 +92,7 @@ def _details(usage: dict[str, Any]) -> dict[str, Any]:
 
 def _priced(counted: Usage, usage: dict[str, Any]) -> Usage:
     cost = usage.get("cost")
-    if isinstance(cost, int | float) and cost:
+    if isinstance(cost, int | float) and 0 < cost < inf:
         return counted._replace(cost=float(cost))
     if counted.model is None or not counted.read + counted.wrote:
         return counted
@@ -101,7 +102,9 @@ def _priced(counted: Usage, usage: dict[str, Any]) -> Usage:
 
 
 def _number(usage: dict[str, Any], names: tuple[str, ...]) -> int:
-    return next((value for name in names if isinstance(value := usage.get(name), int)), 0)
+    """The first of some numbers that there is. What cannot be a count is none: logs hold anything."""
+    found = (usage.get(name) for name in names)
+    return next((one for one in found if type(one) is int and one >= 0), 0)
 
 
 def usage_json(usage: Usage | None) -> dict[str, Any] | None:
