@@ -10,6 +10,8 @@ import orjson
 
 import backstory
 from backstory import importers
+from backstory.core.gc_pause import made_in_pauses
+from backstory.importers.run import Run
 from benchmarks.measure import Row, by_turns
 
 LIMIT = 6.0
@@ -40,9 +42,10 @@ def read(path: str) -> None:
 
 
 def take_in(path: str) -> None:
-    """The one session into a new store."""
+    """The one session into a new store, as `backstory import` does it."""
     with tempfile.TemporaryDirectory() as folder, backstory.open(os.path.join(folder, "new.db")) as store:
-        store.import_transcripts(path, settle=0)
+        for _ in made_in_pauses(Run(store, [path], settle=0).sessions()):
+            pass
 
 
 def parse(path: str) -> None:

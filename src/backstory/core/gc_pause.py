@@ -1,6 +1,8 @@
 """Pauses Python's cyclic garbage collector while many objects are made that cannot form cycles.
 
-Use it only around computation that calls little code of the host program, and does not wait without an end.
+It switches the collector off for the whole process. So the library uses it only around computation that
+does no I/O and calls no code of the host program. A command has a process of its own and may use it around
+more.
 """
 
 import gc

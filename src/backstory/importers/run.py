@@ -7,7 +7,6 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
-from backstory.core.gc_pause import made_in_pauses
 from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
 from backstory.importers.checkpoints import Checkpoint, Reach, ReadWhole
 from backstory.importers.escapes import holdable
@@ -82,7 +81,7 @@ class Run:
         meter = Meter(progress, self.total)
         for format in FORMATS:
             chosen = read.get(format.name, [])
-            for session in made_in_pauses(self._format(format, chosen, meter)):
+            for session in self._format(format, chosen, meter):
                 meter.finish(session.source)
                 self.outcome.sessions.append(session)
                 yield session

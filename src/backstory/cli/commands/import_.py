@@ -18,6 +18,7 @@ from backstory.cli.import_view import answer_outcome, answer_places, answer_sess
 from backstory.cli.options import command
 from backstory.cli.progress import Progress, progress_bar
 from backstory.cli.stores import filled, rehearsed
+from backstory.core.gc_pause import made_in_pauses
 from backstory.errors import Invalid
 from backstory.importers import FORMATS, format_named
 from backstory.importers.finder import known_places
@@ -136,7 +137,8 @@ def _places(format: Any, *, ask: bool) -> list[str]:
 def _import(store: Store, paths: Any, options: dict[str, Any], as_json: bool, *, each: bool) -> Outcome:
     run = Run(store, paths, **options)
     with progress_bar("importing", "bytes") as progress:
-        for session in run.sessions(progress):
+        # The process is ours: no other program waits for its garbage while a session is written.
+        for session in made_in_pauses(run.sessions(progress)):
             if as_json or (each and session.has_news):
                 answer_session(session, as_json=as_json)
     if not each:
