@@ -226,6 +226,18 @@ def all_items(adapter: str, agent: Agent, translate: Translate, *, at: int | Non
     return [each.item for each in read_items(adapter, events, translate)]
 
 
+def last_items(adapter: str, agent: Agent, translate: Translate, limit: int) -> list[Any]:
+    """The newest items of a context, oldest first, without the events that carry them."""
+    if limit <= 0:
+        return []
+    asked = limit + 2  # notes may lie between
+    events = agent.tail(asked, notes=True)
+    found = all_forms(adapter, [(event.content, event.data_json) for event in events])
+    if found is not None and (len(found) >= limit or len(events) < asked):
+        return found[-limit:]
+    return [each.item for each in newest_items(adapter, agent, translate, limit)]
+
+
 def _item_notes(adapter: str) -> list[str]:
     return [f"{adapter}.{what}" for what in ITEM_NOTES]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
-from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, newest_items, note
+from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, last_items, newest_items, note
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
@@ -149,7 +149,7 @@ def newest(agent: Agent, limit: int | None = None) -> list[Carried]:
 def _items(agent: Agent, limit: int | None) -> list[Item]:
     if limit is None:
         return all_items(ADAPTER, agent, item_of)
-    return [each.item for each in newest(agent, limit)]
+    return last_items(ADAPTER, agent, item_of, limit)
 
 
 def _popped(agent: Agent) -> Item | None:
