@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -295,3 +296,30 @@ def test_an_index_that_is_gone_is_found(tmp_path):
     db.close()
     with backstory.open(path) as store:
         assert [finding.problem for finding in store.verify()] == ["the index notes is missing"]
+
+
+HOLDER = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)  # the byte that whoever runs a checkpoint locks
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_deletion_waits_for_a_checkpoint_of_another_process(tmp_path, monkeypatch):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        agent.user("secret")
+        holder = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, f"{path}-shm"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert holder.stdout.readline() == "held\n"
+        monkeypatch.setattr(time, "sleep", lambda _: holder.communicate("go on\n"))
+        store.delete(agent)
+        assert holder.poll() == 0
+        assert os.path.getsize(f"{path}-wal") == 0

@@ -36,6 +36,7 @@ from backstory.storage.sqlite.file import (
     GET_PERMISSION,
     Place,
     connected,
+    emptied_log,
     identity,
     make_private,
     prepared,
@@ -268,7 +269,7 @@ class SqliteBackend:
     def _empty_log(self) -> None:
         """Write what is in the write-ahead log into the file, and leave nothing of it behind."""
         with self._writing, self._connection() as db:
-            [(unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            unfinished = not emptied_log(db)
         if unfinished:
             raise Busy(
                 f"{self.url!r}: it is done, but someone who is still reading keeps the removed text in the "

@@ -124,6 +124,17 @@ def connected(path: str, flags: int) -> apsw.Connection:
     return db
 
 
+def emptied_log(db: apsw.Connection) -> bool:
+    """Write the write-ahead log into the file and cut it off; whether that could be done."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        [(unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        if not unfinished or time.monotonic() > deadline:
+            return not unfinished
+        # SQLite waits for readers, but not for another checkpoint, which any commit of others may begin.
+        time.sleep(0.005)
+
+
 def _patience(path: str) -> Callable[[int], bool]:
     """What a connection does while others write: look again, a thousand times a second at first.
 
