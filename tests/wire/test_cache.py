@@ -228,3 +228,16 @@ def test_marks_of_tools_are_not_piled_up_and_not_set_where_tools_are_looked_up_l
     deferred = {"tools": tools[2:]}
     assert marked_tools(deferred, "anthropic", None) == deferred
     assert marked_tools({"tools": tools}, "openai", None) == {"tools": tools}
+
+
+def test_breakpoints_within_documents_and_search_results_count_too():
+    mark = {"cache_control": {"type": "ephemeral"}}
+    words = {"type": "text", "text": "The sea.", **mark}
+    found = {"type": "search_result", "source": "https://example.org", "title": "Sea", "content": [words]}
+    paper = {"type": "document", "source": {"type": "content", "content": [words]}}
+    blocks = [found, paper, {"type": "text", "text": "Read.", **mark}]
+    said = {"role": "user", "content": blocks}
+    events = load({"messages": [said, {"role": "assistant", "content": "Yes."}, said]}, "anthropic")
+    body, repairs = dump(events, "anthropic")
+    assert json.dumps(body).count("cache_control") == 4
+    assert [repair.why for repair in repairs] == ["2 cache breakpoints left out: there may be 4"]

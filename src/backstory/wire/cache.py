@@ -100,24 +100,33 @@ def _map_message(message: Body, change: Callable[[Body], Body]) -> Body:
 def _map_content(content: Any, change: Callable[[Body], Body]) -> Any:
     if not isinstance(content, list) or not any(_marks([content])):
         return content
-    found = []
-    for block in content:
-        if "cache_control" in block:
-            block = change(block)
-        if block.get("type") == "tool_result":
-            block = block | {"content": _map_content(block.get("content"), change)}
-        found.append(block)
-    return found
+    return [_map_block(block, change) if isinstance(block, dict) else block for block in content]
+
+
+def _map_block(block: Body, change: Callable[[Body], Body]) -> Body:
+    inside = block.get("content")
+    source = block.get("source")
+    if "cache_control" in block:
+        block = change(block)
+    if isinstance(inside, list):
+        block = block | {"content": _map_content(inside, change)}
+    if isinstance(source, dict):
+        block = block | {"source": _map_block(source, change)}
+    return block
 
 
 def _marks(contents: Any) -> Iterator[Body]:
-    """The blocks that have a mark, in their order; those in results come before the result itself."""
+    """The blocks that have a mark, in their order; those within a block (a result, a document, what a search
+    found) come before the block itself."""
     for content in contents:
         for block in content if isinstance(content, list) else ():
-            if block.get("type") == "tool_result":
-                yield from _marks([block.get("content")])
-            if block.get("cache_control"):
-                yield block
+            if isinstance(block, dict):
+                source = block.get("source")
+                yield from _marks(
+                    [block.get("content"), source.get("content") if isinstance(source, dict) else None]
+                )
+                if block.get("cache_control") is not None:
+                    yield block
 
 
 def _thin(body: Body) -> tuple[Body, list[str]]:
