@@ -45,6 +45,10 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
         *("tool_result", "no", CALL, "anthropic"),
         [{"type": "tool_result", "tool_use_id": "c1", "content": "no", "is_error": "yes"}],
     ),
+    "an image in a file without an id": (
+        *("user", "Look.", {}, "anthropic"),
+        [{"type": "text", "text": "Look."}, {"type": "image", "source": {"type": "file", "file_id": None}}],
+    ),
     "an empty message beside another": (
         *("assistant", "Yes.", {}, "openai-responses"),
         [{"role": "assistant", "content": []}, {"role": "assistant", "content": "Yes."}],

@@ -220,7 +220,9 @@ def _read_source(kind: str, block: dict[str, Any]) -> Part:
         case {"type": "base64" | "url" | "text"}:
             return Other(kind, complete=False)
         case {"type": str(type_)}:
-            return Other(f"{kind} by {type_}")
+            return Other(
+                f"{kind} by {type_}", complete=type_ != "file" or is_said(block["source"].get("file_id"))
+            )
         case _:
             return Other(kind, complete=False)
 
