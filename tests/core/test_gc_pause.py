@@ -76,11 +76,11 @@ def test_behind_a_fork_it_is_as_it_was_before_the_pause(is_on):
     if not is_on:
         gc.disable()
     pauses = PauseCounter()
-    pauses.enter()
+    pauses.__enter__()
     pauses.reset_in_child()
     assert gc.isenabled() == is_on
-    pauses.enter()
-    pauses.leave()
+    pauses.__enter__()
+    pauses.__exit__()
     assert gc.isenabled() == is_on
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from backstory.core.events import Draft, Event, draft, parse_object, redrafted, to_json
+from backstory.core.gc_pause import pause_gc
 from backstory.errors import Invalid, InvalidEvent
 
 
@@ -17,10 +18,12 @@ def as_batch(events: Any) -> list[Any]:
 
 def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
     """Checked events; an error names the index in the batch."""
+    batch = as_batch(events)
     checked: list[Draft] = []
     try:
-        for event in as_batch(events):
-            checked.append(_draft(event))
+        with pause_gc(len(batch)):
+            for event in batch:
+                checked.append(_draft(event))
     except InvalidEvent as error:
         message = f"nothing was written: event {len(checked)} of the batch: {error.message}"
         raise InvalidEvent(message, remedy=error.remedy) from error

@@ -9,11 +9,14 @@ import gc
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice
 from typing import TypeVar
 
 T = TypeVar("T")
+
+WORTH_IT = 1_000  # objects; for fewer, the collector would hardly run
+_NO_PAUSE = nullcontext()
 
 
 class PauseCounter:
@@ -24,7 +27,7 @@ class PauseCounter:
         self._inside = 0
         self._was_enabled = False
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         """Switch the collector off, if this is the first thread."""
         with self._lock:
             if self._inside == 0:
@@ -32,7 +35,7 @@ class PauseCounter:
                 gc.disable()
             self._inside += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Switch it on again after the last thread, if it was on before."""
         with self._lock:
             self._inside -= 1
@@ -52,15 +55,11 @@ with suppress(AttributeError):  # Windows has no fork
     os.register_at_fork(after_in_child=_pauses.reset_in_child)
 
 
-@contextmanager
-def pause_gc() -> Iterator[None]:
-    """No collections within the block. While thousands of objects are made, the collector would run again
-    and again, scan them all and find nothing: up to a third of the time, growing faster than linearly."""
-    _pauses.enter()
-    try:
-        yield
-    finally:
-        _pauses.leave()
+def pause_gc(objects: int = WORTH_IT) -> AbstractContextManager[None]:
+    """No collections within the block, if about so many objects are made in it that this matters. While
+    thousands are made, the collector would run again and again, scan them all and find nothing: up to a third
+    of the time, growing faster than linearly."""
+    return _pauses if objects >= WORTH_IT else _NO_PAUSE
 
 
 def made_in_pauses(items: Iterator[T]) -> Iterator[T]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from backstory.core.events import Draft, parse_object
+from backstory.core.gc_pause import pause_gc
 from backstory.core.kinds import ALWAYS_SHOWN, FRESH_STARTS, MOVES
 from backstory.core.replay import Fold, judge
 from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
@@ -10,7 +11,8 @@ from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, if none of them is a rewind or jump."""
-    return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
+    with pause_gc(len(drafts)):
+        return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
 
 
 def judged(

@@ -13,6 +13,7 @@ import apsw
 
 from backstory.core.chain import START, digest_of
 from backstory.core.events import Event, Stored, TextAndData, from_rows, stored_rows
+from backstory.core.gc_pause import pause_gc
 from backstory.core.kinds import SPOKEN
 from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
@@ -317,7 +318,8 @@ class SqliteRows:
         self._db.executemany(INSERT_EVENT, _new_rows(agent.pk << 32, head, previous, events, now))
         self.touch(agent, newest, now)
         placed = enumerate(events, head + 1)
-        return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
+        with pause_gc(len(events)):
+            return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
 
     def touch(self, agent: AgentRecord, before: int, now: int) -> None:
         """Keep the second of the last write, which changes far less often than there are writes."""
