@@ -262,7 +262,7 @@ def test_an_append_does_not_wait_for_ever_behind_an_idle_transaction(empty_datab
     with backstory.open(url) as store, psycopg.connect(url) as idle:
         agent = store.start("main")
         idle.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
-        with pytest.raises(backstory.Busy, match="someone has held"):
+        with pytest.raises(backstory.Busy, match="someone else has held a lock"):
             agent.user("waits")
         idle.rollback()
         assert agent.user("goes on").seq == 1

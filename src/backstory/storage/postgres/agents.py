@@ -1,6 +1,6 @@
 """The list of agents of a PostgreSQL store, as statements.
 
-A listing of one session, and the agent of one id, is a question to one place. It knows nothing of events.
+Listing one session, or looking up one id, queries a single place. This module knows nothing about events.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ CONDITIONS = {
     "key": "a.key = %(key)s::text",
     "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
     "title": "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
-    # Only what is all ASCII is looked through here: another letter may be one of the word's, with an accent.
+    # The server searches pure ASCII only: any other letter may match a letter of the word, with an accent.
     "telling": """a.about IS NOT NULL AND (pg_catalog.strpos(pg_catalog.lower(a.about), %(telling)s::text) > 0
         OR pg_catalog.length(a.about) < pg_catalog.octet_length(a.about))""",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
@@ -36,7 +36,7 @@ CONDITIONS = {
     "since_us": f"a.touched >= %(since_us)s / {SECOND} AND a.updated_at >= %(since_us)s",
     "until_us": f"a.touched <= %(until_us)s / {SECOND} AND a.updated_at < %(until_us)s",
 }
-# `touched` is the second of `updated_at`, which has no index: so only agents of one second are ever sorted.
+# `touched` is `updated_at` in seconds. Only `touched` has an index, so at most one second is sorted.
 LATEST_FIRST = "a.touched DESC, a.updated_at DESC, a.id DESC"
 AFTER_LATEST = f"""a.touched <= %(after_us)s / {SECOND}
     AND (a.updated_at, a.id) < (%(after_us)s, %(after_id)s::uuid)"""
@@ -45,8 +45,8 @@ AFTER_BIRTH = "(a.created_at, a.id) > (%(after_born)s, %(after_id)s::uuid)"
 
 
 def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, Any]] | None:
-    """The statement for a listing, of one place if that is known: the planner sees what is asked, and no
-    `… IS NULL OR …` around it. None where no id can be meant."""
+    """The statement for a listing, limited to one place if that is known, or None if no id can match. It has
+    only the conditions that apply, because `… IS NULL OR …` misleads the planner."""
     low, high = id_range(wanted.prefix or "")
     if (wanted.prefix and low is None) or not is_uuid(wanted.session):
         return None
@@ -55,7 +55,7 @@ def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, An
     asked = {**wanted._asdict(), "low": low, "high": high, "place": place}
     given = {name: asked[name] for name in CONDITIONS if asked[name] is not None and asked[name] is not False}
     conditions = [CONDITIONS[name] for name in given]
-    if place is not None:  # Citus does not conclude it for a subquery behind an OR
+    if place is not None:  # Citus does not infer it for a subquery behind an OR
         conditions = [one.replace("o.place = a.place", "o.place = %(place)s::bigint") for one in conditions]
     if wanted.sessions is not None:
         given |= {"places": [place_of(id) for id in wanted.sessions], "sessions": list(wanted.sessions)}
@@ -68,19 +68,19 @@ def listing(wanted: Wanted, place: int | None = None) -> tuple[str, dict[str, An
     sql = AGENTS.format(
         conditions=" AND ".join(conditions), order=LATEST_FIRST if wanted.latest_first else BIRTH
     )
-    # A number and not a parameter: a plan for any number would not be for few rows, so that the server would
-    # make a new one each time.
+    # A literal, not a parameter: a generic plan would not expect few rows, so the server
+    # would make a new plan each time.
     return (sql if wanted.limit is None else f"{sql} LIMIT {wanted.limit:d}"), given
 
 
 def whole_id(prefix: str | None) -> str | None:
-    """The id, if this is all of one."""
+    """The prefix itself, if it is a complete id."""
     low, high = id_range(prefix or "")
     return prefix if low is not None and low == high else None
 
 
 def id_range(prefix: str) -> tuple[str | None, str | None]:
-    """The first and last id that begin like this; None where no id can."""
+    """The first and last id with this prefix; None if no id can have it."""
     digits = prefix.replace("-", "")
     low = digits.ljust(32, "0")
     if not prefix or not is_uuid(low) or not _dashed(low).startswith(prefix):
@@ -93,6 +93,6 @@ def _dashed(digits: str) -> str:
 
 
 def is_uuid(text: str | None) -> bool:
-    """Whether PostgreSQL would take this as a uuid (or as none at all)."""
+    """Whether PostgreSQL accepts this as a uuid (None stands for no uuid, and is accepted)."""
     digits = "0" if text is None else text.replace("-", "")
     return set(digits) <= set("0123456789abcdef") and len(digits) in (1, 32)

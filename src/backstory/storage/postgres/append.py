@@ -1,8 +1,8 @@
-"""The append of one event: the statement that matters most, with as little work as possible on both sides.
+"""Appending one event: the statement that matters most, with as little work as possible on both sides.
 
-On one server it is a plain statement, which takes two thirds of the time of a function, prepared once on each
-connection and run through libpq: psycopg's own way costs the client more than all the rest of an append. On
-many servers, and through a pooler, it is a function of our schema.
+On one server it is a plain statement, which takes two thirds of the time of a function. It is prepared once
+on each connection and run through libpq, because psycopg's own execute costs the client more than the rest of
+an append. On many servers, and through a pooler, it is a function in our schema.
 """
 
 import select
@@ -20,8 +20,8 @@ from backstory.storage.postgres.schema import IS_FOLLOWED
 Connection = psycopg.Connection[tuple[Any, ...]]
 Placed = tuple[int, int]  # the head before, and the time written
 
-# The row of the agent is the lock: writers queue at it, and each sees the head that the one before it left.
-# Of the digest, only what nobody knows before is left to the server: `$11` is the `ending` of core.chain.
+# The agent's row is the lock: writers wait for it, and each sees the head that the previous one left.
+# The server hashes only what the client cannot know in advance: `$11` is the `ending` of core.chain.
 STATEMENT: LiteralString = (
     """
     WITH moved AS (
@@ -49,27 +49,27 @@ FUNCTION: LiteralString = """
 FORMATS = (*[Format.TEXT] * 10, Format.BINARY)
 NAME = b"backstory_append"
 IS_PREPARED = f"SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE name = '{NAME.decode()}'"
-PATIENCE = 5.0  # seconds for an answer to a statement that was cancelled
+PATIENCE = 5.0  # seconds to wait for the result of a cancelled statement
 
 CAN_POLL = hasattr(select, "poll")
-# The connections that certainly know the statement, and what tells whether there is something to read.
+# The connections on which the statement is prepared, each with a poll object for its socket.
 _ready: "WeakKeyDictionary[Connection, select.poll]" = WeakKeyDictionary()
 
 
 def call_append(db: Connection, values: tuple[Any, ...]) -> Placed | None:
-    """Call the function. None: the agent is gone, or its head is not the expected one."""
+    """Append through the function; None if the agent is gone, or if its head is not the expected one."""
     [(before, at)] = db.execute(FUNCTION, values, binary=True).fetchall()
     return None if before is None else (before, at)
 
 
 def append_directly(db: Connection, values: tuple[Any, ...]) -> Placed | None:
-    """Run the plain statement, likewise."""
+    """Append through the plain statement; None as in `call_append`."""
     given = [None if value is None else str(value).encode() for value in values]
     kind, content, data_json, key, base = values[-5:]
     given.append(ending(kind, base, key, content, data_json))
     try:
         found = _run(db, given)
-    except psycopg.errors.InvalidSqlStatementName:  # someone removed it, so nothing was written
+    except psycopg.errors.InvalidSqlStatementName:  # it was deallocated, so nothing was written
         forget(db)
         found = _run(db, given)
     if not found.ntuples:
@@ -85,7 +85,7 @@ def _run(db: Connection, given: list[bytes | None]) -> PGresult:
 
 
 def forget(db: Connection) -> None:
-    """Something failed on this connection. After a rollback, psycopg removes all prepared statements."""
+    """Prepare again on next use: after a failure, psycopg may have removed all prepared statements."""
     _ready.pop(db, None)
 
 
@@ -100,12 +100,12 @@ def _prepared(db: Connection) -> "select.poll":
 
 
 def _answer(db: Connection, poll: "select.poll") -> PGresult:
-    """What the server answers to what was sent."""
+    """The server's result for the statement that was sent."""
     try:
         result = _received(db.pgconn, poll)
     except psycopg.Error:
         raise
-    except BaseException:  # Ctrl-C: leave a connection that can be used
+    except BaseException:  # Ctrl-C: leave the connection usable
         with suppress(psycopg.Error):
             db.cancel_safe(timeout=PATIENCE)
             _received(db.pgconn, poll, PATIENCE)
@@ -116,7 +116,7 @@ def _answer(db: Connection, poll: "select.poll") -> PGresult:
 
 
 def _received(pgconn: PGconn, poll: "select.poll", seconds: float | None = None) -> PGresult:
-    """The first result of what was sent; waits at most this many seconds for each part of it."""
+    """The first result; waits at most this many seconds for each part of it."""
     if pgconn.flush():
         _flush(pgconn)
     first: PGresult | None = None
@@ -134,7 +134,7 @@ def _received(pgconn: PGconn, poll: "select.poll", seconds: float | None = None)
 
 
 def _flush(pgconn: PGconn) -> None:
-    """Send what the socket does not take at once."""
+    """Send what did not fit into the socket's buffer."""
     poll = select.poll()
     poll.register(pgconn.socket, select.POLLIN | select.POLLOUT)
     while pgconn.flush():

@@ -1,4 +1,4 @@
-"""What `verify` asks of a PostgreSQL store beside its events: indexes, functions, and agents of events."""
+"""What `verify` checks in a PostgreSQL store besides events: indexes, functions, events without agents."""
 
 from collections.abc import Callable
 from typing import Any

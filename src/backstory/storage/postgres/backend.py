@@ -1,7 +1,7 @@
 """The server backend: PostgreSQL 14 or newer, through psycopg and its pool.
 
-Connections, transactions, and what a lost server or a fork of the process means for them. The statements are
-in `rows`, the tables and the functions that write to them in `schema`.
+It handles connections and transactions, and what happens to them when the server is lost or the process
+forks. The statements are in `rows`; the tables, and the functions that write to them, are in `schema`.
 """
 
 import os
@@ -80,16 +80,16 @@ PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 
 
 class PostgresBackend:
-    """A store in the schema `backstory` of a PostgreSQL database. Its primary keys are the agents'
-    numbers in their place."""
+    """A store in the schema `backstory` of a PostgreSQL database. An agent's primary key is its number within
+    its place."""
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
-        self._only_reads = self.read_only = read_only  # by choice; by what the server allows
+        self._only_reads = self.read_only = read_only  # the caller's choice; that, or the server's
         try:
             self.url = without_password(url)
-            place, self._prepares = split_prepare(url)
-            self._conninfo = conninfo(place, read_only=read_only)
-        except (psycopg.Error, ValueError):  # whose messages may repeat a password
+            address, self._prepares = split_prepare(url)
+            self._conninfo = conninfo(address, read_only=read_only)
+        except (psycopg.Error, ValueError):  # the driver's message may contain the password
             raise CannotOpen(
                 "this is not a PostgreSQL address",
                 remedy="write postgresql://user:password@host:port/database, with special characters "
@@ -98,12 +98,12 @@ class PostgresBackend:
         self._pool = self._opened_pool()
         self._pid = os.getpid()
         self._closed = False
-        self._new_to_planner = 0  # rows of the index that it has not counted yet
+        self._new_to_planner = 0  # index rows since the last ANALYZE
         self._watches: WeakSet[PostgresWatch] = WeakSet()
 
     def _opened_pool(self) -> Connections:
         with self._translated(CannotOpen):
-            # A connection of our own first: the pool would say only that time ran out.
+            # Connect without the pool first: the pool would only report a timeout.
             with psycopg.connect(self._conninfo, autocommit=True) as db:
                 check_connection(db, self.url, read_only=self._only_reads)
                 migrate(db, self.url, read_only=self._only_reads)
@@ -117,11 +117,11 @@ class PostgresBackend:
             try:
                 with self._connection(to_write=True) as db:
                     return PostgresRows(db).create(new, events, now)
-            except Clash:  # or someone made an agent here at the same time: it gets the next number
+            except Clash:  # or another agent was created in this place at the same time: take the next number
                 new = self._not_taken(new)
 
     def _not_taken(self, new: NewAgent) -> NewAgent:
-        """Say what a new agent clashes with, if it is not just its number or its random id."""
+        """The agent to try again with, if only its number or its random id was taken."""
         is_there = self.agents(Wanted(prefix=new.id, deleted=True))
         if new.key is not None and is_there:
             raise KeyTaken.of_agent(new.key)
@@ -141,7 +141,7 @@ class PostgresBackend:
             return PostgresRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        # Without the context managers of `_connection`: they would take a third of the client's time.
+        # Not through `_connection`, whose context managers would take a third of the client's time.
         pool = self._own_pool(to_write=True)
         try:
             with pool.connection() as db:
@@ -152,12 +152,12 @@ class PostgresBackend:
             raise self._translation(error, StorageError) from error
 
     def _was_distributed(self, error: Exception) -> bool:
-        """Whether a plain append failed, and wrote nothing, because a worker does not have `followers`."""
+        """Whether a plain append failed, without writing, because workers do not have `followers`."""
         is_plain = isinstance(error, psycopg.errors.UndefinedTable) and not self._is_distributed
         return is_plain and self._has_servers()
 
     def _has_servers(self) -> bool:
-        """Whether the store is spread over servers. It may become so while it is open."""
+        """Whether the store is distributed over several servers, which may happen while it is open."""
         if not self._is_distributed:
             with self._connection() as db:
                 self._is_distributed = is_distributed(db)
@@ -171,9 +171,9 @@ class PostgresBackend:
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection(to_write=True) as db, db.transaction():
             # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
-            # ROLLBACK), and in a transaction there is no second try.
+            # ROLLBACK), and within a transaction the append could not be retried.
             rows = PostgresRows(db, call_append)
-            for agent in sorted(agents, key=lambda agent: agent.id):  # in one order: no deadlock
+            for agent in sorted(agents, key=lambda agent: agent.id):  # in one order, to avoid deadlocks
                 rows.hold(agent)
             yield rows
 
@@ -264,8 +264,8 @@ class PostgresBackend:
         return self._asked(lambda db: ask(PostgresSurvey(db)))
 
     def _asked(self, ask: Callable[[Connection], T]) -> T:
-        """Ask something that may be asked again: a server that is restarted is waited for. While it ends,
-        more than one connection may be lost."""
+        """Run a read, and repeat it if the connection is lost, so that reads survive a restart of the server.
+        While a server shuts down, more than one connection may be lost."""
         for pause in PAUSES:
             with suppress(ConnectionLost), self._connection() as db:
                 return ask(db)
@@ -322,7 +322,7 @@ class PostgresBackend:
         with self._connection() as db, db.transaction():
             db.execute(ONE_MIGRATES)
             if db.execute(postgres_index.EXISTS).fetchone() == (True,):
-                return  # someone else made it while we waited
+                return  # another process created it while we waited
             db.execute(postgres_index.CREATE)
             if is_distributed(db):
                 distribute_index(db)
@@ -359,7 +359,7 @@ class PostgresBackend:
     def close(self) -> None:
         for watch in list(self._watches):
             watch.close()
-        if self._pid == os.getpid():  # a parent's connections are not a child's to close
+        if self._pid == os.getpid():  # after a fork, the connections belong to the parent
             self._pool.close()
         self._closed = True
 
@@ -375,7 +375,7 @@ class PostgresBackend:
     def _own_pool(self, *, to_write: bool = False) -> Connections:
         if self._closed:
             raise self._is_closed()
-        if to_write and self._only_reads:  # a function that a cluster sends on would write
+        if to_write and self._only_reads:  # Citus runs a function on a worker, where it could write
             raise reads_only(self.url)
         if self._pid != os.getpid():  # connections must not be shared with a parent process
             self._left_to_parent = self._pool

@@ -1,7 +1,7 @@
-"""A PostgreSQL store that Citus spreads over many servers: what is kept where.
+"""A PostgreSQL store that Citus distributes over many servers: which rows are on which server.
 
-Agents, events and what is found by an id are distributed by place, so all of a session is on one server, and
-the functions that write to it are sent there. What a node's death means is in docs/scale.md.
+The agents, the events and the directory of ids are distributed by place. So a whole session is on one server,
+and the functions that write to it run there. For what happens when a node fails, see docs/scale.md.
 """
 
 import json
@@ -28,7 +28,7 @@ IS_DISTRIBUTED = """
     SELECT 1 FROM pg_catalog.pg_dist_partition
     WHERE logicalrelid = pg_catalog.to_regclass('backstory.events')"""
 
-# The tables, each with what makes it a distributed one. The first one's shards are the pattern of the others.
+# The tables, each with the call that distributes it. The others are colocated with the first one.
 TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
     ("agents", "create_distributed_table('backstory.agents', 'place', colocate_with => 'none')"),
     ("events", "create_distributed_table('backstory.events', 'place', colocate_with => 'backstory.agents')"),
@@ -49,11 +49,11 @@ INDEX_TABLES: tuple[tuple[LiteralString, LiteralString], ...] = (
         "create_distributed_table('backstory.searched_3', 'place', colocate_with => 'backstory.agents')",
     ),
 )
-# A notification does not leave the server it was made on: followers poll, and appends do not look for them.
+# A notification does not leave its server. So followers poll, and appends do not check for followers.
 NOBODY_LISTENS: LiteralString = """
     CREATE OR REPLACE FUNCTION backstory.announce() RETURNS boolean LANGUAGE sql AS 'SELECT false';
     """ + APPEND_ONE.replace("{is_followed}", "false")
-# Events one by one: an INSERT of a query would be brought together here, and sent out again in two phases.
+# Insert events one by one: Citus would collect an INSERT … SELECT on the coordinator and send it out again.
 ONE_BY_ONE: LiteralString = """
     CREATE OR REPLACE FUNCTION backstory.add_events(
         _place bigint, _no int, _before int, _at bigint, _previous bytea,
@@ -77,8 +77,8 @@ FUNCTIONS: LiteralString = """
     SELECT create_distributed_function(p.oid::regprocedure)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
         AND p.proname IN ('digest', 'announce', 'add_events', 'place_of')"""
-# Called with a place, such a function runs where the place is: one message there and back. Without force it
-# would not in a transaction.
+# Such a function runs on the server of the place that it is called with: one round trip. Without force, it
+# would run on the coordinator if it is called in a transaction.
 DELEGATED: LiteralString = """
     SELECT create_distributed_function(p.oid::regprocedure, '_place', colocate_with => 'backstory.agents',
         force_delegation => true)
@@ -87,10 +87,10 @@ DELEGATED: LiteralString = """
 SHORT_WAIT: LiteralString = "SET LOCAL lock_timeout = '400ms'"
 USUAL_WAIT: LiteralString = "SET LOCAL lock_timeout TO DEFAULT"
 TRIES = 120  # a minute
-# Processes that have the store open hear that no notifications will follow, and that they have to poll.
+# Tells processes that have the store open that there will be no more notifications, so they must poll.
 DISTRIBUTED: LiteralString = "distributed"
 LAST_NOTICE: LiteralString = f"SELECT pg_catalog.pg_notify('backstory', '{DISTRIBUTED}')"
-# What was copied to the shards is still there, unseen, where it was.
+# The rows that were copied to the shards are still in the local tables, hidden.
 CLEAR_LOCAL: LiteralString = "SELECT truncate_local_data_after_distributing_table(%s::regclass)"
 HAS_INDEX: LiteralString = "SELECT pg_catalog.to_regclass('backstory.search_3') IS NOT NULL"
 
@@ -104,12 +104,12 @@ SIZE = """
 SERVERS = (
     "SELECT pg_catalog.count(DISTINCT (nodename, nodeport)) FROM citus_shards WHERE table_name = %s::regclass"
 )
-# Each shard of the agents, and the server that has it.
+# Each shard of the agents, with its server.
 SHARDS = """
     SELECT p.nodename, p.nodeport::int, pg_catalog.shard_name(s.logicalrelid, s.shardid)
     FROM pg_catalog.pg_dist_shard s JOIN pg_catalog.pg_dist_shard_placement p USING (shardid)
     WHERE s.logicalrelid = 'backstory.agents'::regclass"""
-# Of a server that does not answer, it says so instead of failing.
+# It reports a server that does not answer, instead of failing.
 ASK_EACH = """
     SELECT node_name || ':' || node_port, success, result
     FROM pg_catalog.master_run_on_worker(%s::text[], %s::int[], %s::text[], true)"""
@@ -124,12 +124,12 @@ def has_citus(db: Connection) -> bool:
 
 
 def is_distributed(db: Connection) -> bool:
-    """Whether the store's tables are spread over servers."""
+    """Whether the store's tables are distributed over servers."""
     return has_citus(db) and db.execute(IS_DISTRIBUTED).fetchone() is not None
 
 
 def distribute_store(db: Connection, url: str, progress: Callable[[int, int], None]) -> int:
-    """Spread the tables of a store in one transaction, and return how many rows were moved."""
+    """Distribute the tables of a store in one transaction, and return how many rows were moved."""
     if not has_citus(db):
         raise Invalid(
             f"the database {url!r} does not have the Citus extension",
@@ -139,7 +139,7 @@ def distribute_store(db: Connection, url: str, progress: Callable[[int, int], No
     with db.transaction():
         hold_tables(db)
         if is_distributed(db):
-            return 0  # someone else did it while we waited
+            return 0  # another process did it while we waited
         total = sum(_rows(db, name) for name, _ in _tables(db))
         for rows in distribute(db):
             moved += rows
@@ -149,8 +149,8 @@ def distribute_store(db: Connection, url: str, progress: Callable[[int, int], No
 
 
 def hold_tables(db: Connection) -> None:
-    """Within a transaction: keep everybody out. Others take the tables in another order, and PostgreSQL would
-    end one of us after a second: so we let go of all of them before, and try again."""
+    """Within a transaction: lock all tables. Others lock them in another order, and PostgreSQL resolves a
+    deadlock after a second by ending either side. So we release all locks before that, and try again."""
     for _ in range(TRIES):
         with suppress(psycopg.errors.LockNotAvailable), db.transaction():
             _lock(db)
@@ -167,7 +167,7 @@ def _lock(db: Connection) -> None:
 
 
 def distribute(db: Connection) -> Iterator[int]:
-    """Within a transaction: spread the tables, and yield the number of rows of each when it is done."""
+    """Within a transaction: distribute the tables, and yield the number of rows of each once it is done."""
     db.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
     db.execute(NOBODY_LISTENS)
     db.execute(ONE_BY_ONE)
@@ -192,19 +192,19 @@ def _rows(db: Connection, name: LiteralString) -> int:
 
 
 def distribute_index(db: Connection) -> None:
-    """Within a transaction: spread the tables of the search index."""
+    """Within a transaction: distribute the tables of the search index."""
     for _, call in INDEX_TABLES:
         db.execute("SELECT " + call)
 
 
 def servers(db: Connection) -> int:
-    """How many servers have a part of the events."""
+    """How many servers hold events."""
     [(number,)] = db.execute(SERVERS, ("backstory.events",)).fetchall()
     return int(number)
 
 
 def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
-    """The agents that are wanted, of the servers that answer, and a warning that names the others."""
+    """The matching agents on the servers that answer; warns about the servers that do not."""
     asked = listing(wanted)
     if asked is None:
         return []

@@ -21,11 +21,11 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 MOST_CONNECTIONS = 32
 AT_HAND = 4  # connections, at most
-WHILE = 600.0  # seconds; then the pool decides whether it is too old
+WHILE = 600.0  # seconds; after that, the pool decides whether it is too old
 
 
 def _poll_of(db: Connection) -> "select.poll | None":
-    """What tells whether there is something to read; select() itself knows no file numbers above 1023."""
+    """A poll object for the socket; select() cannot handle file descriptors above 1023."""
     poll = select.poll() if hasattr(select, "poll") else None
     if poll is not None:
         poll.register(db.fileno(), select.POLLIN)
@@ -33,8 +33,8 @@ def _poll_of(db: Connection) -> "select.poll | None":
 
 
 def _is_silent(db: Connection, poll: "select.poll | None") -> bool:
-    """An idle connection has nothing to say: if there is something to read, the server has most likely closed
-    it, and only then is it worth a round trip to find out."""
+    """Whether there is nothing to read. The server sends nothing over an idle connection, so if there is
+    something, it has most likely closed the connection, and only then is a check worth a round trip."""
     if poll is not None:
         return not poll.poll(0)
     return not select.select([db.fileno()], [], [], 0)[0]
@@ -47,8 +47,8 @@ def check_if_silent(db: Connection) -> None:
 
 
 class _Lendable(psycopg.Connection[tuple[Any, ...]]):
-    """A connection of a pool. If Ctrl-C comes as the pool hands it over, no one has it, and the pool would
-    count it for ever: so it goes back by itself."""
+    """A connection of a pool. If Ctrl-C interrupts the pool while it hands the connection over, nobody would
+    return it. So it returns itself when it is garbage-collected."""
 
     lender: "Callable[[], Connections | None]"
 
@@ -57,12 +57,12 @@ class _Lendable(psycopg.Connection[tuple[Any, ...]]):
         if pool is None or pool.closed or self.closed:
             super().__del__(*warn)
             return
-        self._pool = pool  # as if it had been lent: the pool takes no other
+        self._pool = pool  # as if it had been lent: the pool accepts no other
         pool.keep(self)
 
 
 class _Kept:
-    """A connection that is out of the pool, and since when."""
+    """A connection that was taken from the pool, and when."""
 
     __slots__ = ("_poll", "_pool", "db", "since")
 
@@ -78,14 +78,14 @@ class _Kept:
         return not self.db.closed and _is_silent(self.db, self._poll)
 
     def put_back(self) -> None:
-        """Return it to the pool, which finds out what it is worth."""
+        """Return it to the pool, which checks whether it still works."""
         pool, self._pool = self._pool(), _nowhere
         if pool is not None:
             pool.putconn(self.db)
 
     def __del__(self) -> None:
-        # Ctrl-C came while it was being taken or given back, and no one has it any more. The pool would count
-        # it for ever. No lock is taken here, because this may run at any time.
+        # Ctrl-C interrupted taking it or giving it back, so nothing refers to it, but the pool still counts
+        # it. This may run at any time, so it must not take a lock.
         pool = self._pool()
         if pool is None:
             return
@@ -96,15 +96,15 @@ class _Kept:
 
 
 def _nowhere() -> None:
-    """The pool of a connection that was put back."""
+    """Stands for the pool of a connection that was put back."""
 
 
 class Connections(ConnectionPool[Connection]):
-    """The pool."""
+    """The pool, with a few connections kept ready."""
 
     def __init__(self, conninfo: str, *, prepares: bool, patience: float) -> None:
         self._at_hand: deque[_Kept] = deque()
-        self._asking: deque[None] = deque()  # as long as there are threads that wait for the pool
+        self._asking: deque[None] = deque()  # its length is the number of threads waiting for the pool
         super().__init__(
             conninfo,
             connection_class=_Lendable,
@@ -118,7 +118,7 @@ class Connections(ConnectionPool[Connection]):
         )
 
     def _own(self, db: Connection) -> None:
-        """Note on a new connection whose it is."""
+        """Note on a new connection which pool it belongs to."""
         if isinstance(db, _Lendable):
             db.lender = ref(self)
 
@@ -131,7 +131,7 @@ class Connections(ConnectionPool[Connection]):
             return kept
         self._asking.append(None)
         try:
-            # Look again: a thread that returned one in between did not see that this one is waiting.
+            # Look again: a thread that returned one in between did not see that this thread is waiting.
             return self._one_at_hand() or _Kept(self.getconn(timeout), self)
         finally:
             self._asking.pop()
@@ -140,16 +140,16 @@ class Connections(ConnectionPool[Connection]):
         while self._at_hand:
             try:
                 kept = self._at_hand.pop()
-            except IndexError:  # another thread was quicker
+            except IndexError:  # another thread was faster
                 return None
             if kept.is_usable:
                 return kept
-            kept.put_back()  # the pool finds out, and replaces it
+            kept.put_back()  # the pool checks it, and replaces it
         return None
 
     def give_back(self, kept: _Kept) -> None:
-        """Keep the connection ready, or return it if a thread waits, if it is old, or if it is not idle:
-        the pool ends a transaction that was left open, and closes what was interrupted."""
+        """Keep the connection ready. Return it instead if a thread is waiting, if it is old, or if it is not
+        idle: the pool ends a transaction that was left open, and closes an interrupted connection."""
         status = kept.db.pgconn.transaction_status
         is_old = time.monotonic() - kept.since > WHILE
         if self.closed or self._asking or is_old or status != TransactionStatus.IDLE:
@@ -167,7 +167,7 @@ class Connections(ConnectionPool[Connection]):
         kept.put_back()
 
     def keep(self, db: Connection) -> None:
-        """Keep a connection ready that was lost on the way; what is closed is replaced when it is taken."""
+        """Keep a connection ready that nobody returned; if it is closed, it is replaced when it is taken."""
         self._at_hand.append(_Kept(db, self))
 
     def close(self, timeout: float = 5.0) -> None:
@@ -178,8 +178,8 @@ class Connections(ConnectionPool[Connection]):
 
 
 class Lent:
-    """A connection that is taken from the pool for a block. A class: a generator would cost as much as a
-    round trip to the server."""
+    """A connection that is taken from the pool for a block. Not a generator-based context manager, which
+    would cost as much as a round trip to the server."""
 
     __slots__ = ("_kept", "_pool", "_timeout")
 

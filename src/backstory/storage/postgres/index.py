@@ -1,9 +1,8 @@
-"""The search index of the PostgreSQL backend: tsvectors that catch up when they are asked.
+"""The search index of the PostgreSQL backend: tsvectors, brought up to date by each search.
 
-It is derived from the events and made by the first search, so appends neither wait for it
-nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`, and go
-into the vectors as they are: PostgreSQL's own parser and dictionaries, which differ from server to
-server, are never asked.
+It is derived from the events and created by the first search. So it costs appends nothing, and its tables may
+be dropped at any time. The words come from `backstory.core.terms` and go into the vectors unchanged:
+PostgreSQL's own parser and dictionaries differ from server to server, and are not used.
 """
 
 from collections.abc import Sequence
@@ -19,14 +18,14 @@ from backstory.storage.protocols import CANDIDATES, Found, Piece
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
-MOST_PLACES = 255  # of one word in a vector
-LAST_PLACE = 16_383
+MOST_POSITIONS = 255  # positions of one word in a vector
+LAST_POSITION = 16_383
 MOST_BYTES = 900_000  # a vector must stay below 1 MB
-WORTH_ANALYZING = 10_000  # new rows after which the planner should count again
+WORTH_ANALYZING = 10_000  # new rows after which an ANALYZE is due
 
-# The number in the names is the version of `backstory.core.terms`: other words, other tables. Where a
-# text does not fit into a vector, `long` says that places are missing, so that its phrases must be
-# looked at one by one; where not even its words fit, they are null.
+# The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
+# If a text does not fit into a vector, `long` says that positions are missing, so phrases have to be checked
+# in the text itself. If not even its words fit, the vector is null.
 CREATE: LiteralString = """
     DROP TABLE IF EXISTS backstory.search_1, backstory.searched_1, backstory.search_2, backstory.searched_2;
     CREATE TABLE IF NOT EXISTS backstory.search_3 (
@@ -45,7 +44,7 @@ CREATE: LiteralString = """
         agent integer NOT NULL,
         upto integer NOT NULL,
         PRIMARY KEY (place, agent))"""
-# Not by to_regclass: it may not see yet what another process has just made.
+# Not to_regclass, which may not see yet what another process has just created.
 EXISTS = """
     SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class
         WHERE relname = 'searched_3' AND relnamespace = 'backstory'::regnamespace)"""
@@ -67,10 +66,10 @@ UNINDEXED = f"""
         SELECT seq, kind, content, data FROM backstory.events
         WHERE place = p.place AND agent = p.no AND seq > p.after AND seq <= p.upto
         ORDER BY seq OFFSET 0) e"""
-# Whoever indexes, and whoever takes something away, does so alone: what was taken away must not come back
-# into the index, and neither waits for the other's rows.
+# Indexing and removing exclude each other: removed text must not come back into the index, and neither should
+# wait for the other's rows.
 ALONE = "SELECT pg_catalog.pg_advisory_xact_lock(4849322)"
-# What is left of the events that were read to be indexed, and the beginning of their data.
+# Those of the events read for indexing that still exist, with the beginning of their data.
 LEFT = UNINDEXED.replace("kind, content, data", "pg_catalog.substr(data, 1, 16)")
 START = f"""
     INSERT INTO backstory.searched_3 (place, agent, upto)
@@ -84,7 +83,7 @@ MOVE = f"""
     UPDATE backstory.searched_3 s SET upto = p.upto FROM p
     WHERE s.place = p.place AND s.agent = p.no AND s.upto = p.after
     RETURNING p.nth - 1"""
-# The same for one agent, where the agents are on many servers: each of these is a question to one of them.
+# The same for one agent, if the agents are on many servers: each statement goes to one server.
 UNINDEXED_ONE: LiteralString = """
     SELECT seq, kind, content, data FROM backstory.events
     WHERE place = %(place)s::bigint AND agent = %(no)s AND seq > %(after)s AND seq <= %(upto)s ORDER BY seq"""
@@ -111,9 +110,9 @@ END_AT = """
     WHERE place = %(place)s::bigint AND agent = %(no)s"""
 INSERT = "COPY backstory.search_3 (place, session, agent, seq, long, words) FROM STDIN"
 
-# Of very many matches only some are ranked: ranking costs as much as there are, and a word that is
-# everywhere ranks nothing. Three questions instead of one with OR, so that each is answered by its own
-# index and no row is looked at twice.
+# If there are very many matches, only some are ranked: the cost grows with their number, and a word that
+# occurs everywhere says nothing about relevance. Three queries instead of one with OR, so that each uses its
+# own index and no row is read twice.
 FIND = """
     SELECT a.id::text, f.seq, f.score
     FROM (
@@ -141,7 +140,7 @@ IN_PIECES = """AND s.place = %(place)s::bigint AND EXISTS (
 
 
 def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) -> tuple[str, dict[str, Any]]:
-    """The statement for what is not in the index of some agents, or of all."""
+    """The statement for what is not indexed yet, of some agents or of all."""
     sql = BACKLOG if exists else BACKLOG_WITHOUT_INDEX
     if pieces is None:
         return sql, {}
@@ -149,18 +148,18 @@ def backlog_of(session: str, pieces: Sequence[Piece] | None, *, exists: bool) ->
 
 
 def backlogs(behind: Sequence[Backlog]) -> dict[str, Any]:
-    """What names backlogs in a statement."""
+    """The parameters that identify backlogs in a statement."""
     owners, sessions, afters, uptos = (list(column) for column in zip(*behind, strict=True))
     return {"places": list(map(place_of, sessions)), "nos": owners, "afters": afters, "uptos": uptos}
 
 
 def unindexed_one_by_one(db: Connection, backlog: Sequence[Backlog]) -> list[Unindexed]:
-    """What UNINDEXED finds, where the events are on many servers."""
+    """What UNINDEXED finds, if the events are on many servers."""
     return _one_by_one(db, UNINDEXED_ONE, backlog)
 
 
 def _one_by_one(db: Connection, sql: LiteralString, backlog: Sequence[Backlog]) -> list[Any]:
-    """What a statement finds of each backlog, with the backlog's number before it."""
+    """The rows that a statement finds for each backlog, each row preceded by the number of the backlog."""
     return [
         (nth, *row)
         for nth, (no, session, after, upto) in enumerate(backlog)
@@ -171,8 +170,8 @@ def _one_by_one(db: Connection, sql: LiteralString, backlog: Sequence[Backlog]) 
 
 
 def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]], *, one_by_one: bool = False) -> None:
-    """Within a transaction: take in what is still the next of its agent, and still there. `one_by_one`: the
-    agents are on many servers."""
+    """Within a transaction: index the texts that still come next for their agent and still exist. Use
+    `one_by_one` if the agents are on many servers."""
     db.execute(ALONE)
     left: list[dict[int, str | None]] = [{} for _ in texts]
     asked = [behind for behind, _ in texts]
@@ -192,7 +191,7 @@ def index(db: Connection, texts: Sequence[tuple[Backlog, Texts]], *, one_by_one:
 
 
 def _moved(db: Connection, behind: Sequence[Backlog], *, one_by_one: bool) -> list[int]:
-    """Note that these are indexed; return which of them were not yet."""
+    """Note that these are indexed; return the numbers of those that were not indexed before."""
     if one_by_one:
         new = [behind[nth] for nth, _ in _one_by_one(db, IS_NEW_ONE, behind)]
         _one_by_one(db, START_ONE, new)
@@ -210,7 +209,7 @@ def _insert(db: Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
 
 
 def forget(db: Connection, there: dict[str, Any]) -> None:
-    """Within a transaction: take an agent's events behind a position out of the index."""
+    """Within a transaction: remove an agent's events after a position from the index."""
     db.execute(FORGET, there)
     db.execute(END_AT, there)
 
@@ -223,7 +222,7 @@ def find(
     session: str,
     limit: int,
 ) -> list[Found]:
-    """The best matches, and perhaps some that only look like it."""
+    """The best matches, and perhaps some false ones."""
     filters: LiteralString = (OF_KINDS if kinds else "") + (IN_PIECES if pieces is not None else "")
     bindings = {
         "exact": " & ".join(map(side_by_side, query)),
@@ -240,25 +239,25 @@ def find(
 
 
 def vector(words: Sequence[str]) -> tuple[bool, str | None]:
-    """Whether words are too many for all their places, and the text of their tsvector."""
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(words, 1):
-        places.setdefault(word, []).append(place)
-    if sum(len(word.encode()) + 2 for word in places) > MOST_BYTES:
+    """Whether some positions had to be left out, and the text of the tsvector."""
+    positions: dict[str, list[int]] = {}
+    for position, word in enumerate(words, 1):
+        positions.setdefault(word, []).append(position)
+    if sum(len(word.encode()) + 2 for word in positions) > MOST_BYTES:
         return True, None
-    if len(words) > LAST_PLACE or any(len(found) > MOST_PLACES for found in places.values()):
-        return True, " ".join(f"'{word}'" for word in places)
-    text = " ".join(f"'{word}':{','.join(map(str, found))}" for word, found in places.items())
-    return (True, " ".join(f"'{word}'" for word in places)) if len(text) > MOST_BYTES else (False, text)
+    if len(words) > LAST_POSITION or any(len(found) > MOST_POSITIONS for found in positions.values()):
+        return True, " ".join(f"'{word}'" for word in positions)
+    text = " ".join(f"'{word}':{','.join(map(str, found))}" for word, found in positions.items())
+    return (True, " ".join(f"'{word}'" for word in positions)) if len(text) > MOST_BYTES else (False, text)
 
 
 def side_by_side(phrase: Phrase) -> str:
-    """A phrase in the language of tsquery; words are letters and digits, so nothing is to be escaped."""
+    """A phrase as a tsquery; words are letters and digits, so nothing needs escaping."""
     return _joined(phrase, " <-> ")
 
 
 def together(phrase: Phrase) -> str:
-    """The same without the order."""
+    """The words of a phrase as a tsquery, in any order."""
     return _joined(phrase, " & ")
 
 

@@ -1,7 +1,7 @@
-"""Taking rows into a PostgreSQL store as they were elsewhere, within one transaction.
+"""Adding rows from elsewhere to a PostgreSQL store, unchanged, within one transaction.
 
-It writes what it is given. Whether that is sound is decided before: in `backstory.jobs.transfer` for exports,
-in `backstory.intake` for everything else.
+It writes what it is given. The rows are checked before: exports in `backstory.jobs.transfer`, everything else
+in `backstory.intake`.
 """
 
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ MOVE_HEAD = """
     UPDATE backstory.agents SET head = %(head)s, updated_at = greatest(updated_at, %(updated_us)s),
         touched = greatest(updated_at, %(updated_us)s) / 1000000, digest = %(digest)s
     WHERE place = %(place)s::bigint AND no = %(no)s"""
-ANNOUNCE = "SELECT backstory.announce()"  # Citus takes no function that may write in a RETURNING
+ANNOUNCE = "SELECT backstory.announce()"  # Citus does not allow a function that may write in RETURNING
 
 
 class PostgresIntake(PostgresRows):
-    """Takes in agents and events within a transaction that the backend holds."""
+    """Adds agents and events within a transaction of the backend."""
 
     def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"place": place_of(session)})
@@ -38,7 +38,7 @@ class PostgresIntake(PostgresRows):
         try:
             return self.insert(new, created_us)
         except psycopg.errors.UniqueViolation as error:
-            # Of a shard's constraint, only the message has the name, with the number of the shard behind.
+            # On a shard, only the message names the constraint, followed by the number of the shard.
             said = error.diag.constraint_name or error.diag.message_primary or ""
             if "agents_session_name_key" in said:
                 raise NameTaken.of(new.name) from error
@@ -49,7 +49,7 @@ class PostgresIntake(PostgresRows):
         place = place_of(agent.session)
         with self._db.cursor().copy(INSERT_EVENTS) as copy:
             for row in rows:
-                size_of(row.content, row.data_json)  # is it too large?
+                size_of(row.content, row.data_json)  # raises if it is too large
                 copy.write_row((place, agent.pk, *row))
         last = rows[-1]
         moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}

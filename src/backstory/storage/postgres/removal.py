@@ -1,6 +1,6 @@
-"""Taking rows away from a PostgreSQL store, within one transaction.
+"""Removing rows from a PostgreSQL store, within one transaction.
 
-What goes is decided before, in `backstory.jobs.deletion`. The server frees the space when it vacuums.
+What to remove is decided in `backstory.jobs.deletion`. The server frees the space when it vacuums.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ LET_GO = f"""
 
 
 class PostgresRemoval(PostgresRows):
-    """Takes rows away within a transaction that the backend holds."""
+    """Removes rows within a transaction of the backend."""
 
     def held(self, session: str) -> list[AgentRecord]:
         self._db.execute(HOLD, {"place": place_of(session)})
@@ -89,7 +89,7 @@ class PostgresRemoval(PostgresRows):
         for agent in agents:
             self._db.execute(LEAVE, {"place": place_of(agent.id), "id": agent.id})
         self._db.execute(FORGET_SOURCES, ids)
-        # A handle of a deleted agent holds its number: the next agent of the session must not get the same.
+        # Handles of a deleted agent still have its number, so the next agent of the session must not get it.
         self._db.execute(LET_GO, {**session, "last": last})
         if self.all(LAST_NUMBER, session)[0][0] not in (None, last):
             self._db.execute(HOLD_NUMBER, {**session, "no": last, "id": new_id(), "now": now})

@@ -1,9 +1,9 @@
 """The rows of a PostgreSQL store: every statement on agents and events, over one connection.
 
-Every table's key begins with the place of the session, and every statement that a conversation runs on names
-one place, so that the tables can be spread over many servers by it. Names are qualified, so that the
-connection's search path does not matter. Not here: any meaning of an event beyond its base, its key, and
-whether it is a mark or a note.
+Every table's key begins with the place of the session, and every statement that a conversation needs names
+one place, so the tables can be distributed over many servers by it. Names are qualified, so the connection's
+search path does not matter. Of an event's meaning, this module knows only its base, its key, and whether it
+is a mark or a note.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ ENTER = "INSERT INTO backstory.directory VALUES (%(at)s::bigint, %(id)s::uuid, %
 ENTERED = """
     SELECT session::text FROM backstory.directory
     WHERE place = %(place)s::bigint AND id = %(id)s::uuid"""
-# An agent that was deleted and made again under its key has the same place and number, and another birth.
+# An agent that was deleted and created again under its key has the same place and number: compare the birth.
 IS_AGENT = "place = %(place)s::bigint AND no = %(no)s AND created_at = %(born)s AND deleted IS NULL"
 RENAME = f"UPDATE backstory.agents SET name = %(name)s WHERE {IS_AGENT} RETURNING no"
 ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
@@ -50,7 +50,7 @@ DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)
 HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
 
-# Most appends are of one event (`append`): arrays would cost those half as much again.
+# For several events. An append of one event (`append`) would take half as long again with arrays.
 APPEND_MANY = """
     SELECT before, at FROM backstory.append_many(%(place)s::bigint, %(no)s, %(born)s, %(expected)s, %(now)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
@@ -61,13 +61,13 @@ CREATE = """
         %(now)s, %(agent_key)s, %(about)s, %(deleted_us)s,
         %(kind)s::text[], %(content)s::text[], %(data)s::text[], %(key)s::text[], %(base)s::int[])"""
 
-# From each step go to the newest event with a base at or below `next`: what lies between is
-# live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
-# a step that was taken before, so a damaged store ends the walk instead of running for ever.
+# Each step goes to the newest event with a base at or below `next`. What lies between is live, and the walk
+# continues at the base; if there is no such event, it continues in the parent. UNION drops a step that was
+# taken before, so in a damaged store the walk ends instead of running for ever.
 # OFFSET 0, here and below, makes the planner look up one agent or one range at a time by its key:
-# it cannot know how few of a session's rows are wanted, and would rather read them all.
-# A scan takes a whole page of an index at once, from one end of the range to the other. Of jumps that lie
-# close together this would read each a hundred times: so it looks close by first.
+# it cannot know how few of a session's rows are wanted, and would read them all.
+# An index scan reads whole pages of the range. If jumps are close together, each would be read a hundred
+# times, so the statement looks nearby first.
 JUMP = """
     SELECT e.seq, e.base FROM backstory.events e
     WHERE e.place = %(place)s::bigint AND e.agent = a.no AND e.base IS NOT NULL
@@ -112,7 +112,7 @@ LINEAGE = f"""
         WHERE line.fork_seq > 0)
     SELECT no, low, high, NULL, fork_seq FROM line"""
 
-# Times never run backwards in a lineage: find the agent that wrote at that time, then halve.
+# Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
 POSITION_AT = """
     WITH RECURSIVE
     line (no, parent, fork_seq, high, created_at) AS (
@@ -145,7 +145,7 @@ READ = f"""
         SELECT {COLUMNS} FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
-# Nothing of an agent that was deleted since its pieces were looked up: not what it inherited, either.
+# If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
 SAID = (
     READ.replace("p.high\n", "p.high AND (kind <> 'note' OR content = ANY (%(names)s::text[]))\n") + IS_THERE
@@ -199,7 +199,7 @@ class PostgresRows:
         return [AgentRecord(*row) for row in self.all(*asked)] if asked else []
 
     def _entered(self, wanted: Wanted, id: str) -> list[AgentRecord]:
-        """The agent of an id that does not say where its agent is."""
+        """The agent of an id that does not contain its place."""
         found = self.all(ENTERED, {"place": place_of(id), "id": id})
         return self._listed(wanted, place_of(found[0][0])) if found else []
 
@@ -207,7 +207,7 @@ class PostgresRows:
         return _head(self.all(HEAD, of(agent)), agent)
 
     def hold(self, agent: AgentRecord) -> int:
-        """Within a transaction: keep others from writing to the agent until it ends."""
+        """Within a transaction: keep others from writing to the agent until the transaction ends."""
         return _head(self.all(HOLD, of(agent)), agent)
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
@@ -245,7 +245,7 @@ class PostgresRows:
     def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
         if not pieces:
             return []
-        # Made by the driver: no second list of plain rows beside them.
+        # Created by the driver, so that there is no second list of plain rows.
         with self._db.cursor(binary=True, row_factory=lambda _: outline_row) as rows:
             return sorted(rows.execute(OUTLINE, within(agent.session, pieces)).fetchall(), key=itemgetter(0))
 
@@ -278,7 +278,7 @@ class PostgresRows:
         return stored_rows(self.all(STORED, {**of(agent), "after": after, "limit": limit}))
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        """Write an agent and its first events: one call, but where its id has to be entered elsewhere."""
+        """Write an agent and its first events: in one call, unless its id also goes into the directory."""
         if place_of(new.id) == place_of(new.session) and len(batches(events)) == 1:
             return self._create(new, events, now)
         with self._db.transaction():
@@ -308,7 +308,7 @@ class PostgresRows:
             raise lost(agent)
 
     def _about(self, agent: AgentRecord) -> str | None:
-        """What is kept beside an agent, held until the transaction ends."""
+        """The description of an agent, locked until the transaction ends."""
         for (about,) in self.all(ABOUT, of(agent)):
             return None if about is None else str(about)
         raise lost(agent)
@@ -358,11 +358,11 @@ class PostgresRows:
         if not pieces:
             return []
         rows = self.all(sql, {**within(agent.session, pieces), **more})
-        # Sorted here, where it costs one pass over a list that is nearly always in order.
+        # Sorting here costs one pass, because the list is nearly always in order.
         return sorted(from_rows(rows), key=attrgetter("seq"))
 
     def all(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
-        """Run a statement and fetch what it returns."""
+        """Run a statement and return its rows."""
         return self._db.execute(sql, bindings, binary=True).fetchall()
 
 
@@ -374,18 +374,18 @@ def _columns(events: BasedDrafts) -> dict[str, list[Any]]:
 
 
 def of(agent: AgentRecord) -> dict[str, Any]:
-    """What names an agent in a statement."""
+    """The parameters that identify an agent in a statement."""
     return {"place": place_of(agent.session), "no": agent.pk, "born": agent.created_us}
 
 
 def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
-    """What names pieces in a statement."""
+    """The parameters that identify pieces in a statement."""
     owners, lows, highs, _ = zip(*pieces, strict=True)
     return {"place": place_of(session), "nos": _array(owners), "lows": _array(lows), "highs": _array(highs)}
 
 
 def _array(numbers: Sequence[int]) -> str:
-    """An array as text, which is made sooner than one of a list of numbers."""
+    """An array as text, which takes less time than adapting a list of numbers."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 

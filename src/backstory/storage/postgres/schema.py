@@ -1,19 +1,19 @@
-"""Version 2 of the tables, and the functions of our schema that write to them.
+"""Version 2 of the tables, and the functions in our schema that write to them.
 
-An append is one call of a function, sent to the server that holds the session: it gives the events their
-positions, time and digests and checks the expected head. So is the birth of an agent with its first events.
-On one server, an append of one event needs no function (`append`). What an event means is decided before, in
-Python.
+An append is one call to a function, which runs on the server that holds the session. The function checks the
+expected head, and gives the events their positions, time and digests. Creating an agent with its first events
+is also one call. On a single server, an append of one event does not need a function (`append`). What an
+event means is decided before, in Python.
 
-The place of a session is the number in the last group of its id, and the ids that are made in it end alike.
-All tables are keyed, and can be spread over many servers, by it. Two sessions may share a place: agents are
-numbered within their place.
+The place of a session is the number in the last group of its id, and all ids created in the session end with
+that group. All tables are keyed by the place, and can be distributed over many servers by it. Two sessions
+may share a place, because agents are numbered within their place.
 """
 
 from typing import LiteralString
 
-# One statement takes the agent's row, gives the event its position, time and digest, and finds out whether
-# someone follows; the row is locked until the event is committed.
+# One statement locks the agent's row, gives the event its position, time and digest, and checks whether there
+# are followers. The row stays locked until the event is committed.
 APPEND_ONE: LiteralString = """
 CREATE OR REPLACE FUNCTION backstory.append_one(
     _place bigint, _no int, _born bigint, _expected int, _now bigint,
@@ -46,7 +46,8 @@ IS_FOLLOWED: LiteralString = (
     "EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())"
 )
 
-# `digest` makes the bytes of backstory.core.chain: a NUL ends the kind and the key, NULL is 32 zero bytes.
+# `digest` hashes the same bytes as backstory.core.chain: a NUL ends the kind and the key, NULL is 32 zero
+# bytes.
 FUNCTIONS: LiteralString = r"""
 CREATE FUNCTION backstory.digest(
     previous bytea, seq bigint, at bigint, base bigint, kind text, key text, content text, data text
@@ -63,8 +64,8 @@ CREATE FUNCTION backstory.digest(
     ), 1, 16)
 $body$;
 
--- Who follows the store is told that something is about to be committed. A NOTIFY makes commits wait for one
--- another, so nobody pays for it while nobody follows.
+-- Tell the followers of the store that something is about to be committed. A NOTIFY makes commits wait for
+-- one another, so it is only sent while there are followers.
 CREATE FUNCTION backstory.announce() RETURNS boolean LANGUAGE plpgsql AS $body$
 BEGIN
     IF EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp()) THEN
@@ -80,7 +81,7 @@ CREATE FUNCTION backstory.place_of(id uuid) RETURNS bigint LANGUAGE sql IMMUTABL
     SELECT ('x' || pg_catalog.right(id::pg_catalog.text, 12))::bit(48)::pg_catalog.int8
 $body$;
 
--- Write events behind a position, and return the digest of the last. Who calls it holds the agent.
+-- Write events after a position, and return the digest of the last one. The caller holds the agent's lock.
 CREATE FUNCTION backstory.add_events(
     _place bigint, _no int, _before int, _at bigint, _previous bytea,
     _kind text[], _content text[], _data text[], _key text[], _base int[]
@@ -131,8 +132,8 @@ BEGIN
 END
 $body$;
 
--- Write an agent and its first events. The foreign key is checked here, too: what the agent inherits must be
--- there, and whoever is deleting it is waited for.
+-- Write an agent and its first events. This also checks the foreign key: what the agent inherits must exist,
+-- and a transaction that is deleting it is waited for.
 CREATE FUNCTION backstory.create_agent(
     _place bigint, _id uuid, _session uuid, _name text, _parent int, _fork int, _born int, _spawned boolean,
     _now bigint, _key text, _about text, _deleted bigint,
@@ -174,7 +175,7 @@ END
 $body$;
 """
 
-# What a store of version 1 has is written anew: other keys, and a digest for each event.
+# The rows of a version 1 store are written again, with new keys and a digest for each event.
 VERSION_2: LiteralString = (
     """
     ALTER TABLE backstory.agents RENAME TO agents_1;
@@ -212,8 +213,8 @@ VERSION_2: LiteralString = (
         digest bytea NOT NULL,
         CONSTRAINT events_pkey PRIMARY KEY (place, agent, seq)
     ) {partition};
-    -- Where the agents with a key are, and those whose ids do not say it. Its primary key decides who made
-    -- one first, on many servers too.
+    -- Where to find the agents that have a key, or whose ids do not contain their place. Its primary key
+    -- decides who created an agent first, also on many servers.
     CREATE TABLE backstory.directory (
         place bigint NOT NULL, id uuid NOT NULL, session uuid NOT NULL, PRIMARY KEY (place, id));
     CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
@@ -230,7 +231,7 @@ VERSION_2: LiteralString = (
         previous bytea;
         here bigint;
     BEGIN
-        -- A parent has a smaller number in its session than its children.
+        -- In a session, a parent has a smaller number than its children.
         FOR one IN SELECT * FROM backstory.agents_1 ORDER BY session, no LOOP
             here := backstory.place_of(one.session);
             previous := (SELECT digest FROM backstory.events
@@ -264,7 +265,7 @@ VERSION_2: LiteralString = (
     CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
     CREATE INDEX agents_touched ON backstory.agents (touched);
     CREATE INDEX agents_birth ON backstory.agents (created_at, id);
-    -- A hash: a title may be longer than an entry of a btree.
+    -- A hash index, because a title may be too long for a btree.
     CREATE INDEX agents_title ON backstory.agents USING hash ((about::pg_catalog.jsonb ->> 'title'))
         WHERE about IS NOT NULL;
     CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;

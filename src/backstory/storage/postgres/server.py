@@ -18,10 +18,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMA = "backstory"
 OLDEST_SERVER = 14
-LOCK_PATIENCE = 60  # seconds to wait for someone who holds a row and does nothing
-# All names of ours are qualified. The search path keeps a function that someone left in another schema from
-# being taken for a built-in one. Whatever the database's defaults are: an append needs to see what the writer
-# before it left.
+LOCK_PATIENCE = 60  # seconds to wait for a row that an idle transaction has locked
+# Our names are all qualified; the search path keeps a function in another schema from being taken for a
+# built-in one. The isolation level does not depend on the database's defaults, because an append has to see
+# what the writer before it committed.
 SETTINGS = {
     "search_path": "pg_catalog, pg_temp",
     "default_transaction_isolation": "'read committed'",
@@ -32,7 +32,7 @@ HAS_SETTINGS = """
 HAS_OPTIONS = "SELECT source = 'client' FROM pg_catalog.pg_settings WHERE name = 'search_path'"
 PATIENCE = 30.0  # seconds to wait for the server or for a free connection
 
-# MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty but in the test that
+# MIGRATIONS[n] takes a store from version n to n + 1. {partition} is empty except in the test that
 # shows which statements stay within one partition.
 MIGRATIONS: tuple[LiteralString, ...] = (
     """
@@ -71,7 +71,7 @@ MIGRATIONS: tuple[LiteralString, ...] = (
     VERSION_2,
 )
 META = "CREATE TABLE backstory.meta (version integer NOT NULL); INSERT INTO backstory.meta VALUES (0)"
-ONE_MIGRATES = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # and the others wait
+ONE_MIGRATES = "SELECT pg_catalog.pg_advisory_xact_lock(4849321)"  # only one process migrates; others wait
 OWNER = """
     SELECT r.rolname, r.rolsuper OR pg_catalog.pg_has_role(r.oid, 'MEMBER')
         OR r.oid = (SELECT datdba FROM pg_catalog.pg_database
@@ -84,11 +84,11 @@ CANNOT_WRITE = """
 
 
 class Clash(StorageError):
-    """A key that is there already: a taken name or number, or a head that lags behind its events."""
+    """A key that already exists: a taken name or number, or a head that lags behind its events."""
 
 
 def conninfo(url: str, *, read_only: bool = False) -> str:
-    """The address with all that a connection of ours needs."""
+    """The address with all the settings that our connections need."""
     known = conninfo_to_dict(url)
     options = f"{known.get('options') or ''} {_options(read_only)}".strip()
     known.setdefault("connect_timeout", 10)
@@ -97,7 +97,7 @@ def conninfo(url: str, *, read_only: bool = False) -> str:
 
 
 def _settings(read_only: bool) -> dict[str, str]:
-    """What a connection must have, as SQL writes it."""
+    """The settings that a connection must have, as SQL literals."""
     return SETTINGS | {"default_transaction_read_only": "on"} if read_only else SETTINGS
 
 
@@ -119,14 +119,14 @@ def split_prepare(url: str) -> tuple[str, bool]:
 
 
 def is_pooled(db: Connection) -> bool:
-    """Whether something stands between us and the server: it hands out process numbers of its own. Another
-    client's prepared statements may then answer for ours."""
+    """Whether there is a pooler between us and the server: it makes up its own process ids. Another client's
+    prepared statements may then run instead of ours."""
     return db.execute("SELECT pg_catalog.pg_backend_pid()").fetchone() != (db.info.backend_pid,)
 
 
 def check_connection(db: Connection, url: str, *, read_only: bool = False) -> None:
-    """Refuse a connection that is not what was asked for, and a schema that is not the store's owner's: its
-    functions would run with our rights."""
+    """Refuse a connection without the settings we asked for, and a schema that belongs to another user, whose
+    functions would run with our privileges."""
     wanted = _settings(read_only)
     for name, found in db.execute(HAS_SETTINGS, (list(wanted),)).fetchall():
         if found.translate(BARE) != wanted[name].translate(BARE):
@@ -144,14 +144,13 @@ def check_connection(db: Connection, url: str, *, read_only: bool = False) -> No
     for owner, is_trusted in db.execute(OWNER).fetchall():
         if not is_trusted:
             raise CannotOpen(
-                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as you",
+                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as yours",
                 remedy="connect as that user, or use another database",
             )
 
 
 def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
-    """Make the tables, or bring older ones up to date, in one transaction. For reading only, they have to be
-    there already."""
+    """Create the tables, or migrate older ones, in one transaction. If read_only, they must already exist."""
     if db.info.server_version < OLDEST_SERVER * 10_000:
         raise CannotOpen(
             f"the server at {url!r} is PostgreSQL {db.info.server_version // 10_000}",
@@ -163,7 +162,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
     if version == len(MIGRATIONS):
         return
     if read_only and version is None:
-        raise CannotOpen(f"no store at {url!r}", remedy="open it without read_only=True to make one")
+        raise CannotOpen(f"no store at {url!r}", remedy="open it without read_only=True to create one")
     if read_only:
         raise ReadOnly(
             f"the store at {url!r} has version {version} of the store format and has to be migrated",
@@ -189,7 +188,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
 
 
 def _version(db: Connection, url: str) -> int | None:
-    """The store's version, or None before it is created."""
+    """The version of the store, or None before it is created."""
     if db.execute("SELECT pg_catalog.to_regclass('backstory.meta')").fetchall() == [(None,)]:
         return None
     found = db.execute("SELECT version FROM backstory.meta").fetchall()
@@ -210,12 +209,12 @@ def _is_lost(sqlstate: str | None) -> bool:
 
 
 def reads_only(url: str) -> ReadOnly:
-    """What is said to whoever writes to a store that was opened for reading."""
+    """The error for writing to a store that was opened for reading only."""
     return ReadOnly(f"{url!r} is open for reading only", remedy="open it without read_only=True")
 
 
 def translation(error: Exception, url: str, otherwise: type[StorageError]) -> StorageError:
-    """What the server or the pool said, as an error of ours that says what to do."""
+    """An error from the server or the pool, as one of our errors, with a remedy."""
     said = str(error).strip()
     match error:
         case PoolTimeout():
@@ -225,7 +224,7 @@ def translation(error: Exception, url: str, otherwise: type[StorageError]) -> St
             )
         case psycopg.errors.LockNotAvailable():
             return Busy(
-                f"{url!r}: someone has held what is needed for {LOCK_PATIENCE} seconds ({said})",
+                f"{url!r}: someone else has held a lock for {LOCK_PATIENCE} seconds ({said})",
                 remedy="try again, or end their transaction",
             )
         case psycopg.errors.UniqueViolation():

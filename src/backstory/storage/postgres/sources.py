@@ -1,4 +1,4 @@
-"""Where the agents of a PostgreSQL store came from: the table `sources`, and which keys there are at all."""
+"""Where the agents of a PostgreSQL store came from: the table `sources`, and which keys exist."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ KNOWN = "SELECT DISTINCT key FROM backstory.events WHERE key = ANY(%(keys)s::tex
 
 
 def listing(tool: str | None, id: str | None, prefix: str | None) -> tuple[str, dict[str, Any]]:
-    """The statement for the sources that are wanted, and what it is given."""
+    """The statement for the matching sources, and its parameters."""
     asked = {"tool": tool, "id": id, "prefix": prefix}
     given = {name: value for name, value in asked.items() if value is not None}
     conditions = " AND ".join(CONDITIONS[name] for name in given) or "true"
@@ -31,6 +31,6 @@ def listing(tool: str | None, id: str | None, prefix: str | None) -> tuple[str, 
 
 
 def remember(db: Connection, sources: Sequence[SourceRecord]) -> None:
-    """Keep what is known of some sources."""
+    """Record sources; a missing agent or cursor leaves the old value."""
     with db.cursor() as cursor:
         cursor.executemany(REMEMBER, sources)

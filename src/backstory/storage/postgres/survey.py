@@ -1,4 +1,4 @@
-"""Statements of a PostgreSQL store that ask of all agents at once, or that count and measure."""
+"""Queries on all agents of a PostgreSQL store at once, and queries that count or measure."""
 
 from collections.abc import Collection
 from typing import Any
@@ -63,7 +63,7 @@ SIZE = """
 
 
 class PostgresSurvey:
-    """Asks over one connection."""
+    """Runs the queries over one connection."""
 
     def __init__(self, db: Connection) -> None:
         self._db = db

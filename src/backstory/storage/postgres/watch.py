@@ -1,9 +1,9 @@
 """Watching a PostgreSQL store that other processes write to.
 
-A watch LISTENs on a connection of its own and stands in the table `followers`; only while there is one, an
-append is followed by a NOTIFY, which would make all commits of a database wait for one another. Until the
-first notification came through, and where none ever does (a pooler, a standby, a user who may not write, a
-store on many servers), the store is read four times a second instead.
+A watch LISTENs on its own connection, and has a row in the table `followers`. An append sends a NOTIFY only
+while that table has rows, because it makes all commits of a database wait for one another. The store is
+polled four times a second until the first notification arrives, and for good where none ever does (a pooler,
+a standby, a user who may not write, a store on many servers).
 """
 
 import os
@@ -21,9 +21,9 @@ from backstory.storage.commit_signal import until
 from backstory.storage.postgres.cluster import DISTRIBUTED
 from backstory.storage.postgres.server import Connection
 
-POLL = 0.25  # seconds between two reads where no notification can be relied on
-KEEP_ALIVE = 30.0  # seconds between two statements, while nothing happens
-SETTLED = 2.0  # seconds after which nobody is left who looked before we were there
+POLL = 0.25  # seconds between two reads while notifications are not reliable
+KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
+SETTLED = 2.0  # seconds after which every writer that did not see our row has a transaction id
 
 REGISTER = """
     WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
@@ -31,13 +31,13 @@ REGISTER = """
     ON CONFLICT (id) DO UPDATE SET until = excluded.until"""
 LEAVE = "DELETE FROM backstory.followers WHERE id = %s"
 NOTIFY = "SELECT pg_catalog.pg_notify('backstory', '')"
-# A transaction that looked for followers before we stood there will not tell us. It has its number by then,
-# or gets it in a moment: so all of them are over when that moment has passed and no transaction below the
-# number that was next then is left.
+# A transaction that looked for followers before our row was there does not notify us. It already has a
+# transaction id, or gets one within a moment. So we wait for that moment, note the next id, and wait until no
+# transaction with a smaller id is running.
 NEXT_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
 OLDEST_TRANSACTION = "SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text::bigint"
 
-# What a server says that has no notifications to give: a standby, or a user without the right to write.
+# Errors that mean there are no notifications: on a standby, or for a user who may not write.
 UNAVAILABLE = (
     psycopg.errors.ReadOnlySqlTransaction,
     psycopg.errors.InsufficientPrivilege,
@@ -68,7 +68,7 @@ class PostgresWatch:
         self._pid = os.getpid()
         self._heard = False  # whether notifications come through
         self._is_last = False  # whether there will be no more of them
-        self._before = 0  # the first transaction that certainly knows of us; 0: all others are over
+        self._before = 0  # the first transaction id that must have seen our row; 0: all older ones are over
         self._refresh_at = self._settled_at = 0.0
         with self._translated():
             self._listen()
@@ -88,7 +88,7 @@ class PostgresWatch:
         db = self._db
         if db is None or self._pid != os.getpid():
             self._listen()
-            return True  # what was committed meanwhile was not announced to us
+            return True  # we were not notified of what was committed meanwhile
         is_reliable = self._heard and not self._before
         if self._is_notified(db):
             return True
@@ -100,7 +100,7 @@ class PostgresWatch:
         return True
 
     def _is_notified(self, db: Connection) -> bool:
-        """Whether there was a notification, perhaps together with the answer to a statement."""
+        """Whether there was a notification, perhaps along with the result of a statement."""
         notified = [notification.payload for notification in db.notifies(timeout=0)]
         self._is_last = self._is_last or DISTRIBUTED in notified
         self._heard = (self._heard or bool(notified)) and not self._is_last
@@ -117,7 +117,7 @@ class PostgresWatch:
             db.execute("LISTEN backstory")
             self._register(db)
             self._notify()
-            self._before = -1  # not known before that moment has passed
+            self._before = -1  # not known until that moment has passed
             self._settled_at = time.monotonic() + SETTLED
         except UNAVAILABLE:
             self._refresh_at = float("inf")
@@ -136,7 +136,7 @@ class PostgresWatch:
             self._register(db)
 
     def _select(self, db: Connection, seconds: float) -> bool:
-        """Whether the server said something within this many seconds; a wake ends the wait, too."""
+        """Whether the server sent something within this many seconds; `wake` ends the wait, too."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._bell, selectors.EVENT_READ)
             selector.register(db.fileno(), selectors.EVENT_READ)
@@ -151,7 +151,7 @@ class PostgresWatch:
 
     def wake(self) -> None:
         self._woken = True
-        with suppress(OSError):  # it rings already, or nobody is left to hear it
+        with suppress(OSError):  # it has been woken already, or it is closed
             self._rope.send(b"!")
 
     def _drop(self) -> None:
@@ -164,7 +164,7 @@ class PostgresWatch:
         self.wake()
         with self._waiting:
             if self._db is not None and self._pid == os.getpid():
-                with suppress(psycopg.Error):  # without us, the row is ignored after a while
+                with suppress(psycopg.Error):  # otherwise, the row expires
                     self._db.execute(LEAVE, (self._id,))
             self._drop()
             self._bell.close()
