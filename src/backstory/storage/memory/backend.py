@@ -1,7 +1,6 @@
 """The reference backend: everything in lists, gone with the process.
 
-It does what the others do in the plainest way there is, so that it can be read as their
-specification and tested against them.
+It does what the others do in the simplest way, to be read as their specification and tested against them.
 """
 
 from bisect import bisect_right
@@ -65,7 +64,7 @@ class MemoryBackend:
             return record._replace(head=record.head + len(written))
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
-        """Write an agent without events. A fork is not older than the event it was forked at."""
+        """Write an agent without events. A fork is never older than the event at its fork position."""
         with self._lock:
             if new.key is not None and (new.id in self._agents or self.agents(Wanted(key=new.key))):
                 raise KeyTaken.of_agent(new.key)
@@ -88,7 +87,8 @@ class MemoryBackend:
                 own.name = name
 
     def _refuse_taken(self, session: str, name: str) -> None:
-        # Every start asks this: without a record of each agent it takes a twentieth of the time.
+        # This runs for every new session: without making a record of each agent, it takes a twentieth of the
+        # time.
         for own in self._agents.values():
             if own.new.session == session and own.name == name and own.deleted_us is None:
                 raise NameTaken.of(name)
@@ -130,7 +130,7 @@ class MemoryBackend:
         )
 
     def _living(self, agent: AgentRecord) -> OwnRows:
-        """The agent that a handle means: one that was made again under the same key has another birth."""
+        """The agent of a handle. An agent that was created again under the same key has another birth."""
         own = self._agents.get(agent.pk)
         if own is None or own.deleted_us is not None or own.created_us != agent.created_us:
             raise lost(agent)
@@ -152,7 +152,7 @@ class MemoryBackend:
                     kind, content, data, key = draft
                     previous = digest_of(previous, seq, kind, now, base, key, content, data)
                     own.add(draft.at(seq, now), base, previous)
-            except BaseException:  # Ctrl-C: all of a batch or nothing
+            except BaseException:  # Ctrl-C: a batch is written as a whole or not at all
                 own.cut(head)
                 raise
             self.announce()
@@ -223,7 +223,7 @@ class MemoryBackend:
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         read = self.read(agent, pieces)
-        self._living(agent)  # behind the read: what of it was there then, was there before
+        self._living(agent)  # after the read: if it still exists, so did what was read
         return [event for event in read if event.kind != "note" or event.content in notes]
 
     def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
@@ -344,7 +344,7 @@ class MemoryBackend:
 
     @contextmanager
     def _as_a_whole(self) -> Iterator[None]:
-        """All that the block does, or nothing."""
+        """Keep all changes of the block, or none if it fails."""
         with self._lock:
             before, sources = self._agents, dict(self._sources)
             self._open = {key: agent.copy() for key, agent in before.items()}
@@ -360,7 +360,7 @@ class MemoryBackend:
             yield MemoryRemoval(self, self._agents, self._sources)
 
     def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
-        return []  # it looks at every event, each time
+        return []  # there is no index: a search reads every event
 
     def unindexed(self, backlog: Sequence[Backlog]) -> list[Unindexed]:
         return []
@@ -392,7 +392,7 @@ class MemoryBackend:
             return watch
 
     def announce(self) -> None:
-        """Tell who watches that something was written; they see it when the lock is free."""
+        """Tell the watches that something was written; they see it when the lock is released."""
         self._committed.send()
 
     def close(self) -> None:

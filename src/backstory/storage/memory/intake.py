@@ -1,4 +1,4 @@
-"""Taking rows into the store in memory as they were elsewhere, and where its agents came from."""
+"""Adding rows from elsewhere to a store in memory, unchanged, and where its agents came from."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -10,7 +10,7 @@ KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 
 
 class MemoryIntake(HeldRows):
-    """Takes in agents and events as they were; the backend holds its lock and a copy meanwhile."""
+    """Adds agents and events unchanged, while the backend holds its lock and a copy to go back to."""
 
     def __init__(self, backend: Memory, agents: Mapping[str, OwnRows], sources: KeptSources) -> None:
         super().__init__(backend)
@@ -39,7 +39,7 @@ class MemoryIntake(HeldRows):
 
 
 def sources_in(kept: KeptSources, tool: str | None, id: str | None, prefix: str | None) -> list[SourceRecord]:
-    """The sources that are wanted."""
+    """The matching sources."""
     return [
         source
         for _, source in sorted(kept.items())

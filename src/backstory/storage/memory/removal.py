@@ -1,4 +1,4 @@
-"""Taking rows away from a store in memory. What goes is decided before, in `backstory.jobs.deletion`."""
+"""Removing rows from a store in memory. What to remove is decided in `backstory.jobs.deletion`."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from backstory.storage.protocols import AgentRecord, tombstone_name
 
 
 class MemoryRemoval(HeldRows):
-    """Takes rows away; the backend holds its lock and a copy meanwhile."""
+    """Removes rows, while the backend holds its lock and a copy to go back to."""
 
     def __init__(self, backend: Memory, agents: dict[str, OwnRows], sources: KeptSources) -> None:
         super().__init__(backend)

@@ -1,4 +1,4 @@
-"""The rows of a store in memory: one agent with the events it owns, and which agents a listing has."""
+"""The rows of a store in memory: an agent with the events that it owns, and which agents match a listing."""
 
 import copy
 from typing import Protocol
@@ -8,17 +8,17 @@ from backstory.storage.protocols import AgentRecord, Agents, NewAgent, Reader, S
 
 
 class Memory(Agents, Reader, StoredRows, Protocol):
-    """What the backend does for those who change many rows at once."""
+    """What intake and removal need from the backend."""
 
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         """Write an agent without events."""
 
     def announce(self) -> None:
-        """Tell who watches that something was written."""
+        """Tell the watches that something was written."""
 
 
 class HeldRows:
-    """The backend's own reads, while it holds its lock for a change of many rows at once."""
+    """The reads of the backend, while it holds its lock for a change of many rows."""
 
     def __init__(self, backend: Memory) -> None:
         self._backend = backend
@@ -41,7 +41,7 @@ class OwnRows:
         self.created_us = created_us
         self.deleted_us = new.deleted_us
         self.events: list[Event] = []
-        self.bases: dict[int, int] = {}  # of those own events that have one
+        self.bases: dict[int, int] = {}  # of its own events that have one
         self.jumps: list[int] = []  # the positions of those events
         self.digests: list[bytes] = []
 
@@ -64,13 +64,13 @@ class OwnRows:
             self.jumps.append(event.seq)
 
     def replace(self, seq: int, content: str | None, data_json: str) -> None:
-        """Let an event say something else."""
+        """Replace the content and the data of an event."""
         old = self.event(seq)
         new = Event((seq, old.kind, content, data_json, old.created_us, old.key))
         self.events[seq - self.new.fork_seq - 1] = new
 
     def cut(self, last: int) -> None:
-        """Without the own events behind a position."""
+        """Remove its own events after a position."""
         kept = max(last - self.new.fork_seq, 0)
         del self.events[kept:], self.digests[kept:]
         self.bases = {seq: base for seq, base in self.bases.items() if seq <= last}
@@ -84,7 +84,7 @@ class OwnRows:
 
 
 def is_wanted(record: AgentRecord, wanted: Wanted, alive: set[str]) -> bool:
-    """Whether a listing has this agent; `alive` are the sessions that have agents."""
+    """Whether an agent matches a listing; `alive` are the sessions that have agents."""
     there = wanted.deleted or (record.session in alive if wanted.roots else record.deleted_us is None)
     return (
         there
@@ -103,12 +103,12 @@ def is_wanted(record: AgentRecord, wanted: Wanted, alive: set[str]) -> bool:
 
 
 def lateness(record: AgentRecord) -> tuple[int, str]:
-    """The order of a listing by last write."""
+    """The sort key of a listing by last write."""
     return record.updated_us, record.id
 
 
 def behind(found: list[AgentRecord], last: AgentRecord, *, latest_first: bool) -> list[AgentRecord]:
-    """What a listing has behind the last agent of the page before."""
+    """The agents that come after the last agent of the previous page."""
     if latest_first:
         return [record for record in found if lateness(record) < lateness(last)]
     return found[[record.id for record in found].index(last.id) + 1 :]

@@ -1,6 +1,7 @@
 """The embedded backend: one SQLite file, through apsw.
 
-Connections, transactions and what a fork of the process means for them. The statements are in `rows`.
+It handles connections and transactions, and what happens to them when the process forks. The statements are
+in `rows`.
 """
 
 import os
@@ -60,21 +61,21 @@ STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no 
 
 
 class SqliteBackend:
-    """A store in one SQLite file. Its keys are the agents' numbers.
+    """A store in one SQLite file. An agent's primary key is its number.
 
-    Threads borrow connections from a small pool; writers of one process queue at a lock, those
-    of several processes at SQLite's own.
+    Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in several
+    processes wait for SQLite's own.
     """
 
     def __init__(self, path: str, *, read_only: bool = False) -> None:
-        self.url = os.path.abspath(path)  # the program may change its directory
+        self.url = os.path.abspath(path)  # the program may change its working directory
         self._writing = forkable_lock()
         self._asking = ForkGate()
         self._free: list[apsw.Connection] = []
         self._left_to_parent: list[apsw.Connection] = []
         self._pid = os.getpid()
         self._closed = False
-        self._unmerged = 0  # events that came into the index since it was merged
+        self._unmerged = 0  # events indexed since the last merge
         with self._translated():
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
@@ -83,7 +84,7 @@ class SqliteBackend:
         self._watches: WeakSet[SqliteWatch] = WeakSet()
 
     def _first(self, read_only: bool) -> apsw.Connection:
-        """The first connection. Where the file or its folder cannot be written, it can still be read."""
+        """The first connection. If the file or its folder cannot be written, it only reads."""
         self.read_only, self._place = read_only, Place(self.url, apsw.SQLITE_OPEN_READWRITE)
         if not read_only:
             try:
@@ -232,8 +233,8 @@ class SqliteBackend:
         return found
 
     def _broken_pages(self) -> list[str]:
-        """What SQLite itself finds. FTS5 keeps the structure of an index in the connection, and its check
-        does not notice that another process has changed it since: only a new connection is believed."""
+        """What SQLite's own check finds. FTS5 caches the structure of an index in the connection, and the
+        check does not notice that another process has changed it since. So it needs a new connection."""
         with self._connection(), closing(connected(*self._place)) as new:
             return [text for (text,) in new.execute("PRAGMA integrity_check") if text != "ok"]
 
@@ -244,7 +245,7 @@ class SqliteBackend:
         return int(self._query(SIZE, ())[0][0])
 
     def copy_to(self, path: str) -> bool:
-        """All pages in one step: a read transaction, so that writers go on meanwhile."""
+        """Copy all pages in one read transaction, so that writers are not blocked."""
         with self._connection() as db:
             make_private(path)
             copy = apsw.Connection(path)
@@ -267,14 +268,14 @@ class SqliteBackend:
         self._empty_log()
 
     def _empty_log(self) -> None:
-        """Write what is in the write-ahead log into the file, and leave nothing of it behind."""
+        """Write the write-ahead log into the file, and leave no removed text in it."""
         with self._writing, self._connection() as db:
             unfinished = not emptied_log(db)
         if unfinished:
             raise Busy(
-                f"{self.url!r}: it is done, but someone who is still reading keeps the removed text in the "
-                "write-ahead log",
-                remedy="end the other programs; the next one that closes the store empties the log",
+                f"{self.url!r}: the text was removed, but it stays in the write-ahead log while others are "
+                "still reading",
+                remedy="end the other programs; the last one that closes the store empties the log",
             )
 
     def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:
@@ -326,7 +327,7 @@ class SqliteBackend:
 
     @contextmanager
     def _write(self) -> Iterator[apsw.Connection]:
-        """A write transaction: all of the block, durably, or nothing."""
+        """A write transaction: durably commits everything that the block writes, or nothing."""
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
         with self._writing, self._connection() as db:
@@ -346,19 +347,19 @@ class SqliteBackend:
                 raise
 
     def _check_files(self) -> None:
-        """Notice, before a write is acknowledged, that it went into a log that no one else can see any more.
-        While a connection is open, SQLite itself neither removes nor replaces these files."""
+        """Raise if the files were removed or replaced, before a write is acknowledged: it went into a log
+        that nobody else can see. While a connection is open, SQLite itself does neither."""
         for ending, known in self._beside.items():
             if known is not None and identity(self.url + ending) != known:
                 raise ConnectionLost(
                     f"{self.url + ending!r} was removed or replaced while the store was open: what was under "
                     "way may or may not have been written",
-                    remedy="open the store again, and look",
+                    remedy="open the store again, and check",
                 )
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
-        """A connection for this thread, for as long as the block runs."""
+        """A connection for this thread while the block runs."""
         if self._closed:
             raise self._is_closed()
         if self._pid != os.getpid():
@@ -373,7 +374,7 @@ class SqliteBackend:
             finally:
                 if self._closed or db.in_transaction:
                     db.close()
-                    self._beside = {}  # the last one that closes takes the log with it
+                    self._beside = {}  # SQLite removes the log with the last connection
                 else:
                     self._free.append(db)
 
@@ -381,8 +382,8 @@ class SqliteBackend:
         return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
 
     def _start_again_after_fork(self) -> None:
-        """SQLite's connections must not cross a fork, not even to be closed: keep the parent's
-        where they are, and open new ones."""
+        """Set the parent's connections aside, so that new ones are opened. SQLite's connections must not be
+        used in a forked process, not even to close them."""
         self._pid = os.getpid()
         self._left_to_parent += self._free
         self._free = []

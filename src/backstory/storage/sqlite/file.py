@@ -1,4 +1,4 @@
-"""Opening an SQLite file: what must be there, which version it has, and what its errors mean.
+"""Opening an SQLite file: its settings, its version and its migrations, and what its errors mean.
 
 Nothing here reads or writes an event.
 """
@@ -16,7 +16,7 @@ import apsw
 
 try:
     import fcntl
-except ImportError:  # Windows has locks of another kind
+except ImportError:  # Windows has other file locks
     fcntl = None  # type: ignore[assignment]
 
 from backstory.core.chain import START, digest_of
@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 APPLICATION_ID = 0x42535459  # "BSTY": tells our files from other SQLite databases
 PAGE_SIZE = 8192
-# Pages of the write-ahead log until they go into the file. Overwriting a log is a third quicker than growing
-# it, so it stays at 1 MB: that is reached after a hundred turns instead of eight hundred.
+# Pages in the write-ahead log before a checkpoint. Overwriting the log is a third faster than growing it. So
+# it stays at 1 MB, which is reached after a hundred turns instead of eight hundred.
 CHECKPOINT = 128
 PATIENCE = 60.0  # seconds to wait for other writers
-SOON, LATER = 0.001, 0.02  # seconds until the next look whether they are done
-LONG = 100  # looks after which it is asked whether the file system has locks at all
+SOON, LATER = 0.001, 0.02  # seconds between two attempts, at first and later
+LONG = 100  # attempts after which to check whether the file system supports locks at all
 
 GET_PERMISSION = "get permission to write it, or copy it and open the copy"
 ANOTHER_PATH = "give another path"
@@ -65,7 +65,7 @@ MIGRATIONS = (
     CREATE INDEX jumps ON events (id, base) WHERE base IS NOT NULL;
     CREATE INDEX marks ON events (id) WHERE kind = 'mark';
     """,
-    # Version 2: keys, notes, what is kept beside an agent, and the chain of digests, which `_chain` fills in.
+    # Version 2: keys, notes, descriptions of agents, and the chain of digests, which `_chain` fills in.
     """
     ALTER TABLE agents ADD COLUMN key TEXT;
     ALTER TABLE agents ADD COLUMN about TEXT;
@@ -89,18 +89,18 @@ MIGRATIONS = (
 OWN_EVENTS = """
     SELECT id, kind, content, data, created_at, base FROM events
     WHERE id BETWEEN ? << 32 AND (? << 32) + 4294967295 ORDER BY id"""
-CHAINED = 2  # the version from which on events have digests
+CHAINED = 2  # the first version in which events have digests
 
 
 class Place(NamedTuple):
-    """What SQLite opens: a path, or a URI that says more, and the flags."""
+    """What SQLite opens: a path or a URI with options, and the flags."""
 
     name: str
     flags: int
 
 
 def identity(path: str) -> tuple[int, int] | None:
-    """Which file it is: what is written into a deleted one would be gone with the process."""
+    """Identifies a file, to notice that it was deleted: what is written to it then would be lost."""
     try:
         found = os.stat(path)
     except OSError:
@@ -109,37 +109,37 @@ def identity(path: str) -> tuple[int, int] | None:
 
 
 def connected(path: str, flags: int) -> apsw.Connection:
-    """A connection that waits for others and syncs to the disk."""
+    """A connection that waits for other writers and syncs to disk."""
     db = apsw.Connection(path, flags=flags)
     db.set_busy_handler(_patience(path))
     db.execute(
         "PRAGMA synchronous = FULL; PRAGMA fullfsync = ON; PRAGMA foreign_keys = ON; "
         f"PRAGMA wal_autocheckpoint = {CHECKPOINT}"
     )
-    # Without statistics a plan does not depend on what is bound: SQLite need not compile a statement again
-    # because another agent's number is bound to it, which took longer than the statement itself.
+    # Without statistics, a plan does not depend on the values that are bound. Otherwise SQLite would compile
+    # a statement again for another agent's number, which took longer than running it.
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-    # Whatever is freed is overwritten: even a page that is split leaves copies of events behind.
+    # Overwrite freed space: even splitting a page leaves copies of events behind.
     db.execute("PRAGMA secure_delete = ON").fetchall()
     return db
 
 
 def emptied_log(db: apsw.Connection) -> bool:
-    """Write the write-ahead log into the file and cut it off; whether that could be done."""
+    """Write the write-ahead log into the file and truncate it; return whether that was possible."""
     deadline = time.monotonic() + PATIENCE
     while True:
         [(unfinished, _, _)] = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         if not unfinished or time.monotonic() > deadline:
             return not unfinished
-        # SQLite waits for readers, but not for another checkpoint, which any commit of others may begin.
+        # SQLite waits for readers, but not for another checkpoint, which any other commit may start.
         time.sleep(0.005)
 
 
 def _patience(path: str) -> Callable[[int], bool]:
-    """What a connection does while others write: look again, a thousand times a second at first.
+    """A busy handler, which tries again a thousand times a second at first.
 
-    SQLite's own waits grow to a tenth of a second, so that of eight writers one could stand there for
-    0.8 seconds while the others went on; and Python hears no Ctrl-C in them.
+    SQLite's own handler waits up to a tenth of a second at a time, so one of eight writers could be kept
+    waiting for 0.8 seconds while the others went on. And Python does not notice Ctrl-C during such a wait.
     """
     deadline = 0.0
 
@@ -149,7 +149,7 @@ def _patience(path: str) -> Callable[[int], bool]:
         if tried == 0:
             deadline = now + PATIENCE
         if tried == LONG and refuses_locks(path):
-            return False  # it will not change
+            return False  # waiting would not help
         time.sleep(SOON if tried < 500 else LATER)
         return now < deadline
 
@@ -157,7 +157,7 @@ def _patience(path: str) -> Callable[[int], bool]:
 
 
 def prepared(path: str) -> apsw.Connection:
-    """A connection to a file that is ours, in WAL mode and of this version."""
+    """A connection to a store of this version in WAL mode; creates or migrates it if needed."""
     if os.path.isdir(path):
         raise CannotOpen(
             f"{path!r} is a directory", remedy=f"give the path of a file in it, such as {path}/history.db"
@@ -180,14 +180,14 @@ def prepared(path: str) -> apsw.Connection:
 
 
 def make_private(path: str) -> None:
-    """A new file that only its owner can read; what SQLite puts beside it gets the same permissions."""
-    with suppress(OSError):  # it is there already, or SQLite will say what is wrong
+    """Create a file that only its owner can read; SQLite gives its other files the same permissions."""
+    with suppress(OSError):  # it exists, or SQLite will report the problem
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def readable(path: str) -> tuple[apsw.Connection, Place]:
-    """A connection that only reads, and what else it can be opened by. Without a write-ahead log, the file
-    need not even share its state with others: on a medium that nobody can write, nobody will."""
+    """A read-only connection, and how to open more of them. If nothing can be written and there is no
+    write-ahead log, the file is opened as immutable, without locks or shared memory."""
     if not os.path.isfile(path):
         raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
     log = f"{path}-wal"
@@ -199,8 +199,8 @@ def readable(path: str) -> tuple[apsw.Connection, Place]:
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:
         if has_log:
             raise ReadOnly(
-                f"{path!r} has events in {log!r}, which cannot be read where nothing can be written",
-                remedy="copy both files to where they can be written, and open the copy",
+                f"{path!r} has events in {log!r}, which can only be read in a directory that can be written",
+                remedy="copy both files to a directory that can be written, and open the copy",
             ) from error
         return _checked(alone, path), alone
 
@@ -248,7 +248,7 @@ def _migrate(db: apsw.Connection, path: str) -> None:
 
 
 def _chain(db: apsw.Connection) -> None:
-    """Give the events of an older store their digests. A parent has a smaller number than its children."""
+    """Add digests to the events of an older store. A parent has a smaller number than its children."""
     for no, parent, fork_seq in db.execute("SELECT no, parent, fork_seq FROM agents ORDER BY no").fetchall():
         inherited = db.execute("SELECT digest FROM events WHERE id = (? << 32) + ?", (parent, fork_seq))
         previous = next((found for (found,) in inherited), START)
@@ -260,7 +260,7 @@ def _chain(db: apsw.Connection) -> None:
 
 
 def _version(db: apsw.Connection, path: str) -> int:
-    """The store's version; 0 for an empty file. Raises for what we must not touch."""
+    """The version of the store, or 0 for an empty file. Raises if the file belongs to another program."""
     found: list[Any] = db.execute(
         "SELECT (SELECT application_id FROM pragma_application_id), "
         "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)"
@@ -274,7 +274,7 @@ def _version(db: apsw.Connection, path: str) -> int:
 
 
 def _patiently(attempt: Callable[[], T]) -> T:
-    """Switching a new file to WAL answers busy at once, without waiting: wait here."""
+    """Switching a new file to WAL fails at once if it is busy, without the busy handler: wait here."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
@@ -286,10 +286,10 @@ def _patiently(attempt: Callable[[], T]) -> T:
 
 
 def refuses_locks(path: str) -> bool:
-    """Whether the file system has no locks to give: SQLite says "busy" then, as if someone held one.
+    """Whether the file system does not support locks: SQLite then reports "busy", as if someone held one.
 
-    Another file in the same folder is tried. To close the store's own would let go of SQLite's locks on it:
-    POSIX takes all locks of a process from a file with the first descriptor that is closed.
+    This locks another file in the same folder. Closing the store's own file would release SQLite's locks on
+    it, because POSIX drops all of a process's locks on a file when any descriptor of that file is closed.
     """
     if fcntl is None:
         return False
@@ -302,7 +302,7 @@ def refuses_locks(path: str) -> bool:
 
 
 def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
-    """What SQLite said, as an error of ours that says what to do."""
+    """An error from SQLite, as one of our errors, with a remedy."""
     match error:
         case apsw.BusyError() if refuses_locks(path):
             return CannotOpen(

@@ -1,8 +1,8 @@
-"""The search index of the SQLite backend: an FTS5 table that catches up when it is asked.
+"""The search index of the SQLite backend: an FTS5 table, brought up to date by each search.
 
-It is derived from the events and made by the first search, so appends neither wait for it
-nor pay for it, and its tables may be dropped at any time. Words come from `backstory.core.terms`: the
-tokenizer here only cuts at the spaces between them.
+It is derived from the events and created by the first search. So it costs appends nothing, and its tables may
+be dropped at any time. The words come from `backstory.core.terms`; FTS5's tokenizer only splits at the spaces
+between them.
 """
 
 import json
@@ -18,7 +18,7 @@ from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.protocols import CANDIDATES, Found, Piece
 from backstory.storage.sqlite.rows import HEAD, ids_of
 
-# The number in the names is the version of `backstory.core.terms`: other words, other tables.
+# The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
 CREATE = """
     DROP TABLE IF EXISTS search_1;
     DROP TABLE IF EXISTS searched_1;
@@ -39,11 +39,11 @@ UPTO = f"""
 UNINDEXED = """
     SELECT p.key, e.id & 4294967295, e.kind, e.content, e.data FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
-# What is left of the events that were read to be indexed, and the beginning of their data.
+# Those of the events read for indexing that still exist, with the beginning of their data.
 LEFT = UNINDEXED.replace("e.kind, e.content, e.data", "substr(e.data, 1, 16)")
 MOVE = "INSERT INTO searched_3 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
 INSERT = "INSERT INTO search_3 (rowid, words) VALUES (?, ?)"
-# The index keeps no text: what is to be taken out has to be said again, word for word.
+# The index does not store the text: to remove an entry, FTS5 needs the same words again.
 TEXTS = """
     SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_3 s ON s.agent = e.agent
     WHERE e.id BETWEEN ?1 AND ?2 AND e.id & 4294967295 <= s.upto"""
@@ -53,8 +53,9 @@ WORTH_MERGING = 20_000  # events
 MERGED_AT_ONCE = 500  # pages
 END_AT = "UPDATE searched_3 SET upto = min(upto, ?2) WHERE agent = ?1"
 
-# Ranking costs as much as there are matches, and a word that is everywhere ranks nothing: of very many
-# matches, those of the newest agents are ranked. CROSS JOIN: the index is asked first.
+# The cost of ranking grows with the number of matches, and a word that occurs everywhere says nothing about
+# relevance. So if there are very many matches, only those of the newest agents are ranked. CROSS JOIN makes
+# SQLite query the index first.
 FIND = """
     SELECT a.id, f.id & 4294967295, -f.rank
     FROM (
@@ -63,8 +64,8 @@ FIND = """
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.rank, f.id DESC LIMIT :limit"""
 EVERYWHERE = "WHERE search_3 MATCH :query"
-# Where there are few ranges, each is looked up in the index: what it has elsewhere costs nothing. `bm25`
-# counts how often a word is in the whole store, so a share of the words ranks instead.
+# If there are few ranges, each is looked up in the index, so matches elsewhere cost nothing. `bm25` would
+# count a word in the whole store, so the share of matching words ranks instead.
 FIND_IN_RANGES = """
     SELECT a.id, f.id & 4294967295, f.share
     FROM (
@@ -93,7 +94,7 @@ def exists(db: apsw.Connection) -> bool:
 
 
 def backlog(db: apsw.Connection, owners: Collection[int] | None) -> list[Backlog]:
-    """What is not in the index of some agents, or of all."""
+    """What is not indexed yet, of some agents or of all."""
     sql = BACKLOG.format(condition="true" if owners is None else OF_OWNERS)
     sql = sql if exists(db) else sql.replace("searched_3", "(SELECT NULL AS agent, NULL AS upto)")
     bindings = () if owners is None else (json.dumps(list(owners)),)
@@ -107,7 +108,7 @@ def unindexed(db: apsw.Connection, behind: Sequence[Backlog]) -> list[Unindexed]
 
 
 def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
-    """Within a write transaction: take in what is still the next of its agent, and still there."""
+    """Within a write transaction: index the texts that still come next for their agent and still exist."""
     known: list[Any] = db.execute(UPTO, (json.dumps([behind.owner for behind, _ in texts]),)).fetchall()
     upto = dict(known)
     next_ones = [(behind, found) for behind, found in texts if upto.get(behind.owner) == behind.after]
@@ -122,13 +123,13 @@ def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
 
 
 def merge(write: Callable[[], AbstractContextManager[apsw.Connection]]) -> None:
-    """Bring the segments of the index together, in short transactions: a search looks into each segment."""
-    pages = -MERGED_AT_ONCE  # below zero: begin to merge all there is
+    """Merge the segments of the index, in short transactions: a search has to look into each segment."""
+    pages = -MERGED_AT_ONCE  # negative: start merging all segments
     while True:
         with write() as db:
             before = db.total_changes()
             db.execute(MERGE, (pages,))
-            if db.total_changes() - before < 2:  # FTS5's own rule for the end
+            if db.total_changes() - before < 2:  # FTS5's documented sign that it is done
                 return
         pages = MERGED_AT_ONCE
 
@@ -139,15 +140,15 @@ def _ranges(behind: Sequence[Backlog]) -> str:
 
 
 def forget(db: apsw.Connection, no: int, low: int, high: int) -> None:
-    """Within a write transaction, before the events go: take an agent's events out of the index."""
+    """Within a write transaction, before events are removed: remove them from the index."""
     rows: list[Any] = db.execute(TEXTS, ((no << 32) + low, (no << 32) + high)).fetchall()
-    # An event that was erased has been taken out before: the index would lose count, and call itself damaged.
+    # Erased events are not in the index any more: removing them again would damage it.
     there = [(id, searchable(kind, content, data)) for id, kind, content, data in rows if not is_erased(data)]
     db.executemany(FORGET, [(id, " ".join(words(text))) for id, text in there])
 
 
 def end_at(db: apsw.Connection, no: int, last: int) -> None:
-    """Note that an agent's events behind a position are not in the index."""
+    """Note that an agent's events after a position are not in the index."""
     db.execute(END_AT, (no, last))
 
 
@@ -170,10 +171,10 @@ def find(
 
 
 def _share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
-    """The matches in a text, in relation to all its words, as `backstory.core.terms.score` has it."""
+    """The share of matching words in a text, as in `backstory.core.terms.score`."""
     return row.inst_count / (row.column_size() + 20)
 
 
 def match(query: Query) -> str:
-    """The query in FTS5's own language; words are letters and digits, so nothing is to be escaped."""
+    """The query in the syntax of FTS5; words are letters and digits, so nothing needs escaping."""
     return " ".join(f'"{" ".join(phrase.words)}"{"*" * phrase.prefix}' for phrase in query)

@@ -1,7 +1,7 @@
-"""Taking rows into an SQLite store as they were elsewhere, within a write transaction.
+"""Adding rows from elsewhere to an SQLite store, unchanged, within a write transaction.
 
-It writes what it is given. Whether that is sound is decided before: in `backstory.jobs.transfer` for exports,
-in `backstory.intake` for everything else.
+It writes what it is given. The rows are checked before: exports in `backstory.jobs.transfer`, everything else
+in `backstory.intake`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
 
 
 class SqliteIntake(SqliteRows):
-    """Takes in agents and events within a transaction that the backend holds."""
+    """Adds agents and events within a transaction of the backend."""
 
     def held(self, session: str) -> list[AgentRecord]:
         return self.agents(Wanted(session=session, deleted=True))

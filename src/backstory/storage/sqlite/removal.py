@@ -1,6 +1,6 @@
-"""Taking rows away from an SQLite store, within a write transaction.
+"""Removing rows from an SQLite store, within a write transaction.
 
-What goes is decided before, in `backstory.jobs.deletion`. The pages that are freed are overwritten with zeros
+What to remove is decided in `backstory.jobs.deletion`. SQLite overwrites freed pages with zeros
 (`secure_delete`, on every connection), and the backend empties the write-ahead log afterwards.
 """
 
@@ -31,7 +31,7 @@ LET_GO = f"DELETE FROM agents WHERE name = '{PLACEHOLDER}' AND no < (SELECT max(
 
 
 class SqliteRemoval(SqliteRows):
-    """Takes rows away within a transaction that the backend holds."""
+    """Removes rows within a transaction of the backend."""
 
     def held(self, session: str) -> list[AgentRecord]:
         return self.agents(Wanted(session=session, deleted=True))
@@ -57,7 +57,7 @@ class SqliteRemoval(SqliteRows):
         self._db.execute(BURY, {"no": agent.pk, "name": name, "now": now, "inherits": inherits})
 
     def remove(self, agents: Sequence[AgentRecord], now: int) -> None:
-        # A handle of a deleted agent holds its number: the next agent must not get the same.
+        # Handles of a deleted agent still have its number, so the next agent must not get it.
         [(last,)] = self._db.execute(LAST_NUMBER).fetchall()
         self._db.execute("PRAGMA defer_foreign_keys = ON")
         self._db.executemany(REMOVE, [(agent.pk,) for agent in agents])

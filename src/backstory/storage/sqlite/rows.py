@@ -1,8 +1,8 @@
 """The rows of an SQLite store: every statement that reads or writes agents and events, over one connection.
 
-The events of one agent lie together: an event's id packs the agent's number and the position into one
-integer, and the table is clustered by it. Not here: any meaning of an event beyond its base, its key, and
-whether it is a mark or a note.
+The events of one agent are stored together: an event's id combines the agent's number and the position in one
+integer, and the table is clustered by it. Of an event's meaning, this module knows only its base, its key,
+and whether it is a mark or a note.
 """
 
 import json
@@ -56,7 +56,7 @@ CONDITIONS = {
     "key": "a.key = :key",
     "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
     "title": "a.about IS NOT NULL AND a.about ->> '$.title' = :title",
-    # Only ASCII is folded here. Any other letter may be one of the word's, without its accents.
+    # SQLite folds the case of ASCII only. Any other letter may match a letter of the word, with an accent.
     "telling": """a.about IS NOT NULL
         AND (instr(lower(a.about), :telling) OR length(a.about) < octet_length(a.about))""",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
@@ -65,17 +65,17 @@ CONDITIONS = {
     "since_us": f"a.touched >= :since_us / {SECOND} AND updated >= :since_us",
     "until_us": f"a.touched <= :until_us / {SECOND} AND updated < :until_us",
 }
-# Of few agents, as a rule.
+# Conditions that usually match few agents.
 SELECTIVE = {"prefix", "session", "sessions", "name", "key", "key_prefix", "title"}
-COMMON = 1_000  # agents whose keys begin alike, from which on a page is not looked for among all of them
+COMMON = 1_000  # agents with the same key prefix; from there on, a page is read in order instead
 PREFIXED = """
     SELECT count(*) FROM (SELECT 1 FROM agents a INDEXED BY agents_key
         WHERE a.key >= :key_prefix AND a.key < :key_prefix || char(1114111) LIMIT :most)"""
-# `touched` is the second of `updated`, which has no index: so only agents of one second are ever sorted.
+# `touched` is `updated` in seconds. Only `touched` has an index, so at most one second is sorted.
 LATEST_FIRST = "a.touched DESC, updated DESC, a.no DESC"
 AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)"
 
-# A fork is not older than the event it was forked at.
+# A fork is never older than the event at its fork position.
 INSERT_AGENT = """
     INSERT INTO agents
         (no, id, session, name, parent, fork_seq, born_seq, spawned, created_at, key, about, touched, deleted)
@@ -104,9 +104,9 @@ INSERT_EVENT = """
     INSERT INTO events (id, kind, content, data, created_at, key, base, digest)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
 
-# From each step go to the newest event with a base at or below `next`: what lies between is
-# live, and the walk goes on from the base; without one, it goes on in the parent. UNION drops
-# a step that was taken before, so a damaged store ends the walk instead of running for ever.
+# Each step goes to the newest event with a base at or below `next`. What lies between is live, and the walk
+# continues at the base; if there is no such event, it continues in the parent. UNION drops a step that was
+# taken before, so in a damaged store the walk ends instead of running for ever.
 WALK = f"""
     WITH RECURSIVE
     here (head) AS MATERIALIZED (
@@ -141,7 +141,7 @@ LINEAGE = f"""
         FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
     SELECT no, low, high, NULL, fork_seq FROM line"""
 
-# Times never run backwards in a lineage: find the agent that wrote at that time, then halve.
+# Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
 POSITION_AT = f"""
     WITH RECURSIVE
     line (no, parent, fork_seq, high, created_at) AS (
@@ -160,19 +160,19 @@ POSITION_AT = f"""
         WHERE h.low < h.high)
     SELECT low FROM halves WHERE low = high"""
 
-# CROSS JOIN keeps the order of the pieces. They come as one object, {"first id": last id, …}: what JSON has
-# parsed already costs a third of what json_extract would.
+# CROSS JOIN keeps the order of the pieces. They are passed as one object, {"first id": last id, …}, because
+# json_each's own columns cost a third of what json_extract would.
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
-# Nothing of an agent that was deleted since its pieces were looked up: not what it inherited, either.
+# If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = " AND EXISTS (SELECT 1 FROM agents WHERE no = ? AND deleted IS NULL)"
 SAID = READ + f" AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?))) {IS_THERE}"
 SPOKEN_KINDS = ", ".join(f"'{kind}'" for kind in sorted(SPOKEN | {"note"}))
 TEXTS = SAID.replace(COLUMNS, "e.content, e.data") + f" AND e.kind IN ({SPOKEN_KINDS})"
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
-# SQLite knows the length of a column without reading it, but not that of an expression.
+# SQLite knows the length of a column without reading it, but not the length of an expression.
 OUTLINE = READ.replace(
     COLUMNS,
     "e.id & 4294967295, e.kind, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0), "
@@ -221,7 +221,7 @@ class SqliteRows:
         return [AgentRecord(*row)._replace(spawned=bool(row[7])) for row in self._all(sql, bindings)]
 
     def _is_common(self, wanted: Wanted) -> bool:
-        """Whether a page is asked for of agents whose keys begin like those of very many."""
+        """Whether a page is wanted of agents with a key prefix that very many agents have."""
         if wanted.key_prefix is None or wanted.limit is None:
             return False
         bindings = {"key_prefix": wanted.key_prefix, "most": COMMON}
@@ -304,7 +304,7 @@ class SqliteRows:
         raise parent_lost(new)
 
     def rename(self, agent: AgentRecord, name: str) -> None:
-        self._about(agent)  # is it there?
+        self._about(agent)  # raises if it is gone
         try:
             self._db.execute(RENAME, (name, agent.pk))
         except apsw.ConstraintError as error:
@@ -322,7 +322,7 @@ class SqliteRows:
             return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
 
     def touch(self, agent: AgentRecord, before: int, now: int) -> None:
-        """Keep the second of the last write, which changes far less often than there are writes."""
+        """Record the second of the last write, which changes far less often than there are writes."""
         if now // SECOND != before // SECOND:
             self._db.execute(TOUCH, (now // SECOND, agent.pk))
 
@@ -337,14 +337,14 @@ class SqliteRows:
         return about
 
     def _newest(self, agent: AgentRecord) -> tuple[int, int, bytes]:
-        """The agent's head, the time that new events must not be before, and the digest they follow."""
+        """The agent's head, the earliest time for new events, and the digest that they continue."""
         for sql in (NEWEST, NEWEST_INHERITED):
             for head, created_at, previous in self._all(sql, {"no": agent.pk}):
                 return head, created_at, previous or START
         raise lost(agent)
 
     def _events(self, sql: str, *bindings: Any) -> list[Event]:
-        # Straight from the cursor: no second list of plain rows beside the events.
+        # Straight from the cursor, so that there is no second list of plain rows.
         return from_rows(self._db.execute(sql, bindings))
 
     def _all(self, sql: str, bindings: Any) -> list[Any]:
@@ -354,15 +354,15 @@ class SqliteRows:
 def _new_rows(
     first: int, head: int, previous: bytes, events: BasedDrafts, now: int
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of new events, each with its digest, one by one: a batch may be long."""
+    """The rows of new events with their digests. A generator, because a batch may be long."""
     for seq, ((kind, content, data, key), base) in enumerate(events, head + 1):
         previous = digest_of(previous, seq, kind, now, base, key, content, data)
         yield first + seq, kind, content, data, now, key, base, previous
 
 
 def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, Any]]:
-    """The statement for a listing: the planner sees what is asked, and no `… IS NULL OR …` around it. Where
-    the beginning of a key is common, agents are read in their order, and most of them fit."""
+    """The statement for a listing, with only the conditions that apply, because `… IS NULL OR …` misleads the
+    planner. If a key prefix is `common`, agents are read in order, because most of them match."""
     asked = wanted._asdict() | {"sessions": None if wanted.sessions is None else json.dumps(wanted.sessions)}
     given = {name: asked[name] for name in CONDITIONS if asked[name] not in (None, False)}
     conditions = [CONDITIONS[name] for name in given]
@@ -376,7 +376,7 @@ def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, An
         conditions.append(AFTER_LATEST if wanted.latest_first else "a.no > :after_no")
         given |= {"after_no": wanted.after.pk, "after_us": wanted.after.updated_us}
     order = LATEST_FIRST if wanted.latest_first else "a.no"
-    # Of a page of the latest, the planner does not see that it need not look at all agents.
+    # For a page of the latest agents, the planner does not see that it need not read all agents.
     is_page = (
         wanted.latest_first
         and wanted.limit is not None
@@ -394,6 +394,6 @@ def ranges_of(pieces: Sequence[Piece]) -> str:
 
 
 def ids_of(pieces: Sequence[Piece]) -> str:
-    """The ranges of event ids in these pieces, as a JSON array: for those who need their places in it."""
+    """The ranges of event ids in these pieces, as a JSON array, for statements that need their order."""
     ranges = (f"[{(piece.owner << 32) + piece.low},{(piece.owner << 32) + piece.high}]" for piece in pieces)
     return f"[{','.join(ranges)}]"

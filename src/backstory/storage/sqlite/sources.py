@@ -1,4 +1,4 @@
-"""Where the agents of an SQLite store came from: the table `sources`, and which keys there are at all."""
+"""Where the agents of an SQLite store came from: the table `sources`, and which keys exist in the store."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ KNOWN = """
 
 
 def listed(db: apsw.Connection, tool: str | None, id: str | None, prefix: str | None) -> list[SourceRecord]:
-    """The sources that are wanted."""
+    """The matching sources."""
     asked = {"tool": tool, "id": id, "prefix": prefix}
     given = {name: value for name, value in asked.items() if value is not None}
     conditions = " AND ".join(CONDITIONS[name] for name in given) or "true"
@@ -31,10 +31,10 @@ def listed(db: apsw.Connection, tool: str | None, id: str | None, prefix: str | 
 
 
 def known(db: apsw.Connection, keys: Sequence[str]) -> set[str]:
-    """Which of these keys some event has."""
+    """Those of these keys that exist in the store."""
     return {str(key) for (key,) in db.execute(KNOWN, (json.dumps(keys),))}
 
 
 def remember(db: apsw.Connection, sources: Sequence[SourceRecord]) -> None:
-    """Keep what is known of some sources."""
+    """Record sources; a missing agent or cursor leaves the old value."""
     db.executemany(REMEMBER, sources)

@@ -1,4 +1,4 @@
-"""Statements of an SQLite store that ask of all agents at once."""
+"""Queries on all agents of an SQLite store at once."""
 
 import json
 from collections.abc import Collection
@@ -37,7 +37,7 @@ IRREGULAR = """
 
 
 class SqliteSurvey:
-    """Asks over one connection."""
+    """Runs the queries over one connection."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db

@@ -1,9 +1,8 @@
 """Watching an SQLite file that other processes write to.
 
-A commit of this process is signalled. One of another process shows in the write-ahead log, which is looked at
-without asking SQLite: its time and size change with every commit. Whether that was a commit, SQLite's
-`data_version` says; it is also asked four times a second in any case, because the clock of a file system may
-be coarse.
+Commits of this process are signalled. A commit of another process changes the time or the size of the
+write-ahead log, which can be checked without SQLite. Then SQLite's `data_version` says whether it was a
+commit. It is also queried four times a second in any case, because the clock of a file system may be coarse.
 """
 
 import os
@@ -17,18 +16,18 @@ from backstory.storage.sqlite.file import Place
 
 GLANCE = 0.05  # seconds between two looks at the write-ahead log
 PATIENCE = 10_000  # milliseconds to wait while a file is being recovered
-POLL = 0.25  # seconds between two statements, while nothing happens
+POLL = 0.25  # seconds between two statements while nothing happens
 
 
 class SqliteWatch(SignalWatch):
-    """Watches one file, through a connection of its own."""
+    """Watches one file through its own connection."""
 
     def __init__(self, signal: CommitSignal, path: str, place: Place) -> None:
         super().__init__(signal)
         self._path, self._place = path, place.name
         self._stamp: tuple[int, int] | None = None
         self._version = 0
-        self._asking = threading.Lock()  # the connection is asked by one thread and closed by another
+        self._asking = threading.Lock()  # one thread uses the connection, and another may close it
         self._open()
 
     def wait(self, seconds: float | None) -> None:
@@ -38,7 +37,7 @@ class SqliteWatch(SignalWatch):
                 return
 
     def _has_changed(self) -> bool:
-        if self._pid != os.getpid():  # a connection must not cross a fork
+        if self._pid != os.getpid():  # a connection must not be used after a fork
             self._left_to_parent = self._db
             self._open()
             return True
