@@ -141,9 +141,9 @@ def test_a_function_that_is_gone_is_noticed_by_verify(direct):
     assert "the function append_many is missing" in str(store.verify())
 
 
-def test_a_connection_whose_settings_were_dropped_is_refused(empty_database, monkeypatch):
+def test_a_connection_whose_settings_were_dropped_is_refused(new_database, monkeypatch):
     """As a pooler does it that does not know them."""
-    address = empty_database()
+    address = new_database()
     monkeypatch.setattr("backstory.storage.postgres.backend.conninfo", lambda place, **_: place)
     with pytest.raises(backstory.CannotOpen, match="settings of the connection were dropped"):
         backstory.open(address)

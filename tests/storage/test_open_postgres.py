@@ -268,10 +268,34 @@ def test_an_append_does_not_wait_for_ever_behind_an_idle_transaction(empty_datab
         assert agent.user("goes on").seq == 1
 
 
-def test_an_index_that_is_gone_is_found(empty_database):
+INDEXES = """
+    SELECT c.relname, i.indrelid::regclass::text, o.oid IS NOT NULL
+    FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+    LEFT JOIN pg_constraint o ON o.conindid = i.indexrelid AND o.contype IN ('p', 'u')
+    WHERE c.relnamespace = 'backstory'::regnamespace"""
+
+
+def drop_indexes(url):
+    """Drop all indexes of a store, and return their names."""
+    with psycopg.connect(url, autocommit=True) as db:
+        found = db.execute(INDEXES).fetchall()
+        for name, table, is_constraint in found:
+            if is_constraint:
+                db.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name} CASCADE")
+            else:
+                db.execute(f"DROP INDEX backstory.{name}")
+    return [name for name, _, _ in found]
+
+
+@pytest.mark.parametrize("is_searched", [False, True])
+def test_every_index_that_is_gone_is_found(empty_database, is_searched):
     url = empty_database()
     with backstory.open(url) as store:
-        store.start("main").user("x")
-        with psycopg.connect(url, autocommit=True) as db:
-            db.execute("DROP INDEX backstory.event_notes")
-        assert [finding.problem for finding in store.verify()] == ["the index event_notes is missing"]
+        store.start("main").user("needle")
+        if is_searched:
+            store.search("needle")
+        assert store.verify() == []
+        gone = drop_indexes(url)
+        assert [finding.problem for finding in store.verify()] == [
+            f"the index {name} is missing" for name in sorted(gone)
+        ]

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+from backstory.storage.postgres.index import EXISTS as IS_SEARCHED
+
 INDEXES = """
     SELECT c.relname::text FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
     WHERE c.relnamespace = 'backstory'::regnamespace AND i.indisvalid"""
@@ -10,6 +12,15 @@ NEEDED_INDEXES = {
     *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
     *("agents_title", "agents_birth"),
     *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
+    *("directory_pkey", "followers_pkey", "sources_pkey"),
+}
+# Of a store that was searched: the first search makes them.
+SEARCH_INDEXES = {
+    "search_3_pkey",
+    "search_3_words",
+    "search_3_long",
+    "search_3_null",
+    "searched_3_pkey",
 }
 FUNCTIONS = """
     SELECT proname::text FROM pg_catalog.pg_proc WHERE pronamespace = 'backstory'::regnamespace"""
@@ -26,7 +37,8 @@ def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
     """What is wrong, one line each."""
     [(strays, where)] = query(STRAYS)
     there = {name for (name,) in query(INDEXES)}
-    missing = [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
+    needed = NEEDED_INDEXES | SEARCH_INDEXES if query(IS_SEARCHED) == [(True,)] else NEEDED_INDEXES
+    missing = [f"the index {name} is missing" for name in sorted(needed - there)]
     functions = {name for (name,) in query(FUNCTIONS)}
     missing += [f"the function {name} is missing" for name in sorted(NEEDED_FUNCTIONS - functions)]
     stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
