@@ -1,10 +1,10 @@
-"""Exporters: one context as a file that another tool resumes, or that a person reads.
+"""Exporters: a context as a file that another tool can resume, or that a person can read.
 
     from backstory.exporters import exported
 
     file = exported(store.resolve("main"), "claude-code")
 
-Each target is one module; `TARGETS` is the table of them.
+Each target is a module; `TARGETS` lists them.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ __all__ = ["TARGETS", "Export", "exported"]
 
 
 class Export(NamedTuple):
-    """A file: its text, and where its tool would look for it."""
+    """A file: its text, and where the tool looks for it."""
 
     text: str
-    place: Path | None  # below the tool's own folder; None: no tool looks for it
-    named_in: tuple[Path, str] | None = None  # another file there, and the line that names this one in it
+    place: Path | None  # relative to the tool's folder; None if no tool looks for it
+    named_in: tuple[Path, str] | None = None  # another file there, and the line that lists this one in it
 
 
 Written = tuple[str, Path | None] | tuple[str, Path, tuple[Path, str]]  # the fields of an Export
@@ -40,7 +40,7 @@ TARGETS: dict[str, Callable[[Store, Reference], Written]] = {
 
 
 def exported(store: Store, found: Reference, target: str) -> Export:
-    """The context of an agent at a position as a file for a target."""
+    """The context of an agent at a position, as a file for a target."""
     if target not in TARGETS:
         raise Invalid(f"no target {target!r}", remedy=f"use one of {', '.join(TARGETS)}")
     return Export(*TARGETS[target](store, found))

@@ -1,4 +1,4 @@
-"""A context as a trajectory in ATIF: one document, steps with calls and what they came to."""
+"""A context as an ATIF trajectory: one document of steps, with the calls and their results."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ SOURCES = {"system": "system", "user": "user", "model": "agent"}
 
 
 def written(_store: Store, found: Reference) -> tuple[str, Path | None]:
-    """The document. No tool looks for it anywhere."""
+    """The document. No tool looks for it in a folder."""
     line = Line(found, "anthropic", TOOL)
     mark = line.provenance()
     steps: list[dict[str, Any]] = []

@@ -1,6 +1,6 @@
-"""An agent as a session of Claude Code: one line a block, chains of parents, branches that were left.
+"""An agent as a Claude Code session: one line per block, each with its parent, including abandoned branches.
 
-A system prompt is not in it: Claude Code writes its own.
+The system prompt is left out, because Claude Code adds its own.
 """
 
 import re
@@ -13,12 +13,12 @@ from backstory.references import Reference
 from backstory.store import Store
 
 TOOL = "claude-code"
-VERSION = "2.1.237"  # whose lines these are like
-MODEL = "claude-sonnet-4-5"  # where the log does not say who answered
+VERSION = "2.1.237"  # the version whose format this is
+MODEL = "claude-sonnet-4-5"  # if the log does not name the model
 
 
 def written(_store: Store, found: Reference) -> tuple[str, Path]:
-    """The file, and its place below the folder of Claude Code."""
+    """The file, and its path in the folder of Claude Code."""
     line = Line(found, "anthropic", TOOL)
     mark = line.provenance()
     title = {"type": "custom-title", "customTitle": line.title, "sessionId": line.session}
@@ -57,11 +57,11 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
 
 
 def _answers(message: Message) -> list[dict[str, Any]]:
-    """One message for each block, all with the answer's id; the usage is that of all of them."""
+    """One message per block, all with the id and the usage of the whole answer."""
     data = message.data
     model = str(data.get("model") or MODEL)
-    # Claude Code takes the newest usage for the size of the context. That of a copy is of a context that was
-    # left, and others count what they had in a cache as input, too.
+    # Claude Code takes the newest usage as the size of the context. The usage of a copied answer belongs to
+    # an abandoned context, and other providers count cached tokens as input, too.
     usage = {} if "copy_of" in data else dict(data.get("usage") or {})
     if not model.startswith("claude"):
         usage = {name: usage.get(name) for name in ("input", "output")}

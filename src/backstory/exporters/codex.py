@@ -1,4 +1,4 @@
-"""A context as a rollout of Codex: a header, then items, with a context and an event for each turn."""
+"""A context as a Codex rollout: a header, then items, with a context and an event for each turn."""
 
 from pathlib import Path
 from typing import Any
@@ -9,13 +9,13 @@ from backstory.references import Reference
 from backstory.store import Store
 
 TOOL = "codex"
-VERSION = "0.144.2"  # whose records these are like
+VERSION = "0.144.2"  # the version whose format this is
 INDEX = Path("session_index.jsonl")  # the names of threads
-MODEL = "gpt-5"  # where the log does not say who answered
+MODEL = "gpt-5"  # if the log does not name the model
 
 
 def written(_store: Store, found: Reference) -> tuple[str, Path, tuple[Path, str]]:
-    """The file, its place below the folder of Codex, and the line that gives it its name there."""
+    """The file, its path in the folder of Codex, and the index line with its name."""
     line = Line(found, "openai-responses", TOOL)
     mark = line.provenance()
     began = line.began
@@ -48,7 +48,7 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
     time = stamp(message.event.created_at)
     form = message.form if isinstance(message.form, list) else [message.form]
     items = [_record(time, "response_item", {"type": "message", **item}) for item in map(_item, form)]
-    if message.role == "model":  # what a person sees of a thread are its events
+    if message.role == "model":  # Codex shows people the events, not the items
         said = {"type": "agent_message", "message": message.event.content or ""}
         return [*items, _record(time, "event_msg", said)] if said["message"] else items
     if message.role != "user" or message.data.get("meta"):
@@ -65,7 +65,7 @@ def _records(line: Line, message: Message) -> list[dict[str, Any]]:
 
 
 def _item(item: dict[str, Any]) -> dict[str, Any]:
-    """An item with its words in parts, as rollouts have them."""
+    """An item with its text in parts, as in rollouts."""
     content = item.get("content")
     if "role" not in item or not isinstance(content, str):
         return item

@@ -1,7 +1,7 @@
 """A session as one page that a person can read: no script, no other files, every text escaped.
 
-The tree of agents is on top; of each agent the context is shown, tool results and branches that were left are
-folded.
+The tree of agents is at the top. Then comes the context of each agent; tool results and abandoned branches
+are folded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from backstory.present.titles import title_of
 from backstory.references import Reference
 from backstory.store import Store
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # no script, no request, whatever was said
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # no scripts and no requests, whatever was said
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem}
 body{color:#1b1b1b;background:#fff}
@@ -57,7 +57,7 @@ def written(store: Store, found: Reference) -> tuple[str, Path | None]:
 
 
 def _tree(agents: Iterable[Agent], parent: str | None) -> str:
-    """The agents below one, as lists within lists."""
+    """The agents below one, as nested lists."""
     here = [agent for agent in agents if agent.parent == parent]
     if not here:
         return ""
@@ -84,7 +84,7 @@ def _section(agent: Agent, at: int | None) -> Iterator[str]:
 
 
 def _left(run: list[tuple[Event, Explanation]]) -> Iterator[str]:
-    """A branch that was left, folded."""
+    """An abandoned branch, folded."""
     spoken = [event for event, _ in run if event.kind in SPOKEN]
     if spoken:
         yield f'<details class="left"><summary>left behind: {count(len(spoken), "message")}</summary>'

@@ -1,4 +1,4 @@
-"""What the files of tools have in common: the messages of one context, repaired, with ids and times."""
+"""What the exporters for tools share: the messages of a context, repaired, with ids and times."""
 
 import os
 from collections.abc import Iterator
@@ -14,25 +14,25 @@ from backstory.references import Reference
 from backstory.wire import turn_forms
 from backstory.wire.writer import Written
 
-OUR_SESSIONS = UUID("3f0e5a52-1f0b-5b7e-8f0a-6b61636b7374")  # the namespace of ids that are made here
+OUR_SESSIONS = UUID("3f0e5a52-1f0b-5b7e-8f0a-6b61636b7374")  # the namespace of the ids created here
 
 
 class Message(NamedTuple):
-    """A message, an answer or a result in the target's form."""
+    """A message, an answer or a result in the target's format."""
 
     role: str
     form: Any
-    event: Event  # the first that it stands for
+    event: Event  # the first of the events that it was made from
     calls: list[Any]
 
     @property
     def data(self) -> dict[str, Any]:
-        """What is kept with its first event."""
+        """The data of its first event."""
         return self.event.data or {}
 
 
 class Line:
-    """One context of an agent, told in a provider's format."""
+    """A context of an agent in a provider's format."""
 
     def __init__(self, found: Reference, format: str, tool: str) -> None:
         self.agent: Agent = found.agent
@@ -42,12 +42,13 @@ class Line:
         self.session = str(uuid5(OUR_SESSIONS, f"{tool} {self.agent.id}@{self.at}"))
 
     def spoken(self, at: int | None = None) -> list[Event]:
-        """What is said in the context, or in that of another position."""
+        """The spoken events of the context, or of the context at another position."""
         found = self.agent.context(self.at if at is None else at).messages
         return [event for event in found if event.kind in SPOKEN]
 
     def messages(self, at: int | None = None) -> Iterator[Message]:
-        """The messages, each with the event that it stands for; a repair has that of the one before."""
+        """The messages, each with its event; a message that a repair added has the event of the one
+        before."""
         spoken = self.spoken(at)
         events = {event.seq: event for event in spoken}
         last = spoken[0] if spoken else None
@@ -57,8 +58,8 @@ class Line:
                 yield _message(written, last)
 
     def id_of(self, message: Message, *more: object) -> str:
-        """A UUID for a message: the one that its source gave it, or one that is always the same. No two
-        messages of a file have the same."""
+        """A UUID for a message: the one from its source, or one that is the same in every export. It is
+        unique within a file."""
         key = message.event.key or ""
         id = key
         if more or not _is_uuid(key):
@@ -69,7 +70,7 @@ class Line:
         return id
 
     def provenance(self) -> dict[str, Any]:
-        """Which agent, at which position, this is."""
+        """Which agent was exported, and at which position."""
         return provenance(self.agent.id, self.at, self.agent.digest(self.at))
 
     @property
@@ -79,7 +80,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        """What the conversation is called."""
+        """The title of the conversation."""
         return str(self.agent.about.get("title") or self.agent.name)
 
     @property
@@ -105,13 +106,13 @@ def stamp(moment: datetime) -> str:
 
 
 def json_lines(records: list[dict[str, Any]], mark: dict[str, Any]) -> str:
-    """Records as lines; the provenance among them learns how many there are."""
+    """Records as lines; their number is added to the provenance among them."""
     mark["lines"] = len(records)
     return "".join(f"{to_json(record)}\n" for record in records)
 
 
 def text_of(form: Any) -> str:
-    """The words of a form of Anthropic's."""
+    """The text of a message in Anthropic's format."""
     if isinstance(form, str):
         return form
     blocks = [block for block in form if isinstance(block, dict)]

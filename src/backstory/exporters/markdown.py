@@ -27,7 +27,7 @@ def _parts(found: Reference) -> Iterator[str]:
 
 
 def _text(event: Event) -> str:
-    """What people and models write is Markdown already; what tools write is not."""
+    """The text of an event. People and models write Markdown; calls and results do not, and are fenced."""
     text = visible(body(event))
     if event.kind not in ("tool_call", "tool_result"):
         return text

@@ -1,5 +1,5 @@
-"""An agent as a session of pi: a header, then messages, each with eight digits and a parent; branches that
-were left too. A system prompt is not in it: pi writes its own.
+"""An agent as a pi session: a header, then messages, each with an eight-digit id and a parent, including
+abandoned branches. The system prompt is left out, because pi adds its own.
 """
 
 from hashlib import blake2b
@@ -13,7 +13,7 @@ from backstory.store import Store
 
 TOOL = "pi"
 VERSION = 3
-# Pi's own names for who answered, by how the model's name begins: the API and the provider.
+# Pi's names for the API and the provider, by the beginning of the model's name.
 MAKERS = (
     (("claude",), ("anthropic-messages", "anthropic")),
     (("gpt", "o1", "o3", "o4", "codex"), ("openai-responses", "openai")),
@@ -23,7 +23,7 @@ MAKERS = (
 
 
 def written(_store: Store, found: Reference) -> tuple[str, Path]:
-    """The file, and its place below the folder of pi."""
+    """The file, and its path in the folder of pi."""
     line = Line(found, "anthropic", TOOL)
     mark = line.provenance()
     began = stamp(line.began)
@@ -43,7 +43,7 @@ def written(_store: Store, found: Reference) -> tuple[str, Path]:
 
 
 def _id(line: Line, name: object) -> str:
-    """Eight digits, the same whenever the agent is exported."""
+    """An id of eight digits, which is the same in every export of the agent."""
     return blake2b(f"{line.session} {name}".encode(), digest_size=4).hexdigest()
 
 

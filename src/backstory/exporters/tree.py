@@ -1,7 +1,7 @@
-"""All that an agent's log tells, as a tree of messages: what was left by a rewind or a clear, and the rest.
+"""An agent's whole log as a tree of messages: the live context, and what rewinds and clears left behind.
 
-The live context comes last, so that a tool goes on from its last message. What was left behind that message
-is not in the tree: a file whose last record is not the live one would be resumed at the wrong place.
+The live context comes last, because a tool resumes a file at its last record. For the same reason, a branch
+that was abandoned after the last live message is not in the tree.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,14 @@ from backstory.core.events import to_json
 from backstory.core.kinds import MOVES
 from backstory.exporters.line import Line, Message
 
-BRANCHES = 500  # that were left, at most: the newest
+BRANCHES = 500  # at most this many abandoned branches: the newest
 LEAVING = MOVES | {"clear"}
 
 Key = tuple[Any, ...]
 
 
 class Told(NamedTuple):
-    """A message in the order of the file."""
+    """A message, in the order of the file."""
 
     number: int
     parent: int | None  # the number of the message that it continues
@@ -26,7 +26,7 @@ class Told(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A message of one context, and the events that it stands for."""
+    """A message of one context, and the events that it was made from."""
 
     key: Key  # what makes it the same message in two contexts
     message: Message
@@ -34,13 +34,13 @@ class _Step(NamedTuple):
 
 
 def tree(line: Line, mark: dict[str, Any]) -> list[Told]:
-    """The messages of all branches. The provenance learns in which order the file has the events."""
+    """The messages of all branches. The order of the events in the file is added to the provenance."""
     live = list(_path(line, line.at))
     leaf = live[-1].key if live else None
     numbers: dict[Key, int] = {}
     found: list[Told] = []
     order: list[int] = []
-    owners: dict[str, int] = {}  # the ids of answers and calls, and whose they are: the live ones' first
+    owners: dict[str, int] = {}  # the id of an answer or call -> its event; live ones come first
     for step in live:
         _claim(step.message, owners)
     for tip in [*_left(line), line.at]:
@@ -58,8 +58,8 @@ def tree(line: Line, mark: dict[str, Any]) -> list[Told]:
 
 
 def _claim(message: Message, owners: dict[str, int]) -> bool:
-    """Whether the ids in a message are its own: a compaction repeats answers, and a tool would take two with
-    one id for one."""
+    """Claim the ids in a message; return whether no other message has them. A compaction repeats answers, and
+    a tool would take two answers with the same id for one."""
     ids = {call.id for call in message.calls}
     answer = message.data.get("answer")
     if message.role == "model" and isinstance(answer, str):
@@ -72,7 +72,7 @@ def _claim(message: Message, owners: dict[str, int]) -> bool:
 
 
 def _left(line: Line) -> list[int]:
-    """The positions whose context was left by the event behind them."""
+    """The positions whose context was abandoned by the next event."""
     rows = line.agent.outline()
     tips = [row.seq - 1 for row in rows if row.kind in LEAVING and 1 < row.seq <= line.at]
     return [tip for tip in tips if tip != line.at][-BRANCHES:]
@@ -93,7 +93,7 @@ def _path(line: Line, at: int) -> Iterator[_Step]:
 
 
 def _runs(order: list[int]) -> list[list[int]]:
-    """Positions as runs, each with its first and last."""
+    """Positions as ranges of [first, last]."""
     runs: list[list[int]] = []
     for seq in order:
         if runs and seq == runs[-1][1] + 1:
