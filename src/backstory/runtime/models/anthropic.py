@@ -1,7 +1,7 @@
 """Anthropic's Messages, through the `anthropic` SDK.
 
-The SDK is imported when the model is made. An answer's thinking, which has to go back to the
-same model unchanged, is kept as native content beside the text.
+The SDK is imported when a model is created. The thinking in an answer has to be sent back unchanged to the
+same model, so it is stored as native content beside the text.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ from backstory.wire.streams import continue_block, finished_block
 
 __all__ = ["AnthropicModel"]
 
-MOST_TOKENS = 8192  # of one answer; the service insists on a number
+MOST_TOKENS = 8192  # of one answer; the service requires a limit
 CUT = "max_tokens"
 REFUSED = "refusal"
 
 
 class AnthropicModel:
-    """A model of Anthropic's, or of an endpoint that speaks its language."""
+    """A model of Anthropic, or of an endpoint with the same API."""
 
     format = "anthropic"
 
@@ -41,7 +41,7 @@ class AnthropicModel:
         window: int | None = None,
         most_tokens: int = MOST_TOKENS,
     ) -> None:
-        """Without a key, ANTHROPIC_API_KEY's."""
+        """The key is taken from ANTHROPIC_API_KEY if none is given."""
         require("anthropic", extra="anthropic", what="Anthropic")
         url = address(base_url, "ANTHROPIC_BASE_URL")
         sent, source = key_for(key, "ANTHROPIC_API_KEY", url, service="Anthropic")
@@ -49,13 +49,13 @@ class AnthropicModel:
 
         timeout = anthropic.Timeout(300, connect=10)
         self._client = anthropic.Anthropic(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
-        # The SDK imports this part of itself on first use, and a Ctrl-C in the middle of an import breaks it.
-        self._create: Any = self._client.messages.create  # its types know no plain dict
+        # The SDK imports this part on first use, and Ctrl-C in the middle of an import would break it.
+        self._create: Any = self._client.messages.create  # its types do not allow a plain dict
         self.where = self._client.base_url.netloc.decode()
         self.name = name
         self._endpoint = Endpoint(name, self.where, source)
         self.window = window
-        # The service's own, so that another provider's model in the same log is not bound by it.
+        # This limit is only for Anthropic, so it does not apply to other providers' models in the same log.
         self.params: Mapping[str, Any] = {"anthropic": {"max_tokens": most_tokens}}
 
     def names(self) -> list[str]:
@@ -63,7 +63,7 @@ class AnthropicModel:
         return [str(model.id) for model in self._client.models.list(timeout=LIST_PATIENCE)]
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece."""
+        """The answer, part by part."""
         whole = with_settings(conversation, self.name, tools, self.params)
         body = whole.request(self.format, cache="auto")
 
@@ -77,15 +77,15 @@ class AnthropicModel:
         return streamed(self._create(**body, stream=True))
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
 
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """What the events of a stream say, piece by piece."""
+    """The answer in the events of a stream, part by part."""
     blocks: dict[int, dict[str, Any]] = {}
     usage = {"input": 0, "output": 0}
-    raw: dict[str, Any] = {}  # all that the service says of it
+    raw: dict[str, Any] = {}  # all that the service says about it
     ended = None
     for event in events:
         match event["type"]:

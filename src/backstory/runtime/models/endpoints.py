@@ -1,6 +1,6 @@
-"""Where a model is asked: the address, the key that goes there, and the stream that comes back.
+"""The endpoint of a model: its address, the key that is sent to it, and the stream that it returns.
 
-A third-party server may send anything. A reply that is not an answer raises, and `retrying` says why.
+A third-party server may send anything. A reply that is not an answer raises an error, which `retry` explains.
 """
 
 import os
@@ -22,7 +22,7 @@ class Endpoint(NamedTuple):
 
 
 def address(given: str | None, variable: str) -> str | None:
-    """The address that was given, or the variable's; None is the provider's own."""
+    """The address that was given, or that of the variable; None means the provider's own."""
     url = given or os.environ.get(variable) or None
     if url is not None and not _is_address(url):
         raise ModelError(f"{url!r} is not a complete address: write it as in http://localhost:8080/v1")
@@ -33,13 +33,13 @@ def _is_address(url: str) -> bool:
     try:
         parts = urlsplit(url)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         return False
 
 
 def key_for(given: str | None, variable: str, url: str | None, *, service: str) -> tuple[str, str]:
-    """The key to send, and where it comes from. The variable's goes to whatever address a person
-    names, as with every tool that speaks this language: servers of one's own check it too."""
+    """The key to send, and where it comes from. The variable's key is sent to whatever address the user
+    names, as with every tool for this API: self-hosted servers check it, too."""
     if given:
         return given, "BACKSTORY_API_KEY or the config file"
     if os.environ.get(variable):
@@ -48,7 +48,7 @@ def key_for(given: str | None, variable: str, url: str | None, *, service: str) 
         raise ModelError(
             f"no key for {service}: set {variable}, or put it into the config file: see docs/chat.md"
         )
-    # Local servers want no key, but the SDKs insist on one.
+    # Local servers need no key, but the SDKs require one.
     return "none", f"{variable}, which is not set"
 
 
@@ -62,5 +62,5 @@ def streamed(stream: Any) -> Iterator[dict[str, Any]]:
                 raise ValueError(f"{chunk!r:.60}")
             yield chunk.model_dump(exclude_none=True, warnings=False)
     kind = stream.response.headers.get("content-type", "")
-    if is_empty and STREAM not in kind:  # a page to log in, for example
+    if is_empty and STREAM not in kind:  # for example a login page
         raise ValueError(f"{kind or 'nothing'} instead of {STREAM}")

@@ -1,7 +1,7 @@
 """Google's Gemini, through the `google-genai` SDK.
 
-The SDK is imported when the model is made. Thoughts are shown as they come; their signatures, which have to
-go back unchanged, are kept as native content.
+The SDK is imported when a model is created. Thoughts are shown as they arrive; their signatures have to be
+sent back unchanged, so they are stored as native content.
 """
 
 import os
@@ -31,7 +31,7 @@ PATIENCE = 300_000  # milliseconds
 
 
 class GeminiModel:
-    """A model of Google's."""
+    """A model of Google."""
 
     format = FORMAT
     params: Mapping[str, Any] = {}
@@ -44,7 +44,7 @@ class GeminiModel:
         key: str | None = None,
         window: int | None = None,
     ) -> None:
-        """Without a key, GEMINI_API_KEY's."""
+        """The key is taken from GEMINI_API_KEY if none is given."""
         require("google.genai", extra="gemini", what="Gemini")
         url = address(base_url, "GOOGLE_GEMINI_BASE_URL")
         variable = "GOOGLE_API_KEY" if os.environ.get("GOOGLE_API_KEY") else "GEMINI_API_KEY"
@@ -53,7 +53,7 @@ class GeminiModel:
 
         options = genai.types.HttpOptions(base_url=url, timeout=PATIENCE)
         self._client = genai.Client(api_key=sent, vertexai=False, http_options=options)
-        self._create: Any = self._client.models.generate_content_stream  # its types know no plain dict
+        self._create: Any = self._client.models.generate_content_stream  # its types do not allow a plain dict
         self.name = name
         self.window = window
         self.where = url.split("://")[1].split("/")[0] if url else WHERE
@@ -61,7 +61,7 @@ class GeminiModel:
         self._shows_thinking = True
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece."""
+        """The answer, part by part."""
         body = with_settings(conversation, self.name, tools, self.params).request(FORMAT)
 
         def attempt() -> Iterator[StreamItem]:
@@ -70,7 +70,7 @@ class GeminiModel:
         return retried(attempt, self._endpoint)
 
     def _chunks(self, body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """The chunks of one answer. Models that do not think refuse to be asked for their thoughts."""
+        """The chunks of one answer. Models that do not think refuse a request for their thoughts."""
         try:
             for chunk in self._create(**_arguments(body, self.name, thoughts=self._shows_thinking)):
                 yield as_plain(chunk)
@@ -81,17 +81,17 @@ class GeminiModel:
             yield from self._chunks(body)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
 
 def _arguments(body: Mapping[str, Any], model: str, *, thoughts: bool) -> dict[str, Any]:
-    """A request's body as the SDK wants it: everything but the contents is its config."""
+    """The body of a request as arguments for the SDK: everything except the contents is its config."""
     config = dict(body.get("generationConfig") or {})
     config |= {key: body[key] for key in ("systemInstruction", "tools", "toolConfig") if key in body}
     if thoughts:
         config["thinkingConfig"] = {**config.get("thinkingConfig", {}), "includeThoughts": True}
-    # Otherwise the SDK looks for Python functions among the tools, to call them itself.
+    # Otherwise the SDK would call Python functions among the tools itself.
     config["automaticFunctionCalling"] = {"disable": True}
     return {"model": model, "contents": _with_bytes(body["contents"]), "config": _with_bytes(config)}
 
@@ -109,7 +109,7 @@ def _with_bytes(value: Any) -> Any:
 
 
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """What the chunks of a stream say, piece by piece."""
+    """The answer in the chunks of a stream, part by part."""
     kept: list[dict[str, Any]] = []
     ended = ""
     for chunk in chunks:

@@ -1,12 +1,14 @@
-"""llama.cpp in a process of its own: requests come in on standard input, the chunks of answers go out.
+"""llama.cpp in a separate process: reads requests from standard input, and writes the chunks of answers.
 
     python -P -m backstory.runtime.models.llama_process MODEL_FILE
 
-It loads the model, says `{"ready": true}`, and answers one request after the other. Each line in and out is
-one JSON object; what belongs to a request has its number. `{"stop": number}` ends an answer at its next word.
+It loads the model, writes `{"ready": true}`, and answers one request after another. Each line in and out is a
+JSON object; a request and its chunks have the same number. `{"stop": number}` ends an answer at the next
+word.
 
-Why a process: while llama.cpp loads, no other thread of Python runs, so nothing could be drawn meanwhile, and
-it takes over the signals. It ends when its standard input ends, so never later than its caller.
+It is a process because llama.cpp blocks all Python threads while it loads, so nothing could be drawn, and
+because it takes over the signals. It ends when its standard input is closed, so it does not outlive its
+caller.
 """
 
 import json
@@ -21,7 +23,7 @@ WINDOW = 4096  # tokens
 
 
 class Worker:
-    """Answers requests, one after the other."""
+    """Answers requests one after another."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -29,7 +31,7 @@ class Worker:
         self._stopped: set[int] = set()
 
     def listen(self) -> None:
-        """Take requests until nobody is there any more."""
+        """Read requests until standard input is closed."""
         for line in sys.stdin:
             order = json.loads(line)
             if "stop" in order:
@@ -39,7 +41,7 @@ class Worker:
         os._exit(0)
 
     def work(self, path: str) -> None:
-        """Load the model, and answer."""
+        """Load the model, and answer the requests."""
         try:
             server = load(path)
         except Exception as error:
@@ -53,7 +55,7 @@ class Worker:
         number = request["number"]
 
         def take(chunk: Any) -> bool:
-            """llama.cpp hands over a chunk; the result is whether to stop."""
+            """Take a chunk from llama.cpp; return whether to stop."""
             self._say(number=number, chunk=json.loads(chunk) if isinstance(chunk, str) else chunk)
             return number in self._stopped
 
@@ -79,20 +81,20 @@ def load(path: str) -> Any:
     params.use_jinja = True
     params.warmup = False
     params.verbosity = 0
-    # llama.cpp's threads wait for each other by spinning: beside other work, one thread for each CPU made an
-    # answer take a minute that takes two seconds with half of them.
+    # llama.cpp's threads spin while they wait for each other. On a busy machine, an answer took a minute with
+    # one thread per CPU, and two seconds with half of them.
     threads = max(1, min(4, (os.cpu_count() or 1) // 2))
     params.cpuparams.n_threads = threads
     params.cpuparams_batch.n_threads = threads
-    # llama.cpp opens a port on the loopback interface, wanted or not: no one else may use it.
+    # llama.cpp always opens a port on the loopback interface. A random key keeps others from using it.
     params.api_keys = [secrets.token_hex(16)]
     return xllamacpp.Server(params)
 
 
 def main() -> None:
-    """Listen in one thread, work in another."""
+    """Listen in one thread, and work in another."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever llama.cpp prints is not an answer
+    os.dup2(2, 1)  # keep what llama.cpp prints out of the answers
     worker = Worker(out)
     threading.Thread(target=worker.listen, daemon=True).start()
     worker.work(sys.argv[1])

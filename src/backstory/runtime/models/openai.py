@@ -1,7 +1,7 @@
-"""Any endpoint that speaks OpenAI's Chat Completions, through the `openai` SDK.
+"""Any endpoint with OpenAI's Chat Completions API, through the `openai` SDK.
 
-The SDK is imported when the model is made. Its own retries are off: `retry` does them, so that
-the user hears of them.
+The SDK is imported when a model is created. Its own retries are off: `retry` does them, so that the user is
+told about them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from backstory.wire.conversation import Conversation
 
 __all__ = ["OpenAIModel"]
 
-LIST_PATIENCE = 5  # seconds until a list of models is there
+LIST_PATIENCE = 5  # seconds to wait for the list of models
 
 
 class OpenAIModel:
@@ -35,7 +35,7 @@ class OpenAIModel:
         key: str | None = None,
         window: int | None = None,
     ) -> None:
-        """Without a name, the one model that the endpoint has. Without a key, OPENAI_API_KEY's."""
+        """Without a name, the only model of the endpoint is used; without a key, that of OPENAI_API_KEY."""
         require("openai", extra="openai", what="An OpenAI-compatible endpoint")
         url = address(base_url, "OPENAI_BASE_URL")
         sent, source = key_for(key, "OPENAI_API_KEY", url, service="OpenAI")
@@ -43,8 +43,8 @@ class OpenAIModel:
 
         timeout = openai.Timeout(300, connect=10)
         self._client = openai.OpenAI(base_url=url, api_key=sent, max_retries=0, timeout=timeout)
-        # The SDK imports this part of itself on first use, and a Ctrl-C in the middle of an import breaks it.
-        self._create: Any = self._client.chat.completions.create  # its types know no plain dict
+        # The SDK imports this part on first use, and Ctrl-C in the middle of an import would break it.
+        self._create: Any = self._client.chat.completions.create  # its types do not allow a plain dict
         self.where = self._client.base_url.netloc.decode()
         self.window = window
         self._counts_usage = True
@@ -66,7 +66,7 @@ class OpenAIModel:
         raise ModelError(f"which model? {self.where} has {', '.join(names[:8]) or 'none'}: say --model NAME")
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece."""
+        """The answer, part by part."""
         whole = with_settings(conversation, self.name, tools, self.params)
         body = whole.request(self.format)
 
@@ -82,11 +82,11 @@ class OpenAIModel:
         except Exception as error:
             if not self._counts_usage or "stream_options" not in str(error):
                 raise
-            self._counts_usage = False  # a server that does not know the option: go without
+            self._counts_usage = False  # the server does not know the option: do without it
             return self._stream(body)
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
 

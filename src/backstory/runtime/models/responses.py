@@ -1,6 +1,6 @@
-"""OpenAI's own models, through Responses: what they think is sealed and goes back to them.
+"""OpenAI's own models, through the Responses API: their thinking is encrypted, and is sent back to them.
 
-Nothing is stored at OpenAI: the log has everything.
+OpenAI does not store anything: the log has everything.
 """
 
 import re
@@ -27,22 +27,22 @@ ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"
 
 
 class ResponsesModel(OpenAIModel):
-    """A model of OpenAI's, or of an endpoint that speaks Responses."""
+    """A model of OpenAI, or of an endpoint with the Responses API."""
 
     format = FORMAT
 
     def __init__(self, name: str | None = None, **options: Any) -> None:
-        """The arguments of `OpenAIModel`."""
+        """Takes the arguments of `OpenAIModel`."""
         super().__init__(name, **options)
         self._create = self._client.responses.create
         self._shows_thinking = REASONS.match(self.name) is not None
         own: dict[str, Any] = {"store": False}
-        if self._shows_thinking:  # models that do not reason refuse to be asked for it
+        if self._shows_thinking:  # models that do not reason refuse a request for it
             own["include"] = ["reasoning.encrypted_content"]
         self.params: Mapping[str, Any] = {FORMAT: own}
 
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
-        """The answer, piece by piece."""
+        """The answer, part by part."""
         body = with_settings(conversation, self.name, tools, self.params).request(self.format)
 
         def attempt() -> Iterator[StreamItem]:
@@ -51,14 +51,14 @@ class ResponsesModel(OpenAIModel):
         return retried(attempt, self._endpoint)
 
     def _stream(self, body: dict[str, Any]) -> Any:
-        # A summary only shows what is thought: it is not a part of what was asked, nor of its digest.
+        # A summary only shows the thinking: it is not part of the recorded request, nor of its digest.
         shown = (
             {"reasoning": {**body.get("reasoning", {}), "summary": "auto"}} if self._shows_thinking else {}
         )
         try:
             return self._create(**{**body, **shown}, stream=True)
         except Exception as error:
-            # OpenAI gives summaries to verified organizations only.
+            # OpenAI returns summaries to verified organizations only.
             if not self._shows_thinking or "summar" not in str(error):
                 raise
             self._shows_thinking = False
@@ -66,7 +66,7 @@ class ResponsesModel(OpenAIModel):
 
 
 def assembled(events: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
-    """What the events of a stream say, piece by piece."""
+    """The answer in the events of a stream, part by part."""
     kept: list[dict[str, Any]] = []
     end: dict[str, Any] | None = None
     for event in events:

@@ -1,7 +1,8 @@
 """Retries after a rate limit or a lost connection, with growing pauses.
 
-It also turns the SDKs' errors into one line that says what to do. OpenAI's and Anthropic's SDKs name their
-errors alike, and Google's has the status, so one table serves all, without importing any of them.
+It also turns the errors of the SDKs into one line that says what to do. OpenAI's and Anthropic's SDKs use the
+same names for their errors, and Google's has the status, so one table covers all without importing any of
+them.
 """
 
 import random
@@ -19,8 +20,8 @@ LONGEST_PAUSE = 30.0
 
 GARBLED = ("{where} sent something that is not an answer ({detail})", "try again, or choose another model")
 
-# What an error means: by the service's own code or type for it, or by the name of its class or of one that it
-# inherits from. The first that fits; whether it passes by itself; what happened; what to do.
+# What an error means, by the service's code or type for it, or by the name of its class or of a base class.
+# The first match counts. Then: whether it is transient, what happened, and what to do.
 MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
     ("too_long", False, "the context is too long for {model} ({detail})", "compact or rewind it first"),
     ("insufficient_quota", False, "the account has no credit left ({detail})", "choose another model"),
@@ -36,7 +37,7 @@ MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
     ("InternalServerError", True, "{where} failed ({detail})", "try again later"),
     ("APIStatusError", False, "{where} refused the request ({detail})", "change it, or choose another model"),
     ("APIError", True, "{where} broke off the answer ({detail})", "try again"),
-    # Not an SDK's errors, but what it (or we) met when it took for an answer what was none.
+    # Not errors of an SDK, but what it (or we) raise when a reply is not an answer.
     ("ValueError", False, *GARBLED),
     ("TypeError", False, *GARBLED),
     ("LookupError", False, *GARBLED),
@@ -44,12 +45,12 @@ MEANINGS: tuple[tuple[str, bool, str, str], ...] = (
     ("RecursionError", False, *GARBLED),
 )
 
-# Every server has its own words for it.
+# Every server words this differently.
 TOO_LONG = re.compile(
     r"context.?(length|window|size)|prompt is too long|input token count.* exceeds", re.IGNORECASE
 )
 
-# Google's SDK has one class for all refusals, and says which by the status.
+# Google's SDK has one class for all refusals, which differ by status.
 BY_STATUS = {
     400: "BadRequestError",
     401: "AuthenticationError",
@@ -137,8 +138,8 @@ def detail(error: Exception) -> str:
 
 
 def _pause(error: Exception, number: int) -> float:
-    """As long as the service asks for, or else longer each time; with jitter, so that not all clients retry
-    at once."""
+    """The pause that the service asks for, or else one that grows each time; with jitter, so that not all
+    clients retry at once."""
     headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", {})
     grown: float = FIRST_PAUSE * 2 ** (number - 1) * (1 + random.random() / 4)
     try:

@@ -1,9 +1,9 @@
 """Examples of good tool calls, for a model that is too small to read a description. Pure.
 
-The embedded model's template drops the tools, and their description in the system text changes nothing. It
-does learn from examples, if they are few and like the question. So the examples nearest to a question, by the
-words they share, decide which tool is offered, if any, and stand before the question. The tool's own schema
-becomes a grammar that llama.cpp holds the answer to, so that a call always has the arguments it must have.
+The embedded model's template drops the tools, and describing them in the system prompt does not help. But the
+model learns from examples, if they are few and similar to the question. So the examples that share most words
+with a question decide which tool is offered, if any, and are put before the question. The schema of the tool
+becomes a grammar for llama.cpp, so that a call always has the required arguments.
 """
 
 import json
@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 from backstory.runtime.tools import Tool
 
-NEAREST = 4  # examples before a question: more made nothing better
-LEAST = 0.1  # so alike must the nearest one be: a question about something else calls nothing
+NEAREST = 4  # examples before a question; more did not help
+LEAST = 0.1  # the least similarity of the nearest one: a question about something else calls no tool
 LONGEST = 200  # characters of an argument
 NO_TOOL = ""
 PATH = re.compile(r"[*/]|\w\.\w")
@@ -73,7 +73,7 @@ EXAMPLES = (
 
 
 class Prompt(NamedTuple):
-    """What to ask of the model so that it writes the arguments of one tool."""
+    """A request that makes the model write the arguments of one tool."""
 
     tool: str
     messages: list[dict[str, Any]]
@@ -81,7 +81,7 @@ class Prompt(NamedTuple):
 
 
 def prompt_for(question: str, tools: Sequence[Tool]) -> Prompt | None:
-    """How to ask for a call that answers a question; None if no tool seems to be wanted."""
+    """The prompt for a call that answers a question; None if no tool seems to be needed."""
     offered = {tool.name: tool for tool in tools if tool.parameters.get("properties")}
     known = [example for example in EXAMPLES if example.tool in offered or example.tool == NO_TOOL]
     said = _features(question)
@@ -105,7 +105,7 @@ def _messages(tool: Tool, name: str, examples: list[Example], question: str) -> 
 
 
 def _schema(parameters: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The part of a tool's schema that the examples know: what is optional, it would only make up."""
+    """The part of a tool's schema that the examples use: the model would make up optional arguments."""
     value = {**parameters["properties"][name], "maxLength": LONGEST}
     return {"type": "object", "properties": {name: value}, "required": [name], "additionalProperties": False}
 

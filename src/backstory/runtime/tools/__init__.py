@@ -3,7 +3,7 @@
     Tool.of(function)            a tool from a function with type hints and a docstring
     working_tools(folder)        glob, list_dir, read_file, grep, write_file, edit_file, bash
 
-A tool takes arguments and returns text. It knows nothing of agents, logs or models.
+A tool takes arguments and returns text. It knows nothing about agents, logs or models.
 """
 
 from backstory.runtime.tools.tool import Tool, ToolError

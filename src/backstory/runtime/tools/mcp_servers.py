@@ -24,16 +24,17 @@ from backstory.errors import Invalid
 from backstory.runtime.signals import defer_signals
 from backstory.runtime.tools.tool import Tool, ToolError
 
-START = 20.0  # seconds until a server has to have said which tools it has
+START = 20.0  # seconds for a server to start and list its tools
 CALL = 120.0  # seconds that a call may take
 LAST_WORD = 3.0  # seconds to end all servers
-A_MOMENT = 0.2  # seconds; a Ctrl-C just before a wait begins would be heard only when the wait is over
+A_MOMENT = 0.2  # seconds; Ctrl-C just before a wait is only noticed after it
 LONGEST_DESCRIPTION = 4_000  # characters
 MOST_TOOLS = 128  # of one server
-# What providers accept as the name of a tool: at most 64 of these.
+# Characters that providers accept in the name of a tool, and at most 64 of them.
 NAME = re.compile(r"[^a-zA-Z0-9_-]")
 LONGEST_NAME = 64
-# What the SDK says where a server is gone: its code for a closed connection, and a session that HTTP forgot.
+# How the SDK reports that a server is gone: the code of a closed connection, or an HTTP session that has
+# ended.
 CLOSED = -32000
 FORGOTTEN = "Session terminated"
 GIVEN_UP = "you did not wait for it"
@@ -41,7 +42,7 @@ FIELDS = frozenset({"command", "args", "env", "url", "headers", "seconds"})
 
 
 class Server(NamedTuple):
-    """A server as a person names it: a command to start, or an address."""
+    """A server in the config file: a command to start, or an address."""
 
     name: str
     command: str | None = None
@@ -49,11 +50,11 @@ class Server(NamedTuple):
     env: Mapping[str, str] | None = None
     url: str | None = None
     headers: Mapping[str, str] | None = None
-    seconds: float = START  # how long its start may take
+    seconds: float = START  # how long it may take to start
 
 
 def servers_of(table: Any) -> list[Server]:
-    """The servers of a config table, by their names; raises Invalid that says what is wrong."""
+    """The servers of a config table; raises Invalid, which says what is wrong."""
     if not isinstance(table, Mapping):
         raise Invalid(f"mcp is {table!r:.50}", remedy="write a table for each server: [mcp.NAME]")
     return [_server(name, values) for name, values in table.items()]
@@ -74,7 +75,7 @@ def _server(name: str, values: Any) -> Server:
         table = values.get(field, {})
         texts += table.values() if isinstance(table, Mapping) else [None]
     if not all(isinstance(text, str) for text in texts):
-        raise Invalid(f"{where} has a value that is not a text", remedy="write strings, and args as a list")
+        raise Invalid(f"{where} has a value that is not a string", remedy="write strings, and args as a list")
     seconds = values.get("seconds", START)
     if type(seconds) not in (int, float) or seconds <= 0:
         raise Invalid(f"{where} has seconds = {seconds!r}", remedy="use a number above 0")
@@ -82,14 +83,14 @@ def _server(name: str, values: Any) -> Server:
 
 
 class _Connection(NamedTuple):
-    """A server that runs, and how to end it."""
+    """A running server, and how to stop it."""
 
     client: Any
     stop: asyncio.Event
 
 
 class McpServers:
-    """Servers that run until the end of the block; `tools` are what they offer."""
+    """Runs servers until the end of the block; `tools` are the tools that they offer."""
 
     def __init__(self, servers: Sequence[Server], folder: Path) -> None:
         self.tools: list[Tool] = []
@@ -116,16 +117,16 @@ class McpServers:
                     wait([ready], A_MOMENT)
                 self._add(ready.result(0))
             except KeyboardInterrupt:
-                patience = 0  # for those behind it, too
+                patience = 0  # do not wait for the others, either
                 self._give_up(server, GIVEN_UP, running)
             except Exception as error:
                 self._give_up(server, _why(error) if ready.done() else GIVEN_UP, running)
         return self
 
     def _start(self, started: Sequence["Future[list[Tool]]"]) -> None:
-        import mcp.client  # noqa: F401 # takes seconds on a busy machine, which no server should have to answer for
+        import mcp.client  # noqa: F401 # takes seconds on a busy machine, which must not count as a server's
 
-        for name in ("mcp", "client"):  # the SDK's: without a handler its tracebacks are on the screen
+        for name in ("mcp", "client"):  # the SDK's loggers: without a handler, they print tracebacks
             logging.getLogger(name).addHandler(logging.NullHandler())
         self._thread.start()
         for server, ready in zip(self._servers, started, strict=True):
@@ -154,7 +155,7 @@ class McpServers:
         self.tools += [tool for tool in tools if tool.name not in taken]
 
     async def _serve(self, server: Server, ready: "Future[list[Tool]]") -> None:
-        """Hold the connection to one server until the end. What goes wrong at the start is said once."""
+        """Hold the connection to one server until the end. An error at the start is reported once."""
         with tempfile.TemporaryFile("w+", errors="replace") as said:
             try:
                 async with asyncio.timeout(server.seconds) as patience, self._client(server, said) as client:
@@ -172,14 +173,14 @@ class McpServers:
 
     @asynccontextmanager
     async def _client(self, server: Server, said: Any) -> AsyncIterator[Any]:
-        """A client whose server writes its complaints into a file."""
+        """A client whose server writes standard error to a file."""
         from mcp.client import Client
         from mcp.client.stdio import StdioServerParameters, stdio_client
 
         if server.url is not None:
             from mcp.client import streamable_http
 
-            make: Any = vars(streamable_http)["create_mcp_http_client"]  # its types do not name it
+            make: Any = vars(streamable_http)["create_mcp_http_client"]  # its types do not have it
             async with make(headers=dict(server.headers or {})) as http:
                 transport = streamable_http.streamable_http_client(server.url, http_client=http)
                 async with Client(transport) as client:
@@ -192,7 +193,7 @@ class McpServers:
             yield client
 
     def _start_again(self, server: Server, lost: _Connection) -> str:
-        """Start a server that has ended, unless another call has done so; what to say of it."""
+        """Restart a server that has ended, unless another call has done so; return what to tell the model."""
         with self._restart:
             if self._connections[server.name] is lost:
                 self._loop.call_soon_threadsafe(lost.stop.set)
@@ -201,8 +202,8 @@ class McpServers:
                 try:
                     ready.result()
                 except Exception as error:
-                    return f"had ended, and could not be started again: {_why(error)}"
-        return "had ended. It was started again. The call may have had an effect: repeat it only if safe"
+                    return f"had ended, and could not be restarted: {_why(error)}"
+        return "had ended, and was restarted. The call may have had an effect: repeat it only if that is safe"
 
     def _tools(self, server: Server, listed: Any) -> Iterator[Tool]:
         for found in listed.tools[:MOST_TOOLS]:
@@ -226,7 +227,7 @@ class McpServers:
             except ToolError:
                 raise
             except Exception as error:
-                gone = connection.stop.is_set() or _is_gone(error)  # set: it could not be started again
+                gone = connection.stop.is_set() or _is_gone(error)  # set if it could not be restarted
                 why = self._start_again(server, connection) if gone else f"failed: {_why(error)}"
                 raise ToolError(f"the MCP server {server.name!r} {why}") from error
             finally:
@@ -241,7 +242,8 @@ class McpServers:
 
 
 def _schema(given: Any) -> Mapping[str, Any]:
-    """A schema that a provider takes: an object's. What is not one says nothing of the arguments."""
+    """A schema that providers accept, which is that of an object. Any other says nothing about the
+    arguments."""
     if not isinstance(given, Mapping) or given.get("type") != "object":
         return {"type": "object", "properties": {}, "additionalProperties": True}
     if not isinstance(given.get("properties"), Mapping):
@@ -250,7 +252,7 @@ def _schema(given: Any) -> Mapping[str, Any]:
 
 
 def _text(result: Any) -> str:
-    """What a call came to, as text; raises ToolError if it is an error."""
+    """The result of a call as text; raises ToolError if it is an error."""
     parts = [_part(part) for part in getattr(result, "content", None) or ()]
     text = "\n".join(part for part in parts if part)
     if not text and getattr(result, "structured_content", None) is not None:
@@ -289,7 +291,7 @@ def _why(error: BaseException) -> str:
 
 
 def _first(error: BaseException) -> BaseException:
-    """Of a group of errors, the first that says something."""
+    """The first error of a group that has a message."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error

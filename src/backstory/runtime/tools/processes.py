@@ -33,8 +33,8 @@ class Processes:
     """Runs processes, and can end those that are running."""
 
     def __init__(self) -> None:
-        self._running: dict[subprocess.Popen[bytes], str] = {}  # and why it was ended, if it was
-        self._starting = threading.Lock()  # what has been started can be ended: nothing is missed in between
+        self._running: dict[subprocess.Popen[bytes], str] = {}  # process -> why it was ended, if it was
+        self._starting = threading.Lock()  # so that `kill` does not miss a process that is just starting
 
     def run(self, command: Sequence[str], folder: Path, seconds: float) -> Done:
         """Run a command to its end, or to one of its limits; errors are part of the output."""
@@ -72,7 +72,7 @@ def _started(command: Sequence[str], folder: Path) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        start_new_session=True,  # a group of its own, so that it can be ended with its children
+        start_new_session=True,  # its own group, so that it can be ended with its children
     )
 
 
@@ -102,7 +102,7 @@ class _Output:
 
 
 def _end(work: subprocess.Popen[bytes]) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # all of it is gone already
+    with suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.killpg(work.pid, signal.SIGKILL)
     work.wait()
     if work.stdin:

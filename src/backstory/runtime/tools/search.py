@@ -1,10 +1,10 @@
-"""glob and grep, in a process that can be killed, because some patterns would run for ever.
+"""glob and grep, in a process that can be killed, because some patterns run for ever.
 
     python -I search.py '{"glob": …, "root": …}'
     python -I search.py '{"pattern": …, "glob": …, "root": …, "place": …}'
 
-It is run as a file, and imports nothing but the standard library: it works among files of which some may be
-called json.py.
+It is run as a file and imports only the standard library, because it searches folders that may contain a
+json.py.
 """
 
 import json
@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 MOST_FOUND = 500
-LONGEST_LINE = 300  # of a match that is shown
+LONGEST_LINE = 300  # characters of a match that are shown
 MOST_AT_ONCE = 1_000_000  # bytes of a line that are searched together
 PASSED_OVER = {".git", ".hg", ".venv", "node_modules", "__pycache__"}
 
@@ -36,7 +36,7 @@ def _glob(asked: dict[str, str]) -> None:
     try:
         # **/**/ means the same as **/, but takes much longer to match.
         paths = root.glob(re.sub(r"(\*\*/)+", "**/", asked["glob"]))
-        passed_over = PASSED_OVER - set(Path(asked["glob"]).parts)  # but for those that the pattern names
+        passed_over = PASSED_OVER - set(Path(asked["glob"]).parts)  # except those that the pattern names
         wanted = (path for path in paths if passed_over.isdisjoint(path.relative_to(root).parts))
         inside = (str(path.relative_to(root)) for path in wanted if _is_inside(path, root))
         found = list(islice(inside, MOST_FOUND + 1))
@@ -90,14 +90,14 @@ def _files(root: Path, place: Path, wanted: re.Pattern[str]) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if name not in PASSED_OVER)
         for name in sorted(names):
             path = Path(folder, name)
-            # A model means the folder that it searches, or the one that it works in.
+            # A model may mean a path in the folder that it searches, or in its working folder.
             if any(wanted.fullmatch(path.relative_to(start).as_posix()) for start in (place, root)):
                 yield path
 
 
 def translated(glob: str) -> str:
-    """A glob as a regular expression on a path: `**/` is any folders, the others stay within one. Without
-    a folder in it, it is about names, wherever they are."""
+    """A glob as a regular expression for a path: `**/` matches any folders, other wildcards stay within one.
+    A glob without a folder matches names in any folder."""
     path = glob.removeprefix("./") if "/" in glob else f"**/{glob or '*'}"
     parts = re.split(r"((?:\*\*/)+|\*\*|\*|\?|\[[^]]+\])", path)
     return "".join(_meant(part) for part in parts)
@@ -117,7 +117,7 @@ def _meant(part: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a text file with their numbers; one that is endless comes in pieces."""
+    """The lines of a text file with their numbers; a very long line comes in parts."""
     try:
         if not path.is_file():
             return
@@ -130,7 +130,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, line.decode(errors="replace").rstrip("\r\n")
                 number += line.endswith(b"\n")
     except OSError:
-        return  # it is not readable, or gone
+        return  # it cannot be read, or is gone
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Tool:
         seconds: float = 60.0,
         cancel: Callable[[], None] | None = None,
     ) -> "Tool":
-        """A tool from a function: its name, its docstring, and its parameters by their type hints."""
+        """A tool from a function: its name, its docstring, and its parameters with their type hints."""
         description = inspect.getdoc(function) or function.__name__
         parameters = schema_of(function)
         return cls(function.__name__, description, parameters, function, asks, seconds, cancel)
@@ -80,7 +80,7 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def checked(tool: Tool, arguments: Any) -> dict[str, Any]:
-    """Checked arguments for the tool; raises ToolError, which says what to correct."""
+    """The arguments, checked against the schema; raises ToolError, which says what to correct."""
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {tool.name} are not a JSON object: {arguments!r:.200}")
     known = tool.parameters.get("properties", {})

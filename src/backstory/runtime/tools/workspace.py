@@ -1,7 +1,7 @@
 """The tools for working in a folder: what a coding agent needs, and no more.
 
-Every path is resolved first, links included, and must be inside the folder. Tools that write or run something
-ask first, which the loop takes care of.
+Every path is resolved first, including links, and must be inside the folder. Tools that write or run
+something need consent, which the loop asks for.
 """
 
 import io
@@ -142,7 +142,7 @@ class Folder:
         """The resolved path; raises if it is outside the folder."""
         try:
             place = (self.root / path).resolve()
-            place.is_dir()  # fails where nothing can be: a name that is too long, a folder that is locked
+            place.is_dir()  # raises if the path cannot exist: its name is too long, or a folder is locked
         except (ValueError, OSError, RuntimeError) as error:
             raise ToolError(f"{path!r:.200} is not a path: {_reason(error)}") from error
         if not self._is_inside(place):
@@ -165,7 +165,7 @@ class Folder:
         try:
             return place.read_bytes().decode()
         except UnicodeDecodeError:
-            raise ToolError(f"{path} is not text in UTF-8") from None
+            raise ToolError(f"{path} is not UTF-8 text") from None
         except OSError as error:
             raise ToolError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -194,7 +194,7 @@ def _replace(place: Path, content: bytes) -> None:
 
 def _reason(error: Exception) -> str:
     match error:
-        case FileExistsError() | NotADirectoryError():  # where a folder would have to be made
+        case FileExistsError() | NotADirectoryError():  # where a folder would have to be created
             return "what should be a folder is a file"
         case UnicodeError():
             return "it contains half of a surrogate pair"
