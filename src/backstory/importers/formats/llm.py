@@ -8,20 +8,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from backstory.importers.answers import Block, parts_of
-from backstory.importers.chain import chained
+from backstory.importers.chain import Calls, chained
 from backstory.importers.decode import decode
 from backstory.importers.entries import (
     Data,
     anthropic_message,
     as_text,
-    call_data,
+    media_block,
     microseconds,
     result_data,
+    result_with,
 )
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "llm"
+# Gemini's calls have no ids. They get one and the same, and are bound to their results in order.
+NAMELESS_CALL = "call"
 
 
 def fits(head: Head) -> bool:
@@ -30,12 +33,16 @@ def fits(head: Head) -> bool:
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """The threads of the new tables, then the conversations of the old ones."""
+    """The threads of the new tables, then the conversations of the old ones. For a time llm wrote both: a
+    thread has the id of its conversation, and all that was said in it."""
     for source in sources:
         tables = source.columns()
+        told: set[str] = set()
         if {"threads", "messages", "parts", "turns"} <= set(tables):
-            yield from _threads(source)
-        yield from _conversations(source, tables)
+            for session in _threads(source):
+                told.add(session.id)
+                yield session
+        yield from (one for one in _conversations(source, tables) if one.id not in told)
 
 
 # ------------------------------------------------------------------ since 0.32
@@ -59,9 +66,11 @@ def _session(
 ) -> Session:
     def steps() -> Iterator[Step]:
         turns = _turns(source, way)
+        calls = Calls()
         after: str | None = None
         for number, hash in enumerate(way):
-            entries = tuple(_message(source, hash, turns.get(hash, Turn())))
+            found = _message(source, hash, turns.get(hash, Turn()))
+            entries = tuple(calls.entry(entry) for entry in found)
             yield Unit(hash, after, entries, number + 1, inherited=number < shared)
             after = hash
 
@@ -148,9 +157,12 @@ def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
     for number, (type_, _, payload) in enumerate(parts):
         if type_ == "tool_result":
             failed = bool(payload.get("exception"))
-            data = result_data(payload.get("tool_call_id"), f"{hash}:{number}", error=failed)
+            data = result_data(payload.get("tool_call_id"), NAMELESS_CALL, error=failed)
+            given = payload.get("attachments")
+            ids = [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
             output = as_text(payload.get("output") or "")
-            yield Entry(f"{hash}:{number}", "tool_result", output, data, turn.time)
+            shown = result_with(output, data, _attachments(source, ids))
+            yield Entry(f"{hash}:{number}", "tool_result", *shown, turn.time)
     rest = [part for part in parts if part[0] != "tool_result"]
     if rest or not parts:
         said = "\n".join(text for _, text, _ in rest if text)
@@ -179,17 +191,22 @@ def _piece(source: Source, piece: Data) -> str:
 
 
 def _with_attachments(source: Source, said: str, ids: Iterable[Any]) -> tuple[str, Data | None]:
-    """What a prompt says, with the images that were shown with it."""
-    blocks: list[Data] = [{"type": "text", "text": said}] if said else []
-    for id in ids:
-        query = "select type, url, content from attachments where id = ?"
-        for type_, url, content in source.rows(query, (id,)) if "attachments" in source.columns() else ():
-            image: Data = {"type": "url", "url": url}
-            if isinstance(content, bytes):
-                image = {"type": "base64", "media_type": type_, "data": b64encode(content).decode()}
-            if as_text(type_).startswith("image/") and (url or isinstance(content, bytes)):
-                blocks.append({"type": "image", "source": image})
-    return anthropic_message(blocks) if len(blocks) > bool(said) else (said, None)
+    """What a prompt says, with the images and documents that were shown with it."""
+    shown = list(_attachments(source, ids))
+    words: list[Data] = [{"type": "text", "text": said}] if said else []
+    return anthropic_message([*words, *shown]) if shown else (said, None)
+
+
+def _attachments(source: Source, ids: Iterable[Any]) -> Iterator[Data]:
+    query = "select type, url, content from attachments where id = ?"
+    for id in ids if "attachments" in source.columns() else ():
+        for type_, url, content in source.rows(query, (id,)):
+            data = b64encode(content).decode() if isinstance(content, bytes) else None
+            block = media_block(type_, data)
+            if block is None and url and as_text(type_).startswith("image/"):
+                block = {"type": "image", "source": {"type": "url", "url": url}}
+            if block is not None:
+                yield block
 
 
 def _object(payload: Any) -> Data:
@@ -201,7 +218,7 @@ def _block(type_: str, text: str, payload: Data) -> Block:
     if type_ == "tool_call":
         return Block(
             "call",
-            id=payload.get("tool_call_id"),
+            id=payload.get("tool_call_id") or NAMELESS_CALL,
             name=payload.get("name"),
             arguments=payload.get("arguments"),
         )
@@ -240,6 +257,7 @@ def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple
     """Each response: the results it was asked with, its prompt, its answer and calls. One without a
     conversation is one by itself."""
     told: str | None = None
+    calls = Calls()
     # Tokens came with 0.20, reasoning later.
     newer = ("input_tokens", "output_tokens", "reasoning")
     columns = ", ".join(name if name in tables["responses"] else "null" for name in newer)
@@ -256,7 +274,7 @@ def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple
             told = text
         entries.extend(_results(source, tables, id, time))
         asked = _with_fragments(source, tables, "prompt_fragments", id, prompt)
-        shown = _attached(source, tables, id)
+        shown = _attached(source, tables, "prompt_attachments", id)
         if asked or shown:
             entries.append(Entry(f"{id}:prompt", "user", *_with_attachments(source, asked, shown), time))
         extra: Data = ({"model": model} if isinstance(model, str) else {}) | _usage(given, taken)
@@ -268,7 +286,7 @@ def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple
                 Entry(f"{id}:{part.block}", part.kind, part.content, (part.data or {}) | extra, time)
             )
             extra = {}
-        yield id, entries
+        yield id, [calls.entry(entry) for entry in entries]
 
 
 def _with_fragments(source: Source, tables: Any, table: str, response: str, text: Any) -> str:
@@ -282,11 +300,13 @@ def _with_fragments(source: Source, tables: Any, table: str, response: str, text
     return "\n".join(piece for piece in [*pieces, as_text(text or "")] if piece)
 
 
-def _attached(source: Source, tables: Any, response: str) -> list[Any]:
-    if "prompt_attachments" not in tables:
+def _attached(source: Source, tables: Any, table: str, owner: Any) -> list[Any]:
+    """The ids of what was attached to a response, or to the result of a tool."""
+    if table not in tables:
         return []
-    query = 'select attachment_id from prompt_attachments where response_id = ? order by "order"'
-    return [id for (id,) in source.rows(query, (response,))]
+    column = "response_id" if "response_id" in tables[table] else "tool_result_id"
+    query = f'select attachment_id from {table} where {column} = ? order by "order"'
+    return [id for (id,) in source.rows(query, (owner,))]
 
 
 def _results(source: Source, tables: Any, response: str, time: int | None) -> Iterator[Entry]:
@@ -295,17 +315,18 @@ def _results(source: Source, tables: Any, response: str, time: int | None) -> It
     failure = "exception" if "exception" in tables["tool_results"] else "null"
     query = f"select id, output, tool_call_id, {failure} from tool_results where response_id = ? order by id"
     for row, output, call, failed in source.rows(query, (response,)):
-        id = f"{response}:result {row}"
-        yield Entry(id, "tool_result", as_text(output or ""), result_data(call, id, error=bool(failed)), time)
+        data = result_data(call, NAMELESS_CALL, error=bool(failed))
+        shown = _attachments(source, _attached(source, tables, "tool_results_attachments", row))
+        said = result_with(as_text(output or ""), data, shown)
+        yield Entry(f"{response}:result {row}", "tool_result", *said, time)
 
 
 def _calls(source: Source, tables: Any, response: str) -> Iterator[Block]:
     if "tool_calls" not in tables:
         return
-    query = "select id, name, arguments, tool_call_id from tool_calls where response_id = ? order by id"
-    for row, name, arguments, call in source.rows(query, (response,)):
-        data = call_data(call, name, arguments, f"{response}:call {row}")
-        yield Block("call", id=data["id"], name=data["name"], arguments=data["arguments"])
+    query = "select name, arguments, tool_call_id from tool_calls where response_id = ? order by id"
+    for name, arguments, call in source.rows(query, (response,)):
+        yield Block("call", id=call or NAMELESS_CALL, name=name, arguments=arguments)
 
 
 FORMAT = Format(

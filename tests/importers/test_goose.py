@@ -1,0 +1,124 @@
+import json
+
+import pytest
+
+from tests.importers.reading import context, log, one, read, write_lines
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+SEEN, GONE, TOLD, HIDDEN = (
+    {"userVisible": True, "agentVisible": True},
+    {"userVisible": True, "agentVisible": False},
+    {"userVisible": False, "agentVisible": True},
+    {"userVisible": False, "agentVisible": False},
+)
+
+
+@pytest.fixture
+def goose(other):
+    other.table("sessions", "id", "name", "description", "working_dir")
+    columns = "id message_id session_id role content_json created_timestamp metadata_json"
+    other.table("messages", *columns.split())
+    other.add("sessions", "20260303_1", "Chat", "", "/w")
+    other.said = []
+
+    def say(role, *content, seen=SEEN):
+        number = len(other.said) + 1
+        values = (number, f"m{number}", "20260303_1", role, json.dumps(content), 1772532000 + number)
+        other.said.append(values)
+        other.add("messages", *values, json.dumps(seen))
+
+    other.say = say
+    return other
+
+
+def test_what_the_agent_no_longer_sees_was_compacted_and_what_it_sees_was_kept(goose):
+    goose.say("user", text("one"), seen=GONE)
+    goose.say("assistant", text("first"), seen=GONE)
+    goose.say("user", text("kept"))
+    goose.say("user", text("In short."), seen=TOLD)
+    goose.say("assistant", text("Understood."), seen=TOLD)
+    goose.say("user", text("two"))
+    events = log(one(goose.read()[0]))
+    assert [event.kind for event in events].count("clear") == 1
+    assert context(events) == [
+        ("user", "In short."),
+        ("user", "kept"),
+        ("assistant", "Understood."),
+        ("user", "two"),
+    ]
+
+
+def test_a_prompt_that_a_compaction_says_again_is_not_its_summary(goose):
+    goose.say("user", text("one"), seen=GONE)
+    goose.say("assistant", text("first"), seen=GONE)
+    goose.say("user", text("two"), seen=HIDDEN)
+    goose.say("user", text("In short."), seen=TOLD)
+    goose.say("assistant", text("Understood."), seen=TOLD)
+    goose.say("user", text("two"))
+    events = log(one(goose.read()[0]))
+    assert context(events) == [("user", "In short."), ("assistant", "Understood."), ("user", "two")]
+    assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
+
+
+def test_a_summary_that_was_compacted_itself_is_still_one(goose):
+    goose.say("user", text("one"), seen=GONE)
+    goose.say("user", text("two"), seen=HIDDEN)
+    goose.say("user", text("First."), seen=HIDDEN)
+    goose.say("assistant", text("Understood."), seen=HIDDEN)
+    goose.say("user", text("two"), seen=GONE)
+    goose.say("user", text("Second."), seen=TOLD)
+    events = log(one(goose.read()[0]))
+    assert [e.content for e in events if (e.data or {}).get("compaction")] == ["First.", "Second."]
+    assert context(events) == [("user", "Second.")]
+
+
+def test_a_message_from_before_ids_has_the_one_that_goose_gives_it_later(other):
+    other.table("sessions", "id", "description", "working_dir")
+    other.table("messages", "id", "session_id", "role", "content_json", "created_timestamp")
+    other.add("sessions", "s", "Old", "/w")
+    other.add("messages", 4, "s", "user", json.dumps([text("go")]), 1772532000)
+    [event] = log(one(other.read()[0]))
+    assert event.id == "msg_s_4"
+
+
+def test_one_message_holds_the_results_of_several_calls(goose):
+    def request(id):
+        return {
+            "type": "toolRequest",
+            "id": id,
+            "toolCall": {"value": {"name": "run", "arguments": {"n": 1}}},
+        }
+
+    def response(id, words, **more):
+        value = {"content": [text(words)]} | more
+        return {"type": "toolResponse", "id": id, "toolResult": {"status": "success", "value": value}}
+
+    goose.say("assistant", text("Look."), request("c1"), request("c2"))
+    goose.say("user", response("c1", "1"), response("c2", "no", isError=True))
+    thread = one(goose.read()[0])
+    events = log(thread)
+    assert context(events)[-2:] == [("result", "c1", "1"), ("result", "c2", "no")]
+    assert events[-1].data["error"] is True
+    assert thread.about == {"title": "Chat", "cwd": "/w"}
+
+
+def test_a_picture_in_a_result_of_goose_is_kept(goose):
+    value = {"content": [text("seen"), {"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"}]}
+    goose.say(
+        "user", {"type": "toolResponse", "id": "c1", "toolResult": {"status": "success", "value": value}}
+    )
+    [result] = log(one(goose.read()[0]))
+    assert (result.content, result.data["id"]) == ("seen", "c1")
+    assert result.data["native"]["wire"][0]["content"][1]["source"]["data"] == "iVBORw0KGgo="
+
+
+def test_the_old_lines_of_goose_have_a_header(tmp_path):
+    header = {"description": "Old", "working_dir": "/w", "message_count": 1}
+    lines = [header, {"role": "user", "created": 1784278801, "content": [text("go")]}]
+    [session] = read(write_lines(tmp_path / "20250724_1.jsonl", lines))[0]
+    assert (session.tool, session.id) == ("goose", "20250724_1")
+    assert context(log(session.threads[0])) == [("user", "go")]
