@@ -118,3 +118,30 @@ def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_
         "gone": ("user", "three"),
     }
     assert not report.unread
+
+
+def test_a_summary_that_failed_leaves_the_context_as_it_was(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.say("s1", "m1", "user", ("text", {"text": "go"}))
+    failed = {"reason": "error", "message": "Summarization Error"}
+    crush.say("s1", "m2", "assistant", ("text", {"text": "In sh"}), ("finish", failed), summary=1)
+    crush.say("s1", "m3", "user", ("text", {"text": "on"}))
+    assert context(log(one(crush.read()[0]))) == [("user", "go"), ("user", "on")]
+
+
+def test_at_first_the_id_of_a_child_was_that_of_its_call(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.add("sessions", "toolu_1", "s1", "New Agent Session", 1775293201, None)
+    crush.say("s1", "m1", "assistant", ("tool_call", {"id": "toolu_1", "name": "agent", "input": "{}"}))
+    crush.say("toolu_1", "m2", "user", ("text", {"text": "look"}))
+    _, child = crush.read()[0]
+    assert (child.threads[0].origin.session, child.threads[0].origin.call) == ("s1", "toolu_1")
+
+
+def test_an_image_at_an_address_is_kept_by_crush(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.say(
+        "s1", "m1", "user", ("text", {"text": "look"}), ("image_url", {"url": "https://example.com/a.png"})
+    )
+    [asked] = log(one(crush.read()[0]))
+    assert asked.data["native"]["wire"][1]["source"]["url"] == "https://example.com/a.png"

@@ -42,8 +42,8 @@ def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
     report = Report()
     origin = None
     if isinstance(parent, str) and parent:
-        _, marked, call = id.partition("$$")
-        origin = Origin(parent, call=call if marked and call else None, spawned=True)
+        # At first the id was that of the call alone.
+        origin = Origin(parent, call=id.partition("$$")[2] or id, spawned=True)
     steps = reported(report, lambda met: _steps(source, id, met))
     about = {"title": title} if isinstance(title, str) and title else {}
     return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, report)
@@ -73,10 +73,12 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
     for id, role, text, model, maker, created, short in source.rows(query, (session,)):
         parts = _parts(text, source, report)
         time = microseconds(created)
-        if short or id == chosen:
+        if id == chosen or (short and _failure(parts) is None):
             words = "".join(as_text(data.get("text")) for type_, data in parts if type_ == "text")
             clear = Entry(f"{id}:clear", "clear", None, None, time)
             yield id, [clear, Entry(id, "user", words, {"compaction": True}, time)]
+        elif short:
+            yield id, []  # of a summary that failed no model ever reads
         elif role == "assistant":
             yield id, list(_answer(id, parts, model, maker, time))
         elif role == "tool":
@@ -106,6 +108,8 @@ def _prompt(id: str, role: str, parts: list[tuple[str, Data]], time: int | None)
     for type_, data in parts:
         if type_ == "text":
             blocks.append({"type": "text", "text": as_text(data.get("text"))})
+        elif type_ == "image_url":
+            blocks.append({"type": "image", "source": {"type": "url", "url": as_text(data.get("url"))}})
         elif type_ == "binary":
             block = media_block(data.get("MIMEType"), data.get("Data"))
             blocks += [] if block is None else [block]
@@ -141,11 +145,18 @@ def _seal(data: Data) -> Any:
     return data.get("signature") or data.get("thought_signature") or None
 
 
+def _failure(parts: list[tuple[str, Data]]) -> str | None:
+    """Why an answer ended early."""
+    for type_, data in parts:
+        if type_ == "finish" and data.get("reason") in ("error", "canceled", "content_filter"):
+            return as_text(data.get("message")) or as_text(data["reason"])
+    return None
+
+
 def _answer(
     id: str, parts: list[tuple[str, Data]], model: Any, maker: Any, time: int | None
 ) -> Iterator[Entry]:
     blocks = []
-    failure: Data = {}
     for type_, data in parts:
         if type_ == "text":
             blocks.append(Block("text", as_text(data.get("text"))))
@@ -155,10 +166,9 @@ def _answer(
             blocks.append(
                 Block("call", id=data.get("id"), name=data.get("name"), arguments=data.get("input"))
             )
-        elif type_ == "finish" and data.get("reason") in ("error", "canceled"):
-            failure = {"failure": as_text(data.get("message")) or as_text(data["reason"])}
     name = model if isinstance(model, str) and model else None
-    extra = ({} if name is None else {"model": name}) | failure
+    failure = _failure(parts)
+    extra = ({} if name is None else {"model": name}) | ({} if failure is None else {"failure": failure})
     for part in parts_of(family_of(maker, name), blocks, name, id):
         data = (part.data or {}) | extra | {"answer": id}
         yield Entry(f"{id}:{part.block}", part.kind, part.content, data, time)
