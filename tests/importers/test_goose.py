@@ -122,3 +122,73 @@ def test_the_old_lines_of_goose_have_a_header(tmp_path):
     [session] = read(write_lines(tmp_path / "20250724_1.jsonl", lines))[0]
     assert (session.tool, session.id) == ("goose", "20250724_1")
     assert context(log(session.threads[0])) == [("user", "go")]
+
+
+def test_a_header_of_the_first_releases_names_no_folder(tmp_path):
+    header = {"description": "Old", "id": "20240101_120000", "message_count": 1}
+    lines = [header, {"role": "user", "created": 1704110400, "content": [text("go")]}]
+    [session] = read(write_lines(tmp_path / "20240101_120000.jsonl", lines))[0]
+    assert (session.tool, session.threads[0].about) == ("goose", {"title": "Old"})
+    assert context(log(session.threads[0])) == [("user", "go")]
+
+
+def test_an_exported_session_is_read(tmp_path):
+    told = [{"role": "user", "created": 1772532000, "content": [text("go")], "id": "m1"}]
+    exported = {"id": "20260303_1", "working_dir": "/w", "name": "Chat", "conversation": told}
+    (tmp_path / "session.json").write_text(json.dumps(exported, indent=2))
+    [session] = read(tmp_path / "session.json")[0]
+    assert (session.tool, session.id) == ("goose", "20260303_1")
+    assert context(log(session.threads[0])) == [("user", "go")]
+    exported["conversation"][0]["content"] = [text("x" * 100_000)]
+    (tmp_path / "session.json").write_text(json.dumps(exported, indent=2))
+    [session] = read(tmp_path / "session.json")[0]
+    assert (session.tool, session.id) == ("goose", "20260303_1")
+
+
+def response(id, *content):
+    value = {"content": list(content)}
+    return {"type": "toolResponse", "id": id, "toolResult": {"status": "success", "value": value}}
+
+
+def request(id):
+    return {"type": "toolRequest", "id": id, "toolCall": {"status": "success", "value": {"name": "run"}}}
+
+
+def test_what_a_tool_says_for_the_person_alone_is_not_in_the_result(goose):
+    for_model = text("found") | {"annotations": {"audience": ["assistant"]}}
+    for_person = text("found") | {"annotations": {"audience": ["user"], "priority": 0.0}}
+    goose.say("user", response("c1", for_model, for_person))
+    assert context(log(one(goose.read()[0]))) == [("result", "c1", "found")]
+
+
+def test_a_resource_in_a_result_has_its_words(goose):
+    file = {"type": "resource", "resource": {"uri": "file:///a", "mimeType": "text/plain", "text": "inside"}}
+    goose.say("user", response("c1", file))
+    assert context(log(one(goose.read()[0]))) == [("result", "c1", "inside")]
+
+
+def test_notices_are_not_part_of_the_conversation_and_what_only_people_see_is_a_note(goose):
+    goose.say("user", text("go"))
+    goose.say("assistant", {"type": "systemNotification", "notificationType": "inlineMessage", "msg": "..."})
+    goose.say("user", text("$ ls"), seen=GONE)
+    goose.say("assistant", text("Done."))
+    events = log(one(goose.read()[0]))
+    assert context(events) == [("user", "go"), ("assistant", "Done.")]
+    assert [event.data["text"] for event in events if event.kind == "note"] == ["$ ls"]
+
+
+def test_calls_that_were_summarized_one_by_one_are_one_compaction_that_keeps_the_rest(goose):
+    goose.say("user", text("go"))
+    for number in (1, 2):
+        goose.say("assistant", request(f"c{number}"), seen=GONE)
+        goose.say("user", response(f"c{number}", text("x")), seen=GONE)
+        goose.say("user", text(f"Call {number} was made."), seen=TOLD)
+    goose.say("assistant", text("Done."))
+    events = log(one(goose.read()[0]))
+    assert [event.kind for event in events].count("clear") == 1
+    assert context(events) == [
+        ("user", "Call 2 was made."),
+        ("user", "go"),
+        ("user", "Call 1 was made."),
+        ("assistant", "Done."),
+    ]

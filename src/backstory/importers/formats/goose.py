@@ -29,11 +29,22 @@ NAME = "goose"
 
 
 def fits(head: Head) -> bool:
-    """Messages with a JSON content; or a header with a working folder before messages."""
+    """Messages with a JSON content; a header before messages; or an exported session."""
     if "content_json" in head.tables.get("messages", ()):
         return True
+    if {"working_dir", "conversation"} <= head.keys:
+        return True
     first = head.records[0] if head.records else None
-    return isinstance(first, dict) and "working_dir" in first and "role" not in first
+    if not isinstance(first, dict) or "role" in first:
+        return False
+    # The first headers did not name the folder.
+    return "working_dir" in first or {"description", "message_count"} <= set(first)
+
+
+# What is not part of the conversation: questions to the person, notices, the mark of an old compaction.
+UNSPOKEN = frozenset(
+    {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
+)
 
 
 class Message(NamedTuple):
@@ -49,15 +60,37 @@ class Message(NamedTuple):
 
 def _units(messages: list[Message], provider: Any, model: str | None) -> Iterator[tuple[str, list[Entry]]]:
     """The messages in a row. Behind what the agent no longer sees, the summary of a compaction begins a run
-    of what people do not see; what the agent still sees of before was kept."""
-    summaries = set(_summaries(messages))
-    hidden = False
+    of what people do not see; what the agent still sees of before was kept. What it does not see without a
+    summary behind it, it never saw."""
+    summaries = _compactions(messages)
+    last = max(summaries, default=-1)
     for number, message in enumerate(messages):
-        if number in summaries and hidden:
+        if number in summaries:
             yield message.id, _compaction(message, messages[:number], provider, model)
+        elif number > last and not message.agent:
+            yield message.id, _unseen(message)
         else:
             yield message.id, list(_entries(message, provider, model))
-        hidden = hidden or not message.agent
+
+
+def _compactions(messages: list[Message]) -> set[int]:
+    """The summaries at which the context begins anew. Of those that stand for single calls, only the last:
+    it keeps the others."""
+    found: set[int] = set()
+    small: set[int] = set()
+    gone = next((n for n, message in enumerate(messages) if not message.agent), len(messages))
+    seen = next((n for n, message in enumerate(messages) if message.agent), len(messages))
+    for number in _summaries(messages):
+        if number > gone:
+            found.add(number)
+            before = messages[number - 1]
+            if not before.agent and _has_result(before) and seen < number - 1:
+                small.add(number)
+    return found - (small - {max(small)}) if small else found
+
+
+def _has_result(message: Message) -> bool:
+    return any(part.get("type") == "toolResponse" for part in message.content)
 
 
 def _summaries(messages: list[Message]) -> Iterator[int]:
@@ -80,13 +113,21 @@ def _compaction(summary: Message, before: list[Message], provider: Any, model: s
     kept = [
         entry._replace(id=f"{entry.id}@{summary.id}", copy_of=entry.id)
         for message in before
-        if message.agent and message.user
+        if message.agent
         for entry in _entries(message, provider, model)
     ]
     return [clear, said, *kept]
 
 
+def _unseen(message: Message) -> list[Entry]:
+    """What only people see."""
+    text = text_in([part for part in message.content if part.get("type") == "text"])
+    return [Entry(message.id, "note", "goose.message", {"text": text}, message.time)] if text else []
+
+
 def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Entry]:
+    if message.content and all(part.get("type") in UNSPOKEN for part in message.content):
+        return
     if message.role == "assistant":
         yield from _answer(message, provider, model)
         return
@@ -96,7 +137,7 @@ def _entries(message: Message, provider: Any, model: str | None) -> Iterator[Ent
             yield _result(part, f"{message.id}:{number}", message.time)
         elif part.get("type") in ("text", "image"):
             rest.append(part)
-    if rest or not any(part.get("type") == "toolResponse" for part in message.content):
+    if rest or not _has_result(message):
         text, native = anthropic_message([_block(part) for part in rest])
         data = dict(native or {}) | ({"meta": "tool"} if message.agent and not message.user else {})
         yield Entry(
@@ -147,17 +188,26 @@ def _result(part: Data, id: str, time: int | None) -> Entry:
         value = value.get("content")
     pieces = value if isinstance(value, list) else [value if value is not None else result.get("error")]
     media, words = [], []
-    for piece in pieces:
-        block = media_block(piece.get("mimeType"), piece.get("data")) if isinstance(piece, dict) else None
+    for piece in [piece for piece in pieces if _is_for_model(piece)] or pieces:
+        given = piece if isinstance(piece, dict) else {}
+        inside = given["resource"] if isinstance(given.get("resource"), dict) else given
+        block = media_block(inside.get("mimeType"), inside.get("data") or inside.get("blob"))
         if block is None:
-            words.append(text_in(piece) or ("" if isinstance(piece, dict) else as_text(piece)))
+            words.append(text_in(inside) if given else as_text(piece))
         else:
             media.append(block)
     data = result_data(part.get("id"), id, error=failed)
     return Entry(id, "tool_result", *result_with("\n".join(words), data, media), time)
 
 
-# ------------------------------------------------------------------ two readers
+def _is_for_model(piece: Any) -> bool:
+    """Whether the model is shown a piece of a result: many tools say the same once more for the person."""
+    notes = piece.get("annotations") if isinstance(piece, dict) else None
+    audience = notes.get("audience") if isinstance(notes, dict) else None
+    return not isinstance(audience, list) or "assistant" in audience
+
+
+# ------------------------------------------------------------------ three readers
 
 
 def _message(id: str, role: Any, content: Any, created: Any, metadata: Any) -> Message:
@@ -192,14 +242,28 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
 
 
 def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
+    return _from_records(((line.number, line.value) for line in source.lines(report)), session)
+
+
+def _from_export(source: Source, session: str, report: Report) -> list[Message]:
+    return _from_records(enumerate(_exported(source, report)["conversation"], 1), session)
+
+
+def _from_records(records: Iterable[tuple[int, Any]], session: str) -> list[Message]:
     found = []
-    for line in source.lines(report):
-        record = line.value
+    for number, record in records:
         if isinstance(record, dict) and "role" in record:
-            name = named(record.get("id"), f"{session}:{line.number}")
+            name = named(record.get("id"), f"{session}:{number}")
             given = (record.get("role"), record.get("content"), record.get("created"), record.get("metadata"))
             found.append(_message(name, *given))
     return found
+
+
+def _exported(source: Source, report: Report) -> Data:
+    """A session as `goose session export` writes it."""
+    document = source.document(report)
+    document = document if isinstance(document, dict) else {}
+    return document if isinstance(document.get("conversation"), list) else document | {"conversation": []}
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
@@ -215,8 +279,11 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
             for id, *values in list(source.rows(f"select id, {', '.join(names)} from sessions order by id")):
                 yield _session(source, as_text(id), dict(zip(names, values, strict=True)), _from_database)
         else:
-            header = next((r for r in source.peek()[:1] if isinstance(r, dict)), {})
-            yield _session(source, named(header.get("id"), source.stem), header, _from_lines)
+            header = next((r for r in source.peek()[:1] if isinstance(r, dict)), None)
+            reader = _from_lines
+            if header is None or "conversation" in header:
+                header, reader = _exported(source, Report()), _from_export
+            yield _session(source, named(header.get("id"), source.stem), header, reader)
 
 
 def _session(source: Source, id: str, header: Data, reader: Any) -> Session:

@@ -161,8 +161,8 @@ def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
             given = payload.get("attachments")
             ids = [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
             output = as_text(payload.get("output") or "")
-            shown = result_with(output, data, _attachments(source, ids))
-            yield Entry(f"{hash}:{number}", "tool_result", *shown, turn.time)
+            told = result_with(output, data, _attachments(source, ids))
+            yield Entry(f"{hash}:{number}", "tool_result", *told, turn.time)
     rest = [part for part in parts if part[0] != "tool_result"]
     if rest or not parts:
         said = "\n".join(text for _, text, _ in rest if text)
