@@ -82,6 +82,20 @@ def test_a_file_is_lines_a_list_or_one_object_however_it_is_written(tmp_path):
     assert list(found.values()) == [[1, 1], [1], [2], [1, 1]]
 
 
+def test_a_custom_tool_is_given_a_text(tmp_path):
+    custom = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    messages = [{"role": "assistant", "content": None, "tool_calls": [custom]}]
+    [event] = log(one(read(write_lines(tmp_path / "x.jsonl", [{"messages": messages}]))[0]))
+    assert (event.data["name"], event.data["arguments"]) == ("patch", "*** Begin")
+
+
+def test_a_role_that_is_not_known_does_not_take_the_conversation_away(tmp_path):
+    messages = [{"role": "user", "content": "go"}, {"role": "critic", "content": "Hm."}]
+    events = log(one(read(write_lines(tmp_path / "x.jsonl", [{"messages": messages}]))[0]))
+    assert context(events) == [("user", "go"), ("user", "Hm.")]
+    assert events[1].data == {"meta": "critic"}
+
+
 # ------------------------------------------------------------------ SWE-agent
 
 
@@ -123,6 +137,34 @@ def test_a_trajectory_without_a_history_is_told_by_its_steps(tmp_path):
     steps = [{"action": "ls", "observation": "a.py", "response": "I look.", "thought": ""}]
     (tmp_path / "task.traj").write_text(json.dumps({"environment": "e", "trajectory": steps}))
     assert context(log(one(read(tmp_path)[0]))) == [("assistant", "I look."), ("user", "a.py")]
+
+
+def test_each_attempt_is_a_session_and_the_chosen_one_is_not_told_twice(tmp_path):
+    def attempt(answer):
+        said = [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": answer}]
+        return {"history": said, "trajectory": [], "info": {"exit_status": "submitted"}}
+
+    attempts = [attempt("one"), attempt("two")]
+    for document in ({"attempts": attempts}, {"attempts": attempts} | attempts[1]):
+        (tmp_path / "task.traj").write_text(json.dumps(document))
+        sessions = read(tmp_path / "task.traj")[0]
+        assert {session.tool for session in sessions} == {"swe-agent"}
+        assert [context(log(one([session])))[-1][1] for session in sessions] == ["one", "two"]
+        assert len({session.id for session in sessions}) == 2
+
+
+def test_images_and_reasoning_of_a_trajectory_are_kept(tmp_path):
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    thought = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]
+    history = [
+        {"role": "user", "content": [{"type": "text", "text": "Fix it."}, picture], "agent": "main"},
+        {"role": "assistant", "content": "Look.", "agent": "main", "thinking_blocks": thought},
+    ]
+    (tmp_path / "task.traj").write_text(json.dumps({"history": history}))
+    asked, said = log(one(read(tmp_path)[0]))
+    assert asked.content == "Fix it."
+    assert "iVBORw0KGgo=" in json.dumps(asked.data["native"])
+    assert "c2ln" in json.dumps(said.data["native"])
 
 
 # ------------------------------------------------------------------ ATIF

@@ -138,3 +138,17 @@ def test_a_conversation_that_is_in_both_generations_of_tables_is_one_session(sto
     store_of_messages.add("conversations", "t", "Thread", "m")
     store_of_messages.add("responses", "r", "m", "What?", None, "Seen.", "t", "2026-02-02T09:00:00", 1, 1)
     assert context(log(one(store_of_messages.read()[0]))) == [("user", "What?"), ("assistant", "Seen.")]
+
+
+def test_a_tool_that_the_provider_ran_has_its_result_in_the_answer(store_of_messages):
+    found = {"name": "search", "output": "found", "tool_call_id": "s1", "server_executed": True}
+    asked = {"name": "search", "arguments": {"q": "x"}, "tool_call_id": "s1", "server_executed": True}
+    store_of_messages.add("parts", 1, "u", 0, "text", "Look.", None)
+    store_of_messages.add("parts", 10, "a", 1, "tool_call", None, json.dumps(asked))
+    store_of_messages.add("parts", 11, "a", 2, "tool_result", None, json.dumps(found))
+    assert context(log(one(store_of_messages.read()[0]))) == [
+        ("user", "Look."),
+        ("assistant", "Seen."),
+        ("call", "s1"),
+        ("result", "s1", "found"),
+    ]

@@ -147,28 +147,32 @@ def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
     query = "select type, text, payload from parts where message_hash = ? order by position, id"
     parts = [_part(source, *row) for row in source.rows(query, (hash,))]
     if role == "assistant":
-        blocks = [_block(*part) for part in parts]
+        # A tool that the provider ran has its result in the answer.
+        blocks = [_block(*part) for part in parts if part[0] != "tool_result"]
         extra: Data = ({"model": turn.model} if turn.model else {}) | (turn.usage or {})
         for one in parts_of("openai", blocks, turn.model, hash):
             data = (one.data or {}) | extra or None
             yield Entry(f"{hash}:{one.block}", one.kind, one.content, data, turn.time)
             extra = {}
-        return
     for number, (type_, _, payload) in enumerate(parts):
         if type_ == "tool_result":
-            failed = bool(payload.get("exception"))
-            data = result_data(payload.get("tool_call_id"), NAMELESS_CALL, error=failed)
-            given = payload.get("attachments")
-            ids = [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-            output = as_text(payload.get("output") or "")
-            told = result_with(output, data, _attachments(source, ids))
-            yield Entry(f"{hash}:{number}", "tool_result", *told, turn.time)
+            yield _result(source, payload, f"{hash}:{number}", turn.time)
+    if role == "assistant":
+        return
     rest = [part for part in parts if part[0] != "tool_result"]
     if rest or not parts:
         said = "\n".join(text for _, text, _ in rest if text)
         shown = [payload["attachment"] for type_, _, payload in rest if type_ == "attachment"]
         kind = "system" if role == "system" else "user"
         yield Entry(hash, kind, *_with_attachments(source, said, shown), turn.time)
+
+
+def _result(source: Source, payload: Data, id: str, time: int | None) -> Entry:
+    data = result_data(payload.get("tool_call_id"), NAMELESS_CALL, error=bool(payload.get("exception")))
+    given = payload.get("attachments")
+    ids = [one.get("id") for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    told = result_with(as_text(payload.get("output") or ""), data, _attachments(source, ids))
+    return Entry(id, "tool_result", *told, time)
 
 
 def _part(source: Source, type_: Any, text: Any, payload: Any) -> tuple[str, str, Data]:

@@ -54,8 +54,9 @@ def messages_in(value: Any) -> list[Data] | None:
         found = value
     if not isinstance(found, list) or not found:
         return None
-    plain = all(isinstance(one, dict) and one.get("role") in ROLES for one in found)
-    return found if plain else None
+    roles = [one.get("role") if isinstance(one, dict) else None for one in found]
+    # One speaker whom nobody knows does not take the others' words away.
+    return found if roles[0] in ROLES and all(isinstance(role, str) for role in roles) else None
 
 
 def entries(messages: Iterable[Data]) -> Iterator[tuple[str, list[Entry]]]:
@@ -84,10 +85,13 @@ def _message(message: Data, id: str) -> list[Entry]:
         case "tool" | "function":
             text = text_in(message.get("content")) or as_text(message.get("content"))
             return [Entry(id, "tool_result", text, result_data(message.get("tool_call_id"), f"call {id}"))]
+        case "system" | "developer":
+            return [_said("system", message, id)]
         case "user":
             return [_said("user", message, id)]
-        case _:
-            return [_said("system", message, id)]
+        case other:
+            said = _said("user", message, id)
+            return [said._replace(data=(said.data or {}) | {"meta": as_text(other)})]
 
 
 def _said(kind: str, message: Data, id: str) -> Entry:
@@ -115,11 +119,11 @@ def _answer(message: Data, id: str) -> Iterator[Entry]:
         yield Entry(id, "assistant", text, native or None)
         native = {}
     for number, call in enumerate(calls):
-        function = call.get("function")
-        function = function if isinstance(function, dict) else call
-        data = call_data(
-            call.get("id"), function.get("name"), function.get("arguments"), f"call {id}.{number}"
+        function = next(
+            (call[key] for key in ("function", "custom") if isinstance(call.get(key), dict)), call
         )
+        given = function.get("arguments", function.get("input"))  # a custom tool is given a text
+        data = call_data(call.get("id"), function.get("name"), given, f"call {id}.{number}")
         yield Entry(f"{id}.{number}", "tool_call", None, data | native)
         native = {}
 

@@ -4,6 +4,7 @@ There are no ids, and runs of one task have files of one name. A session is know
 said, a message by all that was said until then.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from itertools import count
@@ -24,9 +25,12 @@ def fits(head: Head) -> bool:
     """A history of messages that name their agent, or steps with actions and observations."""
     first = head.records[0] if head.records else None
     if not isinstance(first, dict):
-        return bool(head.keys & {"history", "trajectory"}) and (
+        return bool(head.keys & {"history", "trajectory", "attempts"}) and (
             '"agent"' in head.text or '"action"' in head.text
         )
+    tries = first.get("attempts")
+    if "history" not in first and isinstance(tries, list) and tries and isinstance(tries[0], dict):
+        first = tries[0]
     history, steps = first.get("history"), first.get("trajectory")
     if isinstance(history, list) and history and isinstance(history[0], dict):
         return "role" in history[0] and "parts" not in history[0]  # with parts: a checkpoint of Gemini CLI
@@ -52,13 +56,19 @@ def _messages(document: Data) -> list[Data]:
 def _message(message: Data) -> Data:
     """A message as OpenAI has it: a result names its call in a list."""
     ids = message.get("tool_call_ids")
-    keys = ("role", "content", "tool_calls", "tool_call_id", "is_demo")
+    keys = ("role", "content", "tool_calls", "tool_call_id", "is_demo", "thinking_blocks")
     found = {key: message[key] for key in keys if message.get(key) is not None}
     if isinstance(ids, list) and ids:
         found["tool_call_id"] = ids[0]
-    if not isinstance(found.get("content"), str):
-        found["content"] = text_in(found.get("content"))
+    content = found.get("content")
+    shown = isinstance(content, list) and any(_is_image(part) for part in content)
+    if not isinstance(content, str) and not shown:
+        found["content"] = text_in(content)
     return found
+
+
+def _is_image(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "image_url"
 
 
 def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
@@ -86,21 +96,35 @@ def _id(stem: str, document: Data, messages: list[Data]) -> str:
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """A session for each trajectory."""
+    """A session for each run: as a rule the one trajectory, else each attempt at it."""
     for source in sources:
         report = Report()
         document = source.document(report)
-        if not isinstance(document, dict):
-            continue
-        messages = _messages(document)
-        id = _id(source.stem, document, messages)
-        about = _about(document)
+        told: list[list[Data]] = []
+        seen: Counter[str] = Counter()
+        for run in _runs(document) if isinstance(document, dict) else ():
+            messages = _messages(run)
+            if messages and messages not in told:
+                told.append(messages)
+                id = _id(source.stem, run, messages)
+                seen[id] += 1
+                id += f"#{seen[id]}" if seen[id] > 1 else ""
+                yield _session(source, id, messages, _about(run), report)
+                report = Report()
 
-        def steps(messages: list[Data] = messages, id: str = id) -> Iterator[Step]:
-            return chained(_units(messages, id))
 
-        if messages:
-            yield Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, report)
+def _runs(document: Data) -> Iterator[Data]:
+    """The attempts, of which the best is the document itself once it was chosen."""
+    tries = document.get("attempts")
+    yield from (one for one in (tries if isinstance(tries, list) else ()) if isinstance(one, dict))
+    yield document
+
+
+def _session(source: Source, id: str, messages: list[Data], about: Data, report: Report) -> Session:
+    def steps() -> Iterator[Step]:
+        return chained(_units(messages, id))
+
+    return Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, report)
 
 
 def _about(document: Data) -> dict[str, Any]:
