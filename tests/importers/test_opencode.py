@@ -228,3 +228,22 @@ def test_before_0_4_sessions_stood_in_info_and_parts_below_their_session(tmp_pat
     assert [(session.id, context(log(session.threads[0]))) for session in sessions] == [
         ("ses_0", [("user", "hi")])
     ]
+
+
+def test_a_session_that_was_moved_into_the_database_is_taken_from_there(tmp_path):
+    told = [user("msg_1", text("p1", "one")), user("msg_2", text("p2", "two"))]
+    as_storage(tmp_path, session("ses_1", *told[:1]))
+    as_database(tmp_path, session("ses_1", *told))
+    assert live(read(tmp_path)[0]) == [("user", "one"), ("user", "two")]
+
+
+def test_a_tool_that_was_interrupted_said_what_it_had_said(stored):
+    cut = {"interrupted": True, "output": "half"}
+    call = tool("p1", "c1", "error", error="Tool execution aborted", metadata=cut)
+    assert live(stored(session("ses_1", answer("msg_1", call))))[-1] == ("result", "c1", "half")
+
+
+def test_parts_that_nobody_understands_are_counted(tmp_path):
+    told = user("msg_1", text("p1", "go"), {"id": "p2", "type": "hologram"})
+    _, report = read(as_documents(tmp_path, session("ses_1", told)))
+    assert report.unknown == {"part hologram (opencode)": 1}

@@ -108,3 +108,11 @@ def test_rows_that_repeat_the_messages_are_passed_over_and_others_reported(tmp_p
     assert context(log(thread)) == [("user", "hi"), ("assistant", "hello")]
     assert report.unknown["session_message beside message (opencode)"] >= 1
     assert report.unknown["session_message new-kind (opencode)"] >= 1
+
+
+def test_a_session_that_the_second_server_went_on_with_is_whole(tmp_path):
+    later = {"time": {"created": TIME["created"] + 60_000}}
+    rows = [("user", {"text": "hi"}), ("user", {"text": "on"} | later)]
+    thread, report = with_rows(tmp_path, rows, user("msg_1", text("p1", "hi")))
+    assert context(log(thread)) == [("user", "hi"), ("user", "on")]
+    assert not report

@@ -107,9 +107,12 @@ def _from_database(source: Source, tables: Any, report: Report) -> Iterator[Info
             others = _from_rows(source, id, met) if newer else []
             if not found:
                 return others
-            if lost := sum(not rows.is_mirror(row, found) for row in others):
+            own = [row for row in others if not rows.is_mirror(row, found)]
+            newest = max(parts.created(message) or 0 for message in found)
+            later = [row for row in own if (parts.created(row) or 0) > newest]
+            if lost := len(own) - len(later):
                 met.unknown[f"{rows.TABLE} beside message ({NAME})"] += lost
-            return found
+            return found + later  # a session that the second server went on with
 
         yield Info(as_text(id), data, messages)
 
@@ -158,6 +161,7 @@ def _steps(info: Info, report: Report) -> Iterator[Step]:
     at: str | None = None
     back: tuple[str | None] | None = None
     for number, message in enumerate(messages):
+        report.unknown.update(f"part {type_} ({NAME})" for type_ in parts.unknown(message))
         hidden = message.id == revert.get("messageID")
         if "seq" in message.info:  # here the message itself stays
             hidden = number > 0 and messages[number - 1].id == revert.get("messageID")
@@ -207,14 +211,17 @@ def _kept(summary: Message, before: list[Message]) -> Iterator[Entry]:
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions, parents before their sub-agents."""
+    """All sessions, parents before their sub-agents. One that is in several places is taken from where it
+    went furthest: the folder stays behind when its sessions are moved into the database."""
     found: dict[str, tuple[Info, Source, Report]] = {}
     for source in sources:
         report = Report()
         for info in _infos(source, report):
             own = Report()
             own.add(report)
-            found[info.id], report = (info, source, own), Report()
+            if info.id not in found or _newest(info) >= _newest(found[info.id][0]):
+                found[info.id] = (info, source, own)
+            report = Report()
     told: set[str] = set()
     for id in found:
         way = [id]
@@ -228,6 +235,11 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
             if one not in told:
                 told.add(one)
                 yield _session(*found[one], found)
+
+
+def _newest(info: Info) -> tuple[int, int]:
+    messages = info.messages(Report())
+    return max((parts.created(message) or 0 for message in messages), default=0), len(messages)
 
 
 def _session(

@@ -17,6 +17,9 @@ from backstory.importers.entries import (
 from backstory.importers.transcript import Entry
 
 FINISHED = frozenset({"completed", "error"})
+# The parts that say something, and those that are bookkeeping.
+SPOKEN = frozenset({"text", "reasoning", "tool", "file", "agent", "subtask", "compaction"})
+BOOKKEEPING = frozenset({"step-start", "step-finish", "snapshot", "patch", "retry"})
 
 
 class Message(NamedTuple):
@@ -65,6 +68,13 @@ def order(message: Message) -> tuple[int, int, str]:
     """Where a message stands among the others: an import need not have ids that ascend."""
     seq = message.info.get("seq")
     return seq if isinstance(seq, int) else 0, created(message) or 0, message.id
+
+
+def unknown(message: Message) -> Iterator[str]:
+    """The types of parts that nobody understands."""
+    for part in message.parts:
+        if part.get("type") not in SPOKEN | BOOKKEEPING:
+            yield as_text(part.get("type"))[:40]
 
 
 def words(message: Message) -> str:
@@ -218,6 +228,10 @@ def _result(part: Data, message: Message) -> Entry:
     state = _state(part)
     error = state.get("status") == "error"
     text = as_text(state.get("error") if error else state.get("output"))
+    metadata = state.get("metadata")
+    if error and isinstance(metadata, dict) and metadata.get("interrupted") is True:
+        # What a tool had said when it was interrupted is what the model reads.
+        text = as_text(metadata.get("output")) or text
     time = microseconds(_time(state).get("end")) or created(message)
     id = as_text(part.get("id"))
     data = result_data(part.get("callID"), id, error=error)
