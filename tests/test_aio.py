@@ -150,6 +150,25 @@ def test_a_cancelled_append_is_either_there_or_never_will_be(durable_url):
     asyncio.run(main())
 
 
+def test_a_loop_within_a_call_does_not_wait_for_the_threads_of_the_loop_around_it():
+    """A tool, for example, is called in a thread, and may run a loop of its own."""
+    found = []
+    count = 40  # more than there are threads
+
+    async def once():
+        return await in_thread(lambda: 1)
+
+    async def main():
+        together = [in_thread(lambda: asyncio.run(once())) for _ in range(count)]
+        found.extend(await asyncio.gather(*together))
+
+    # Not waited for without end: if they wait for each other, the test fails instead of hanging.
+    around = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    around.start()
+    around.join(60)
+    assert found == [1] * count
+
+
 def test_an_error_in_a_cancelled_call_is_not_reported_as_lost():
     begun, go_on = threading.Event(), threading.Event()
 

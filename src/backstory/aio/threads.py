@@ -66,18 +66,30 @@ class _Job(Generic[R]):
         return self._result  # type: ignore[return-value]
 
 
-_pools: list[ThreadPoolExecutor] = []  # one, once it is needed
+class _Own(threading.local):
+    """What each thread has for itself."""
+
+    pool: ThreadPoolExecutor | None = None
+
+
+_own = _Own()
 
 
 def _pool() -> ThreadPoolExecutor:
-    """The threads of this process."""
-    if not _pools:
-        _pools[:] = [ThreadPoolExecutor(thread_name_prefix="backstory")]
-    return _pools[0]
+    """The threads for the calls of this thread. Such a call may run a loop, too: if its calls had to wait for
+    a thread of the same pool, they could wait for each other for ever."""
+    if _own.pool is None:
+        _own.pool = ThreadPoolExecutor(thread_name_prefix="backstory")
+    return _own.pool
+
+
+def _forget_pool() -> None:
+    """In a forked child: the threads stayed with the parent."""
+    _own.pool = None
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pools.clear)  # the threads stayed with the parent
+    os.register_at_fork(after_in_child=_forget_pool)
 
 
 async def _in_trio_thread(call: Callable[[], R]) -> R:
