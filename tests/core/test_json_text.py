@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.core.events import draft
-from backstory.core.json_text import exact_json
+from backstory.core.json_text import exact_json, parsed_json
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
@@ -23,6 +23,12 @@ values = st.recursive(
 def test_what_is_written_is_parsed_as_the_same_value(value):
     text = exact_json(value)
     assert text is None or repr(json.loads(text)) == repr(value)
+
+
+@given(values)
+def test_what_a_parser_gave_is_written_as_it_was_or_not_at_all(value):
+    value = json.loads(json.dumps(value))
+    assert parsed_json(value) == exact_json(value)
 
 
 class Word(str):

@@ -77,6 +77,17 @@ def test_data_that_is_nested_too_deeply_comes_in_as_text(store, tmp_path):
     assert store.verify() == []
 
 
+@pytest.mark.parametrize("number", ["1e400", "NaN", "-Infinity"])
+def test_a_number_that_no_store_can_hold_comes_in_as_its_text(store, tmp_path, number):
+    call = [{"type": "tool_use", "id": "toolu_1", "name": "run", "input": {"size": "NUMBER", "none": None}}]
+    records = [user("u1", "go", None, 1), answer("a1", call, "u1", 2), answer("a2", text("done"), "a1", 3)]
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", records)
+    path.write_text(path.read_text().replace('"NUMBER"', number))
+    store.import_transcripts(path, settle=0)
+    [called] = [event for event in main(store).events() if event.kind == "tool_call"]
+    assert called.data["arguments"] == {"size": number, "none": None}
+
+
 def test_times_out_of_range_and_of_no_kind_are_held(store, tmp_path):
     records = [*REWOUND[:1], *(dict(record) for record in REWOUND[1:4])]
     moments = ("9999-12-31T23:59:59.999Z", "0001-01-01T00:00:00Z", 17)

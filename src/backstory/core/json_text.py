@@ -10,15 +10,19 @@ from typing import Any
 
 def exact_json(value: Any) -> bytes | None:
     """Compact JSON that is parsed as an equal value; None if orjson cannot provide it."""
-    import orjson  # here, so that `import backstory` does not wait for it
-
-    text = parsed_json(value)
-    return text if text is not None and orjson.loads(text) == value else None
+    text = _compact_json(value)
+    return text if text is not None and _gives_back(text, value) else None
 
 
 def parsed_json(value: Any) -> bytes | None:
-    """The same for a value that a JSON parser gave: it comes back as it is, and need not be compared."""
-    import orjson
+    """The same for a value that a JSON parser gave, which need not be compared, as a rule: only a number that
+    is not finite (Python parses 1e400 as infinity) is not given back, because orjson writes null for it."""
+    text = _compact_json(value)
+    return text if text is None or b"null" not in text or _gives_back(text, value) else None
+
+
+def _compact_json(value: Any) -> bytes | None:
+    import orjson  # here, so that `import backstory` does not wait for it
 
     # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
     as_it_is = (
@@ -28,6 +32,12 @@ def parsed_json(value: Any) -> bytes | None:
         return orjson.dumps(value, option=as_it_is)
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _gives_back(text: bytes, value: Any) -> bool:
+    import orjson
+
+    return bool(orjson.loads(text) == value)
 
 
 def is_same_json(one: Any, other: Any) -> bool:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from math import isfinite
 from typing import Any, NamedTuple
 
 import orjson
@@ -77,7 +78,13 @@ def _salvage(line: bytes) -> Decoded:
     return Decoded(values, tuple(dict.fromkeys(mended)), fault)
 
 
-_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: name)
+def _number(text: str) -> float | str:
+    """A number, or the text of one that is too large for any."""
+    value = float(text)
+    return value if isfinite(value) else text
+
+
+_DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: name, parse_float=_number)
 
 
 def clean(value: Any) -> tuple[Any, bool]:
