@@ -83,6 +83,20 @@ def test_events_that_were_built_share_nothing():
     assert (later.branch, later.actions.state_delta) == (None, {"a": {"b": 1}})
 
 
+def models_in(template):
+    yield template._model
+    for inner in template._inner.values():
+        for each in inner if isinstance(inner, list) else [inner]:
+            yield from models_in(each)
+
+
+def test_what_an_event_says_is_not_kept_for_the_next_one(shapes):
+    adk_events(forms_of([event([Part(text="secret words")], OTHERS["state"], 1)]))
+    kept = [model for template in shapes.values() for model in models_in(template)]
+    assert len(kept) > 2
+    assert "secret" not in repr(kept)
+
+
 def test_a_number_of_another_type_is_another_shape():
     whole, broken = (event(PARTS["text"], {"timestamp": time}, 1) for time in (2.0, 2.5))
     forms = forms_of([broken, whole])

@@ -25,6 +25,14 @@ class Template:
         self._model = model
         self._inner = inner
 
+    def forget(self) -> None:
+        """Keep none of the values that every form brings with it: they would stay as long as the process."""
+        values = vars(self._model)
+        values.update(dict.fromkeys(self._model.model_fields_set))
+        for inner in self._inner.values():
+            for each in inner if isinstance(inner, list) else [inner]:
+                each.forget()
+
     def __call__(self, form: Form) -> BaseModel:
         """A model like this one with the values of a form, which become part of it."""
         made = self._model.__copy__()
@@ -73,7 +81,10 @@ def _proven(model: BaseModel, form: Form) -> Template | None:
     if template is None:
         return None
     made = template(form)
-    return template if made == model and repr(made) == repr(model) else None
+    if made != model or repr(made) != repr(model):
+        return None
+    template.forget()
+    return template
 
 
 def _template(model: BaseModel, form: Any) -> Template | None:
