@@ -43,6 +43,9 @@ def test_without_a_path_it_looks_where_the_tools_keep_theirs_and_asks(sqlite_she
     assert "Import them?" in shown
     assert sqlite_shell("import", "--dry-run", **env).err.endswith("nothing was written (--dry-run)\n")
     assert "no store at" in sqlite_shell("sessions", code=1).err
+    nobody_to_ask = sqlite_shell("import", stdin="", code=2, **env).err
+    assert "standard input is empty" in nobody_to_ask
+    assert "--yes" in nobody_to_ask
     assert "7" in sqlite_shell("import", "--yes", "--settle", "0", **env).rows[0]
 
 

@@ -43,6 +43,18 @@ def test_a_long_name_is_cut_before_the_numbers(story):
     assert all(id in shown for id in ids)
 
 
+def test_a_tree_says_what_its_session_is_about(story):
+    for name in ("one", "two"):  # imported sessions without a title share the name of their tool
+        story("new", name)
+    story("append", "one", "Rename the module")
+    story("append", "two", "Look for typos")
+    story("describe", "two", "--title", "A long evening of typos")
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", story.on_terminal("tree", width=120).out)
+    assert re.search("one .*  Rename the module", shown)
+    assert re.search("two .*  A long evening of typos", shown)
+    assert shown.count("Which Python files are here?") == 1  # a fork does not repeat it
+
+
 def test_a_diff_in_colour_keeps_its_marks(story):
     story("fork", "main@1", "other")
     story("append", "other", "Which Rust files are here?")

@@ -8,6 +8,7 @@ from backstory.core.events import to_datetime
 from backstory.present.event_text import mark_label
 from backstory.present.measures import age
 from backstory.present.safe_text import one_line
+from backstory.present.titles import title_of
 
 MOST_MARKS = 5  # on one line of the tree
 INDENT = 4  # columns of each level of the tree
@@ -40,7 +41,8 @@ def trees(agents: list[Agent], ids: dict[str, str], *, width: int, here: str = "
 
 
 def _line(agent: Agent, id: str, room: int, *, is_here: bool = False) -> Text:
-    """An agent on a line of `room` columns: the name is cut first, then the marks; the numbers stay."""
+    """An agent on a line of `room` columns: the name is cut first, then the end of the line; the numbers
+    stay. A session's first agent ends with what the session is about: many imported ones share a name."""
     facts = _facts(agent, id)
     if is_here:
         facts = Text(" ◂ here", style="bold").append_text(facts)
@@ -52,6 +54,8 @@ def _line(agent: Agent, id: str, room: int, *, is_here: bool = False) -> Text:
         more = f" and {len(marks) - MOST_MARKS} more" if len(marks) > MOST_MARKS else ""
         labels = ", ".join(map(mark_label, marks[-MOST_MARKS:]))
         text.append(f"  ⚑ {labels}{more}", style="magenta")
+    if agent.parent is None and (title := title_of(agent)):
+        text.append(f"  {title}")
     return text
 
 

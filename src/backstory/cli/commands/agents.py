@@ -20,8 +20,9 @@ from backstory.store import Store
 @click.option("--session", metavar="REF", help="Only the session of this agent.")
 def agents_command(url: str | None, session: str | None, as_json: bool) -> None:
     """For each agent: its name, where it was forked or spawned, its head, when it was last written to, the
-    beginning of its id, and its marks. In a pipe, one agent per line: id, session/name, parent, where it was
-    forked or spawned, head, last written, marks."""
+    beginning of its id, and its marks; for the first agent of a session, also the title or first prompt. In a
+    pipe, one agent per line: id, session/name, parent, where it was forked or spawned, head, last written,
+    marks."""
     with opened(url) as store:
         found = store.agents(session=_session(store, session) if session else None)
         if as_json:

@@ -12,7 +12,9 @@ from backstory.cli.stores import opened
 )
 @reference(required=True)
 @click.argument("summary")
-@click.option("--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the last N messages (0).")
+@click.option(
+    "--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the last N messages (default: 0)."
+)
 def compact_command(url: str | None, ref: str, summary: str, keep: int, as_json: bool) -> None:
     """SUMMARY takes the place of the older messages in the context; system messages and settings stay.
     `backstory undo` takes all of it back. Prints the new head."""

@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import click
 
@@ -72,6 +73,10 @@ def import_command(
     chosen = _options(options)
     piped = not paths and not sys.stdin.isatty() and not (yes or watch or options["dry_run"])
     exports = ["-"] if piped else [path for path in paths if _is_export(path)]
+    if piped and not cast(BufferedReader, sys.stdin.buffer).peek(1):
+        raise click.UsageError(
+            "standard input is empty: give a PATH, or add --yes to import what is on this machine."
+        )
     if exports:
         if len(exports) < len(paths):
             raise click.UsageError("exports of backstory and transcripts cannot be imported together.")

@@ -28,7 +28,11 @@ LONGEST = 60  # characters of a title in a table
 @click.option("--since", metavar="TIME", help="Only sessions that were written to since then.")
 @click.option("--tag", help="Only sessions with this tag.")
 @click.option(
-    "--limit", type=click.IntRange(1), default=LIMIT, metavar="N", help=f"At most N, the latest ({LIMIT})."
+    "--limit",
+    type=click.IntRange(1),
+    default=LIMIT,
+    metavar="N",
+    help=f"At most N, the latest (default: {LIMIT}).",
 )
 def sessions_command(url: str | None, since: str | None, tag: str | None, limit: int, as_json: bool) -> None:
     """For each session: its name, its title or first prompt, how many agents and events it has, and when it

@@ -21,7 +21,9 @@ SECRET = "BACKSTORY_PROXY_SECRET"
 @command("web", example="backstory web\nbackstory web main@7 --write", json=False)
 @reference(metavar="REF[@POS]")
 @click.option("--write", is_flag=True, help="Allow moves; without it the page only reads.")
-@click.option("--port", type=click.IntRange(0, 65535), default=7357, metavar="N", help="The port (7357).")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=7357, metavar="N", help="The port (default: 7357)."
+)
 @click.option("--no-open", is_flag=True, help="Print the address and do not start a browser.")
 @click.option("--public-url", metavar="URL", help="The address under which a proxy serves the page.")
 @click.option("--behind-proxy", is_flag=True, help=f"Trust the proxy that sends the secret in ${SECRET}.")
