@@ -89,12 +89,13 @@ def _citus() -> str:
 
 
 @pytest.fixture
-def new_database() -> Iterator[Callable[[], str]]:
-    """Makes PostgreSQL databases of which a test may change anything, and drops them."""
+def new_database() -> Iterator[Callable[..., str]]:
+    """Makes PostgreSQL databases of which a test may change anything, and drops them. A plain one is on one
+    server, on a cluster too."""
     made: list[str] = []
 
-    def make() -> str:
-        made.append(databases.create())
+    def make(*, plain: bool = False) -> str:
+        made.append(databases.create(plain=plain))
         return databases.url(made[-1])
 
     yield make

@@ -16,9 +16,9 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' 
 
 
 @pytest.fixture
-def direct(empty_database):
+def direct(new_database):
     """A store on one server, and a connection of the test's own to it."""
-    address = empty_database()
+    address = new_database(plain=True)
     with backstory.open(address) as store, psycopg.connect(address, autocommit=True) as db:
         yield store, db
 

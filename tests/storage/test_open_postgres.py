@@ -10,10 +10,13 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.ids import place_of
 from backstory.storage.postgres import server as opening_postgres
 from tests import databases
 from tests.processes import wait_until
 from tests.threads import in_threads
+
+HOLD = "SELECT 1 FROM backstory.agents WHERE place = %s FOR UPDATE"
 
 
 def free_port():
@@ -97,7 +100,7 @@ def test_a_role_that_owns_the_schema_needs_no_more_rights(role, new_database):
 
 
 def test_a_server_whose_default_isolation_is_strict_makes_no_difference(new_database):
-    url = new_database()
+    url = new_database(plain=True)  # docs/scale.md: the workers of a cluster must not be
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"ALTER DATABASE {database_of(url)} SET default_transaction_isolation = 'serializable'")
     with backstory.open(url) as store:
@@ -148,7 +151,7 @@ def test_a_statement_that_took_too_long_was_not_written(new_database):
     with backstory.open(databases.with_parameter(url, "options=-c%20statement_timeout%3D300")) as store:
         agent = store.start("main")
         with psycopg.connect(url) as db:
-            db.execute("SELECT * FROM backstory.agents FOR UPDATE")
+            db.execute(HOLD, (place_of(agent.session),))
             with pytest.raises(backstory.StorageError, match="statement timeout") as error:
                 agent.user("x")
         assert type(error.value) is backstory.StorageError
@@ -165,7 +168,7 @@ def test_a_newer_postgres_store_is_refused(new_database):
 
 
 def test_an_older_postgres_store_is_migrated_in_a_transaction(new_database, monkeypatch):
-    url = new_database()
+    url = new_database(plain=True)
     with backstory.open(url) as store:
         store.start("main").user("kept")
     first = opening_postgres.MIGRATIONS
@@ -233,7 +236,7 @@ def test_a_schema_of_someone_else_is_not_trusted(new_database):
     with psycopg.connect(url, autocommit=True) as db:
         stranger, user = f"stranger_{os.getpid()}", f"user_{os.getpid()}"
         for name in (stranger, user):
-            db.execute(f"CREATE ROLE {name}")
+            db.execute(f"CREATE ROLE {name} LOGIN")
         db.execute(f"GRANT CREATE ON DATABASE {db.info.dbname} TO {stranger}")
         try:
             db.execute(f"SET ROLE {stranger}; CREATE SCHEMA backstory; RESET ROLE")
@@ -256,16 +259,30 @@ def test_a_table_of_the_version_with_no_row_or_two_is_said(empty_database, chang
         backstory.open(url)
 
 
-def test_an_append_does_not_wait_for_ever_behind_an_idle_transaction(empty_database, monkeypatch):
-    monkeypatch.setattr(opening_postgres, "LOCK_PATIENCE", 1)
+WAITING_CALLS = {
+    "an append": lambda store, agent: agent.user("waits"),
+    "a batch": lambda store, agent: agent.extend([("user", "waits", None), ("user", "waits", None)]),
+    "a fork": lambda store, agent: agent.fork(),
+    "a move": lambda store, agent: agent.jump(1),
+    "a name": lambda store, agent: agent.rename("other"),
+    "a title": lambda store, agent: agent.describe(title="other"),
+    "an erasure": lambda store, agent: agent.erase([1], why="asked"),
+    "a deletion": lambda store, agent: store.delete(agent),
+}
+
+
+@pytest.mark.parametrize("call", WAITING_CALLS.values(), ids=WAITING_CALLS)
+def test_nothing_waits_for_ever_behind_an_idle_transaction(empty_database, monkeypatch, call):
+    monkeypatch.setattr(opening_postgres, "LOCK_PATIENCE", 0.2)
     url = empty_database()
     with backstory.open(url) as store, psycopg.connect(url) as idle:
         agent = store.start("main")
-        idle.execute("SELECT 1 FROM backstory.agents FOR UPDATE")
-        with pytest.raises(backstory.Busy, match="someone else has held a lock"):
-            agent.user("waits")
+        agent.user("there")
+        idle.execute(HOLD, (place_of(agent.session),))
+        with pytest.raises(backstory.Busy, match="has held a lock"):
+            call(store, agent)
         idle.rollback()
-        assert agent.user("goes on").seq == 1
+        assert agent.user("goes on").seq == 2
 
 
 INDEXES = """

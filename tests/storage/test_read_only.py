@@ -209,7 +209,7 @@ def test_a_user_of_postgres_who_may_only_read_reads(new_database):
         store.ensure("k").user("apple")
     with psycopg.connect(url, autocommit=True) as db:
         name = f"reader_{os.getpid()}"
-        db.execute(f"CREATE ROLE {name}")
+        db.execute(f"CREATE ROLE {name} LOGIN")  # which the workers of a cluster ask for
         db.execute(f"GRANT USAGE ON SCHEMA backstory TO {name}")
         db.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA backstory TO {name}")
         try:

@@ -43,7 +43,7 @@ from backstory.storage.postgres.cluster import (
 from backstory.storage.postgres.connections import Connections
 from backstory.storage.postgres.intake import PostgresIntake
 from backstory.storage.postgres.removal import PostgresRemoval
-from backstory.storage.postgres.rows import PostgresRows, within
+from backstory.storage.postgres.rows import PostgresRows
 from backstory.storage.postgres.server import (
     CANNOT_WRITE,
     ONE_MIGRATES,
@@ -56,9 +56,10 @@ from backstory.storage.postgres.server import (
     migrate,
     reads_only,
     split_prepare,
+    transaction,
     translation,
 )
-from backstory.storage.postgres.survey import CENSUS, SIZE, PostgresSurvey
+from backstory.storage.postgres.survey import SIZE, PostgresSurvey
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocols import (
     ALL,
@@ -131,13 +132,13 @@ class PostgresBackend:
 
     def rename(self, agent: AgentRecord, name: str) -> None:
         try:
-            with self._connection(to_write=True) as db:
+            with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
                 PostgresRows(db).rename(agent, name)
         except Clash:
             raise NameTaken.of(name) from None
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
-        with self._connection(to_write=True) as db, db.transaction():
+        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
             return PostgresRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
@@ -169,7 +170,7 @@ class PostgresBackend:
 
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
-        with self._connection(to_write=True) as db, db.transaction():
+        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
             # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
             # ROLLBACK), and within a transaction the append could not be retried.
             rows = PostgresRows(db, call_append)
@@ -277,8 +278,7 @@ class PostgresBackend:
         return self._read(lambda rows: found_damage(lambda sql: rows.all(sql, {})))
 
     def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
-        rows = self._query(CENSUS, within(agent.session, pieces)) if pieces else []
-        return [Census(kind, events, moves, int(bytes)) for kind, events, moves, bytes in rows]
+        return self._survey(lambda survey: survey.census(agent, pieces))
 
     def size(self) -> int:
         return int(self._query(SIZE_OF_ALL if self._has_servers() else SIZE, {})[0][0])
@@ -296,12 +296,12 @@ class PostgresBackend:
 
     @contextmanager
     def intake(self) -> Iterator[PostgresIntake]:
-        with self._connection(to_write=True) as db, db.transaction():
+        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
             yield PostgresIntake(db)
 
     @contextmanager
     def removal(self) -> Iterator[PostgresRemoval]:
-        with self._connection(to_write=True) as db, db.transaction():
+        with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
             yield PostgresRemoval(db)
 
     def backlog(self, session: str, pieces: Sequence[Piece] | None) -> list[Backlog]:

@@ -15,6 +15,7 @@ from operator import attrgetter
 from typing import Any, LiteralString
 
 import psycopg
+from psycopg import sql
 
 from backstory.errors import Invalid, PartMissing
 from backstory.storage.postgres.agents import listing
@@ -84,6 +85,11 @@ DELEGATED: LiteralString = """
         force_delegation => true)
     FROM pg_catalog.pg_proc p WHERE p.pronamespace = 'backstory'::regnamespace
         AND p.proname IN ('append_one', 'append_many', 'create_agent')"""
+# A worker does not know the settings of our connections: the functions bring along how long we wait.
+WAITS_AS_LONG: LiteralString = """
+    ALTER FUNCTION backstory.append_one SET lock_timeout TO {0};
+    ALTER FUNCTION backstory.append_many SET lock_timeout TO {0};
+    ALTER FUNCTION backstory.create_agent SET lock_timeout TO {0}"""
 SHORT_WAIT: LiteralString = "SET LOCAL lock_timeout = '400ms'"
 USUAL_WAIT: LiteralString = "SET LOCAL lock_timeout TO DEFAULT"
 TRIES = 120  # a minute
@@ -171,6 +177,8 @@ def distribute(db: Connection) -> Iterator[int]:
     db.execute("SET LOCAL citus.multi_shard_modify_mode TO 'sequential'")
     db.execute(NOBODY_LISTENS)
     db.execute(ONE_BY_ONE)
+    [(timeout,)] = db.execute("SHOW lock_timeout").fetchall()
+    db.execute(sql.SQL(WAITS_AS_LONG).format(sql.Literal(timeout)))
     for name, call in _tables(db):
         rows = _rows(db, name)
         db.execute("SELECT " + call)
@@ -208,11 +216,11 @@ def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
     asked = listing(wanted)
     if asked is None:
         return []
-    sql = AS_JSON.format(
+    listed = AS_JSON.format(
         listing=psycopg.ClientCursor(db).mogrify(*asked), columns=", ".join(AgentRecord._fields)
     )
     hosts, ports, shards = zip(*db.execute(SHARDS).fetchall(), strict=True)
-    commands = [sql.replace("backstory.agents ", f"{shard} ") for shard in shards]
+    commands = [listed.replace("backstory.agents ", f"{shard} ") for shard in shards]
     answers = db.execute(ASK_EACH, (list(hosts), list(ports), commands)).fetchall()
     missing = Counter(server for server, is_there, _ in answers if not is_there)
     found = [AgentRecord(**row) for _, is_there, text in answers if is_there for row in json.loads(text)]

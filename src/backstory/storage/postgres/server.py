@@ -4,6 +4,8 @@ Nothing here reads or writes an event.
 """
 
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, LiteralString
 
 import psycopg
@@ -147,6 +149,17 @@ def check_connection(db: Connection, url: str, *, read_only: bool = False) -> No
                 f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as yours",
                 remedy="connect as that user, or use another database",
             )
+
+
+@contextmanager
+def transaction(db: Connection, *, on_many_servers: bool) -> Iterator[None]:
+    """A transaction that does not wait without limit for others. The workers of a cluster do not know the
+    settings of our connection: they are told for as long as it lasts."""
+    with db.transaction():
+        if on_many_servers:
+            db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
+            db.execute(f"SET LOCAL lock_timeout TO '{LOCK_PATIENCE}s'")
+        yield
 
 
 def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:

@@ -1,13 +1,14 @@
 """Queries on all agents of a PostgreSQL store at once, and queries that count or measure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from backstory.core.events import Event
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import CONDITIONS
-from backstory.storage.postgres.rows import COLUMNS
+from backstory.storage.postgres.rows import COLUMNS, within
 from backstory.storage.postgres.server import Connection
+from backstory.storage.protocols import AgentRecord, Census, Piece
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 E_COLUMNS = ", ".join(f"e.{column}" for column in COLUMNS.split(", "))
@@ -87,6 +88,10 @@ class PostgresSurvey:
 
     def censuses(self) -> list[AgentCensus]:
         return [AgentCensus(id, *rest) for id, _, _, *rest in self._all(CENSUSES, {})]
+
+    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
+        rows = self._all(CENSUS, within(agent.session, pieces)) if pieces else []
+        return [Census(kind, events, moves, int(bytes)) for kind, events, moves, bytes in rows]
 
     def _all(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
         return self._db.execute(sql, bindings, binary=True).fetchall()
