@@ -28,7 +28,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @given(st.dictionaries(STRINGS, VALUES, max_size=4))
 def test_data_with_long_strings_says_what_json_says(data):
     text = json.dumps(data, ensure_ascii=False)
-    [(_, _, _, found)] = rows([Event.of(1, "tool_result", "x", text)], tell)
+    [(_, _, _, found)] = rows([Event.of(1, "tool_result", "x", text)], report)
     assert found == json.loads(text)
 
 
@@ -60,5 +60,5 @@ def test_an_image_goes_back_as_it_was():
     assert (body, repairs) == ({"messages": [message]}, [])
 
 
-def tell(rule: str, at: int | None, why: str) -> None:
+def report(rule: str, at: int | None, why: str) -> None:
     raise AssertionError(why)

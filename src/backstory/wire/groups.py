@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 from backstory.core.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
 from backstory.wire.leftovers import TEXT_FIRST
-from backstory.wire.native import settle_say
+from backstory.wire.native import settle_message
 from backstory.wire.origin import REFERRED, Native, native_of, told_of
-from backstory.wire.rows import Readable, Tell, rows
+from backstory.wire.rows import Readable, Report, rows
 from backstory.wire.target import Target
-from backstory.wire.turns import Answer, Asked, Piece, Say, Step, Turn, is_blank
+from backstory.wire.turns import MessageTurn, Piece, Step, StepCall, StepResult, Turn, is_blank
 
 INTERRUPTED = "interrupted: no result was recorded"
 
@@ -22,10 +22,10 @@ class Loose(NamedTuple):
     """A result where it was logged, before it is bound to its call."""
 
     key: str | None
-    answer: Answer
+    result: StepResult
 
 
-def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | Step | Loose], bool]:
+def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[MessageTurn | Step | Loose], bool]:
     """Rules 3, 4 and 8: a step is one answer of the model, its text and then its calls.
 
     A result, a user or a system message ends a step, and so does text behind text without a call; but events
@@ -33,27 +33,27 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | St
     that name different ones are not.
     Blank text is dropped here, before it could end anything. Also says whether anything was native.
     """
-    tell = target.tell
-    turns: list[Say | Step | Loose] = []
+    report = target.report
+    turns: list[MessageTurn | Step | Loose] = []
     step: Step | None = None
     last: tuple[str, Step] | None = None  # the newest step that names its answer, until someone else speaks
     is_native = False
-    for at, kind, text, data in rows(messages, tell):
+    for at, kind, text, data in rows(messages, report):
         native = native_of(data) if data else None
         is_native = is_native or native is not None
         if data and "native" in data:
             for rule, why in told_of(data):
-                tell(rule, at, why)
+                report(rule, at, why)
         if kind == "tool_result":
             turns.append(loose(at, text, data, native))
             step = None
         elif kind == "user" or kind == "system":
-            say = said(at, kind, text, native, target)
-            if say is not None:
-                turns.append(say)
+            message = message_turn(at, kind, text, native, target)
+            if message is not None:
+                turns.append(message)
                 step = last = None
         elif kind == "assistant" and native is None and is_blank(text):
-            tell("blank", at, "blank text of the assistant: the services refuse it")
+            report("blank", at, "blank text of the assistant: the services refuse it")
         else:
             answer = data.get("answer") if data else None
             if type(answer) is str:
@@ -65,7 +65,7 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[Say | St
             elif step is None or (kind == "assistant" and is_over(step, native)):
                 turns.append(step := Step(at))
                 last = None
-            extended(step, at, text if kind == "assistant" else None, data, native, target)
+            extend_step(step, at, text if kind == "assistant" else None, data, native, target)
     return turns, is_native
 
 
@@ -83,7 +83,7 @@ def is_over(step: Step, native: Native | None) -> bool:
     return not is_list or (native.provider, native.model) != (before.provider, before.model)
 
 
-def extended(
+def extend_step(
     step: Step,
     at: int | None,
     text: str | None,
@@ -94,7 +94,7 @@ def extended(
     """Add words or a call to a step. Rule 3: text belongs before the calls, whenever it was logged."""
     call = None
     if text is None:
-        call = asked(at, data, target.tell)
+        call = step_call(at, data, target.report)
     if native is not None and step.pieces is None:
         step.pieces = [
             *(Piece(words, None, None) for words in step.texts),
@@ -111,34 +111,36 @@ def extended(
         return
     words = text or ""
     if step.calls and not is_blank(words):
-        target.tell("order", at, TEXT_FIRST)
+        target.report("order", at, TEXT_FIRST)
     step.texts.append(words)
 
 
-def said(at: int | None, kind: str, text: str, native: Native | None, target: Target) -> Say | None:
+def message_turn(
+    at: int | None, kind: str, text: str, native: Native | None, target: Target
+) -> MessageTurn | None:
     """What a person or the system said; None if that is nothing (rule 8)."""
-    say = Say(kind, text, at)
+    message = MessageTurn(kind, text, at)
     if native is not None:
-        settle_say(say, native, target)
+        settle_message(message, native, target)
         # What a store has is told everywhere; where a message stood counts for its own provider alone.
         if native.provider == target.format.name or isinstance(native.after, dict):
-            say.after = native.after
-    if say.wire is None and say.content is None and is_blank(say.text):
-        target.tell("blank", at, f"blank text of the {kind}: the services refuse it")
+            message.after = native.after
+    if message.wire is None and message.content is None and is_blank(message.text):
+        target.report("blank", at, f"blank text of the {kind}: the services refuse it")
         return None
-    return say
+    return message
 
 
-def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
+def step_call(at: int | None, data: dict[str, Any] | None, report: Report) -> StepCall:
     """Rule 7: a call, with arguments that are an object on the wire, whatever the model gave."""
     if data is None:
-        tell("data", at, "this call has no data that could be read")
+        report("data", at, "this call has no data that could be read")
     id, name, raw = tool_call(data)
     arguments, text, same = arguments_of(raw)
     written = data.get("arguments_text") if data else None
     if isinstance(written, str) and arguments_of(written).value == arguments:
         text = written
-    found = Asked(_key(id), name if isinstance(name, str) else "", arguments, at, text)
+    found = StepCall(_key(id), name if isinstance(name, str) else "", arguments, at, text)
     found.is_mended = not same
     return found
 
@@ -146,7 +148,7 @@ def asked(at: int | None, data: dict[str, Any] | None, tell: Tell) -> Asked:
 def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native | None) -> Loose:
     """A result as it was logged."""
     id, output, error = tool_result(text, data)
-    return Loose(_key(id), Answer(output, error, at, native))
+    return Loose(_key(id), StepResult(output, error, at, native))
 
 
 def _key(id: Any) -> str | None:
@@ -156,28 +158,28 @@ def _key(id: Any) -> str | None:
     return str(id) if isinstance(id, int) and not isinstance(id, bool) else None
 
 
-def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
+def bound(logged: list[MessageTurn | Step | Loose], target: Target) -> list[Turn]:
     """Rules 1, 2 and 4: each result goes to the oldest open call with its id, however late it is.
 
     What answers nothing, or answers a second time, is dropped: no service accepts it, and
     nobody can say what it belongs to. An id that a later step uses again closes the older call.
     """
-    tell = target.tell
+    report = target.report
     turns: list[Turn] = []
-    open: dict[str | None, list[tuple[Asked, Step]]] = {}
+    open: dict[str | None, list[tuple[StepCall, Step]]] = {}
     known: set[str | None] = set()
     step: Step | None = None
     for item in logged:
         if isinstance(item, Loose):
             waiting = open.get(item.key)
             if waiting:
-                answered(*waiting.pop(0), item.answer, turns, tell)
-            elif item.key not in known and is_in_store(item.answer.native, step, target):
-                turns.append(kept_apart(item.answer))
+                attach_result(*waiting.pop(0), item.result, turns, report)
+            elif item.key not in known and is_in_store(item.result.native, step, target):
+                turns.append(kept_apart(item.result))
                 known.add(item.key)
             else:
                 what = "a second result for the call" if item.key in known else "a result for a missing call,"
-                tell("drop", item.answer.at, f"{what} {item.key!r}")
+                report("drop", item.result.at, f"{what} {item.key!r}")
             continue
         turns.append(item)
         if isinstance(item, Step):
@@ -186,7 +188,7 @@ def bound(logged: list[Say | Step | Loose], target: Target) -> list[Turn]:
                 waiting = open.setdefault(call.key, [])
                 if waiting and waiting[0][1] is not item:
                     at = waiting[0][0].at
-                    tell("bind", at, f"the id {call.key!r} is used again: this call stays open")
+                    report("bind", at, f"the id {call.key!r} is used again: this call stays open")
                     waiting.clear()
                 waiting.append((call, item))
                 known.add(call.key)
@@ -204,30 +206,30 @@ def is_in_store(native: Native | None, step: Step | None, target: Target) -> boo
     return isinstance(native.after, dict) and target.continues(native.after)
 
 
-def kept_apart(answer: Answer) -> Say:
+def kept_apart(result: StepResult) -> MessageTurn:
     """A result without its call, in its own form."""
-    say = Say("user", answer.text, answer.at)
-    say.wire, say.after = answer.native.wire, answer.native.after
-    return say
+    message = MessageTurn("user", result.text, result.at)
+    message.wire, message.after = result.native.wire, result.native.after
+    return message
 
 
-def answered(call: Asked, step: Step, answer: Answer, turns: list[Turn], tell: Tell) -> None:
+def attach_result(call: StepCall, step: Step, result: StepResult, turns: list[Turn], report: Report) -> None:
     """Give a call its result, and say so if the result has to move to get behind its step."""
-    call.answer = answer
+    call.result = result
     if step is not turns[-1]:
-        tell("group", answer.at, "this result came late: it moves up, directly behind its call")
+        report("group", result.at, "this result came late: it moves up, directly behind its call")
     if len(step.calls) > 1:
         step.order = step.order or []
         step.order.append(call)
 
 
-def closed(turns: list[Turn], tell: Tell, pending: bool) -> None:
+def close_open_calls(turns: list[Turn], report: Report, pending: bool) -> None:
     """Rule 5: a call without a result bricks the session, so it gets one that is true and always the
     same. Only a step that is about to run, with nothing behind it, may stay open."""
     for index, turn in enumerate(turns):
-        if isinstance(turn, Say) or (pending and index == len(turns) - 1):
+        if isinstance(turn, MessageTurn) or (pending and index == len(turns) - 1):
             continue
         for call in turn.calls:
-            if call.answer is None:
-                call.answer = Answer(INTERRUPTED, True, call.at)
-                tell("close", call.at, f"the call {call.key!r} has no result, so it says: {INTERRUPTED}")
+            if call.result is None:
+                call.result = StepResult(INTERRUPTED, True, call.at)
+                report("close", call.at, f"the call {call.key!r} has no result, so it says: {INTERRUPTED}")

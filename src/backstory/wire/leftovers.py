@@ -19,11 +19,11 @@ def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
     for names, becomes in ((others, "left out"), (runs, "told in words")):
         if names:
             said = ", ".join(dict.fromkeys(names))
-            target.tell("native", step.at, f"{said} of this answer {becomes}: {why}")
+            target.report("native", step.at, f"{said} of this answer {becomes}: {why}")
     if any("\0" in part.text for part in parts if isinstance(part, Text)):
-        target.tell("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
+        target.report("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
     if not others and why == REFUSED and _has_words_behind_a_call(parts):
-        target.tell("order", step.at, TEXT_FIRST)
+        target.report("order", step.at, TEXT_FIRST)
     written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
     for call in step.calls:
         same = written.get((call.name, call.key))
@@ -67,7 +67,7 @@ def _take_name(step: Step, speaker: str, target: Target) -> None:
         step.texts[:1] = kept
     else:
         why = f"{target.format.name} has no place for the name {speaker!r}: it is left out"
-        target.tell("native", step.at, why)
+        target.report("native", step.at, why)
 
 
 def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
@@ -80,7 +80,7 @@ def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str 
     else:
         kept[first] = f"{speaker}: {kept[first]}"
     why = f"{target.format.name} has no place for the name {speaker!r}: it goes in front of the text"
-    target.tell("native", at, why)
+    target.report("native", at, why)
     return None
 
 

@@ -4,8 +4,8 @@ import hashlib
 import re
 
 from backstory.wire.format import Format
-from backstory.wire.rows import Tell
-from backstory.wire.turns import Asked, is_blank
+from backstory.wire.rows import Report
+from backstory.wire.turns import StepCall, is_blank
 
 NO_NAME = "unknown_tool"
 
@@ -14,21 +14,21 @@ class Names:
     """Rule 6: ids that are legal and unique stay; others become a hash of the id and its ordinal.
     Replacing single characters could make two ids one. The tools' names are held to the same."""
 
-    def __init__(self, format: Format, tell: Tell) -> None:
+    def __init__(self, format: Format, report: Report) -> None:
         self.taken: set[str] = set()
         self._format = format
-        self._tell = tell
+        self._report = report
         self._names: dict[str, str] = {}
         self._ordinals: dict[str | None, int] = {}
 
-    def give(self, call: Asked) -> None:
+    def give(self, call: StepCall) -> None:
         """A call's id and name as they go out."""
         name = self._names.get(call.name)
         if name is None:
             name = self._names[call.name] = legal_name(call.name, self._format.names)
         if name != call.name:
             why = f"{self._format.name} refuses the tool name {call.name!r}: it is {name!r}"
-            self._tell("name", call.at, why)
+            self._report("name", call.at, why)
             call.name = name
         pattern, key = self._format.ids, call.key
         if pattern is None:
@@ -37,7 +37,7 @@ class Names:
         if key is None or key in self.taken or not pattern.fullmatch(key) or key.isspace():
             call.id = self._hashed(key)
             why = "was used before" if key in self.taken else "is not one that the service accepts"
-            self._tell("id", call.at, f"the id {key!r} {why}: it is {call.id!r}")
+            self._report("id", call.at, f"the id {key!r} {why}: it is {call.id!r}")
         self.taken.add(call.id)
 
     def _hashed(self, key: str | None) -> str:

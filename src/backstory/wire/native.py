@@ -20,16 +20,16 @@ from backstory.wire.origin import SAME_IDS, UNNAMED, UNPADDED, Native
 from backstory.wire.target import Target
 from backstory.wire.turns import (
     BETWEEN,
-    Answer,
-    Asked,
     Call,
     Media,
+    MessageTurn,
     Other,
     Part,
     Result,
-    Say,
     Speaker,
     Step,
+    StepCall,
+    StepResult,
     Text,
     answer_text,
     is_blank,
@@ -42,69 +42,71 @@ UNSHOWN = "(output that cannot be shown here)"
 # --- what was said ---
 
 
-def settle_say(say: Say, native: Native, target: Target) -> None:
+def settle_message(message: MessageTurn, native: Native, target: Target) -> None:
     """Give what was said its own form again, or what of it can be translated."""
-    parts = _parts(say.role, native, target, say.at)
+    parts = _parts(message.role, native, target, message.at)
     if parts is None:
         return
-    if not is_same(text_of(parts), say.text):
-        target.tell("native", say.at, "its native content no longer says what the message says: left out")
+    if not is_same(text_of(parts), message.text):
+        target.report(
+            "native", message.at, "its native content no longer says what the message says: left out"
+        )
         return
-    say.is_own = target.is_home_of(native)
-    if native.provider == target.format.name and _goes_back(say.role, parts, native, target.format):
-        say.wire = _form(native.wire, target, say.at)
+    message.is_own = target.is_home_of(native)
+    if native.provider == target.format.name and _goes_back(message.role, parts, native, target.format):
+        message.wire = _form(native.wire, target, message.at)
         return
-    kept = _translated(parts, target, say.at, in_result=False)
+    kept = _translated(parts, target, message.at, in_result=False)
     speaker = next((part.name for part in parts if isinstance(part, Speaker)), None)
     if speaker is not None and len(parts) > 1:
-        say.name = named(speaker, kept, target, say.at)
-    say.content, say.text = _content(kept, say.text, target)
-    if not kept and is_blank(say.text):
-        say.text = unshown(parts)
+        message.name = named(speaker, kept, target, message.at)
+    message.content, message.text = _content(kept, message.text, target)
+    if not kept and is_blank(message.text):
+        message.text = unshown(parts)
 
 
 # --- results ---
 
 
-def settle_answer(call: Asked, answer: Answer, native: Native, target: Target) -> None:
+def settle_result(call: StepCall, result: StepResult, native: Native, target: Target) -> None:
     """The same for a result; its form also has to name its call as the wire does."""
-    match _parts("result", native, target, answer.at):
+    match _parts("result", native, target, result.at):
         case None:
             return
-        case [Result(parts=parts) as result] if is_same(text_of(parts), answer.text):
+        case [Result(parts=parts) as read] if is_same(text_of(parts), result.text):
             pass
         case _:
-            target.tell(
-                "native", answer.at, "its native content no longer says what the result says: left out"
+            target.report(
+                "native", result.at, "its native content no longer says what the result says: left out"
             )
             return
-    is_mine = native.provider == target.format.name and _answers(result, call, answer, target.format)
+    is_mine = native.provider == target.format.name and _answers(read, call, result, target.format)
     # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status value is
     # error" (Bedrock): else a result may be empty.
-    is_mine = is_mine and (bool(parts) or not answer.error)
+    is_mine = is_mine and (bool(parts) or not result.error)
     if is_mine and _goes_back("result", parts, native, target.format):
-        form = _form(native.wire, target, answer.at)
-        is_known = (result.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
-        answer.wire = form if is_known else target.format.renamed(form, call.id)
+        form = _form(native.wire, target, result.at)
+        is_known = (read.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
+        result.wire = form if is_known else target.format.renamed(form, call.id)
         return
     # A failed result is text and nothing else, where anything else is possible at all.
-    kept = _translated(parts, target, answer.at, in_result=True, words_only=answer.error or bool(call.kind))
-    content, answer.text = _content(kept, answer.text, target)
+    kept = _translated(parts, target, result.at, in_result=True, words_only=result.error or bool(call.kind))
+    content, result.text = _content(kept, result.text, target)
     if target.format.media_behind_results:
-        answer.extra = content and [block for block in content if block != target.format.words(answer.text)]
+        result.extra = content and [block for block in content if block != target.format.words(result.text)]
     else:
-        answer.content = content
-    if not kept and is_blank(answer.text) and not all(isinstance(part, Text) for part in parts):
-        answer.text = unshown(parts) or UNSHOWN
+        result.content = content
+    if not kept and is_blank(result.text) and not all(isinstance(part, Text) for part in parts):
+        result.text = unshown(parts) or UNSHOWN
 
 
-def _answers(result: Result, call: Asked, answer: Answer, format: Format) -> bool:
+def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -> bool:
     """Whether a result's form fits its call as that goes out: id, name, kind of tool, and the error flag."""
     return (
-        ((result.id or "") == call.id or bool(call.id))
-        and result.name in (None, call.name)
-        and result.error in (None, answer.error)
-        and (result.kind == call.kind or result.kind == _written_kind(call.kind, format))
+        ((read.id or "") == call.id or bool(call.id))
+        and read.name in (None, call.name)
+        and read.error in (None, result.error)
+        and (read.kind == call.kind or read.kind == _written_kind(call.kind, format))
     )
 
 
@@ -169,7 +171,7 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
     return [form for form in (whole, format.joined(forms)) if form is not None]
 
 
-def _is_legal(call: Asked, format: Format) -> bool:
+def _is_legal(call: StepCall, format: Format) -> bool:
     """Whether a call can go out with the id and the name that it has in the log."""
     is_named = format.names.fullmatch(call.name) is not None
     return is_named and (format.ids is None or format.ids.fullmatch(call.key or "") is not None)
@@ -198,8 +200,8 @@ def _is_answerable(parts: list[Part], step: Step, target: Target) -> bool:
     calls = (part for part in parts if isinstance(part, Call))
     return all(
         part.kind in target.format.kinds
-        or call.answer is None
-        or (call.answer.native is not None and call.answer.native.provider == target.format.name)
+        or call.result is None
+        or (call.result.native is not None and call.result.native.provider == target.format.name)
         for part, call in zip(calls, step.calls, strict=True)
     )
 
@@ -220,7 +222,7 @@ def _replay(step: Step, form: Form, parts: list[Part], target: Target) -> None:
 def _form(wire: Form, target: Target, at: int | None) -> Form:
     form, whys = target.format.mended(wire, target.stored)
     for why in whys:
-        target.tell("native", at, why)
+        target.report("native", at, why)
     return form if target.packed else target.format.unpack(form)
 
 
@@ -228,15 +230,15 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
     provider = target.formats.get(native.provider)
     read = own.read if native.provider == own.PROVIDER else provider.read if provider else None
     if read is None:
-        target.tell("native", at, f"native content of {native.provider!r}, an unknown format: left out")
+        target.report("native", at, f"native content of {native.provider!r}, an unknown format: left out")
         return None
     try:
         parts = read(role, native.wire, "native.wire")
     except Invalid as error:
-        target.tell("native", at, f"its native content is not of its format, so it is left out: {error}")
+        target.report("native", at, f"its native content is not of its format, so it is left out: {error}")
         return None
     if role != "step" and any(isinstance(part, Call) for part in parts):
-        target.tell("native", at, f"native content with a call in it is not that of a {role}: left out")
+        target.report("native", at, f"native content with a call in it is not that of a {role}: left out")
         return None
     return list(map(padded_part, parts)) if UNPADDED in native.took else parts
 
@@ -290,7 +292,7 @@ def _translated(
             (lost if not isinstance(part, Other) or part.complete else broken).append(name_of(part))
     for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
         if names:
-            target.tell("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
+            target.report("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
     return kept
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from backstory.wire.format import Format
-from backstory.wire.groups import INTERRUPTED, bound, closed, grouped
+from backstory.wire.groups import INTERRUPTED, bound, close_open_calls, grouped
 from backstory.wire.names import Names
-from backstory.wire.native import settle_answer, settle_step
+from backstory.wire.native import settle_result, settle_step
 from backstory.wire.origin import LAST_WORD
-from backstory.wire.rows import Readable, Tell
+from backstory.wire.rows import Readable, Report
 from backstory.wire.target import Target
-from backstory.wire.turns import Answer, Asked, Repair, Say, Step, Turn, is_blank
+from backstory.wire.turns import MessageTurn, Repair, Step, StepCall, StepResult, Turn, is_blank
 
 NO_OUTPUT = "(no output)"
 CONTINUE = "Continue."
@@ -35,7 +35,7 @@ BEHIND_A_MESSAGE = "message"
 class Repaired(NamedTuple):
     """Turns that can be written as they are, the system text that goes on top, and what was mended."""
 
-    system: list[Say]
+    system: list[MessageTurn]
     turns: list[Turn]
     repairs: list[Repair]
     is_native: bool  # is there a form in it that we did not make?
@@ -54,22 +54,22 @@ def repaired(messages: Iterable[Readable], target: Target, options: Options) -> 
     """Apply the rules."""
     repairs: list[Repair] = []
 
-    def tell(rule: str, at: int | None, why: str) -> None:
+    def report(rule: str, at: int | None, why: str) -> None:
         repairs.append(Repair(rule, at, why))
 
     format = target.format
-    target = target._replace(tell=tell)
+    target = target._replace(report=report)
     logged, is_native = grouped(messages, target)
     turns = bound(logged, target)
-    closed(turns, tell, options.pending)
+    close_open_calls(turns, report, options.pending)
     turns = settled(turns, target)
     after = continued(turns, target)
-    system, turns = placed(turns, format, options, tell)
+    system, turns = placed(turns, format, options, report)
     if format.alternates:
-        turns = alternating(turns, options, tell)
+        turns = alternating(turns, options, report)
     elif not turns and (format.system_on_top or not system):
-        tell("alternate", None, f"nothing was said: the services refuse that, so the user says {RESUMED!r}")
-        turns = [Say("user", RESUMED, None)]
+        report("alternate", None, f"nothing was said: the services refuse that, so the user says {RESUMED!r}")
+        turns = [MessageTurn("user", RESUMED, None)]
     return Repaired(system, turns, repairs, is_native, after)
 
 
@@ -77,7 +77,7 @@ def settled(turns: list[Turn], target: Target) -> list[Turn]:
     """Native content, ids and rule 8 once more: decided now, when steps are whole, in order, because an
     id that was used before is not to be used again."""
     kept: list[Turn] = []
-    names = Names(target.format, target.tell)
+    names = Names(target.format, target.report)
     for turn in turns:
         if isinstance(turn, Step):
             if turn.pieces is not None:
@@ -88,41 +88,41 @@ def settled(turns: list[Turn], target: Target) -> list[Turn]:
                 if turn.pieces is not None:
                     turn.texts = [text for text in turn.texts if not is_blank(text)]
                     if not turn.texts and not turn.calls:
-                        target.tell("blank", turn.at, "nothing is left of this answer")
+                        target.report("blank", turn.at, "nothing is left of this answer")
                         continue
                 for call in turn.calls:
                     names.give(call)
                     if call.is_mended:
-                        target.tell("arguments", call.at, MENDED)
+                        target.report("arguments", call.at, MENDED)
             for call in turn.calls:
-                if call.answer is not None:
-                    settle(call, call.answer, target)
+                if call.result is not None:
+                    settle(call, call.result, target)
             if turn.order is not None:
-                order(turn, target.tell)
+                order(turn, target.report)
         kept.append(turn)
     return kept
 
 
-def order(step: Step, tell: Tell) -> None:
+def order(step: Step, report: Report) -> None:
     """Rule 4, the rest: results go in the order of their calls. Results in their provider's own form
     keep the order it accepted."""
     came = step.order or []
     if came == step.calls[: len(came)]:
         step.order = None
-    elif len(came) < len(step.calls) or any(call.answer is None or call.answer.wire is None for call in came):
+    elif len(came) < len(step.calls) or any(call.result is None or call.result.wire is None for call in came):
         step.order = None
-        tell("group", step.at, "the results of one answer go in the order of its calls")
+        report("group", step.at, "the results of one answer go in the order of its calls")
 
 
-def settle(call: Asked, answer: Answer, target: Target) -> None:
+def settle(call: StepCall, result: StepResult, target: Target) -> None:
     """A result as it goes out. An empty one is refused by some, and leaves the model guessing."""
-    if answer.error and not target.format.result_errors and answer.text != INTERRUPTED:
-        target.tell("error", answer.at, no_flag(target.format.name))
-    if answer.native is not None:
-        settle_answer(call, answer, answer.native, target)
-    if answer.wire is None and answer.content is None and is_blank(answer.text):
-        answer.text = NO_OUTPUT
-        target.tell("blank", answer.at, f"the result is blank, so it says {NO_OUTPUT}")
+    if result.error and not target.format.result_errors and result.text != INTERRUPTED:
+        target.report("error", result.at, no_flag(target.format.name))
+    if result.native is not None:
+        settle_result(call, result, result.native, target)
+    if result.wire is None and result.content is None and is_blank(result.text):
+        result.text = NO_OUTPUT
+        target.report("blank", result.at, f"the result is blank, so it says {NO_OUTPUT}")
 
 
 def no_flag(format: str) -> str:
@@ -140,19 +140,21 @@ def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
     if target.continues(after):
         return named if target.stored else after
     what = ", ".join(f"{key} {value!r}" for key, value in named.items())
-    target.tell(
+    target.report(
         "native", first.at if first else None, f"what came before is left out: it is in a store ({what})"
     )
     return None
 
 
-def placed(turns: list[Turn], format: Format, options: Options, tell: Tell) -> tuple[list[Say], list[Turn]]:
+def placed(
+    turns: list[Turn], format: Format, options: Options, report: Report
+) -> tuple[list[MessageTurn], list[Turn]]:
     """Rule 10: leading system text goes on top; later system text stays where that is legal, and
     becomes marked user text where it is not."""
     count = 0
     while count < len(turns) and getattr(turns[count], "role", None) == "system":
         count += 1
-    system = [turn for turn in turns[:count] if isinstance(turn, Say)]
+    system = [turn for turn in turns[:count] if isinstance(turn, MessageTurn)]
     rest: list[Turn] = turns[count:]
     if format.system_in_place:
         return system, rest
@@ -166,20 +168,22 @@ def placed(turns: list[Turn], format: Format, options: Options, tell: Tell) -> t
         ):
             kept.append(turn)
         elif is_blank(turn.text):
-            tell("system", turn.at, f"{format.name} does not take this here: it is left out")
+            report("system", turn.at, f"{format.name} does not take this here: it is left out")
         else:
-            tell("system", turn.at, f"{format.name} takes no system text here: it is marked user text")
+            report("system", turn.at, f"{format.name} takes no system text here: it is marked user text")
             turn.role, turn.text, turn.wire = "user", f"<system>\n{turn.text}\n</system>", None
             kept.append(turn)
     return system, kept
 
 
-def may_stand(say: Say, before: list[Turn], following: Turn | None, format: Format, options: Options) -> bool:
+def may_stand(
+    message: MessageTurn, before: list[Turn], following: Turn | None, format: Format, options: Options
+) -> bool:
     """Whether a system message may stand between others: some of Anthropic's models take it behind the user's
     turn, or the result of a tool that the service ran, and before the model's, or at the end; others answer
     "role 'system' is not supported on this model" (aiquila#413). One that came from there goes back to
     the same model."""
-    was_inside = say.is_own and say.wire is not None and say.after == BEHIND_A_MESSAGE
+    was_inside = message.is_own and message.wire is not None and message.after == BEHIND_A_MESSAGE
     if format.name != "anthropic" or not (options.system_inside or was_inside):
         return False
     is_behind_user = bool(before) and (not _ends_with_model(before[-1]) or _ends_with_result(before[-1]))
@@ -187,15 +191,15 @@ def may_stand(say: Say, before: list[Turn], following: Turn | None, format: Form
     return is_behind_user and is_before_model
 
 
-def alternating(turns: list[Turn], options: Options, tell: Tell) -> list[Turn]:
+def alternating(turns: list[Turn], options: Options, report: Report) -> list[Turn]:
     """Rule 9, the second half: the user has the first and the last word, and stands between two
     answers of the model, which must not be glued together. The merging itself is the writing's.
     Where a loaded request did without, so does this; and so it is where the caller says `pause`."""
     spaced: list[Turn] = []
     if not turns or (isinstance(turns[0], Step) and turns[0].after != FIRST):
         at = turns[0].at if turns else None
-        tell("alternate", at, f"the user has to begin, so the user says {RESUMED!r}")
-        spaced.append(Say("user", RESUMED, None))
+        report("alternate", at, f"the user has to begin, so the user says {RESUMED!r}")
+        spaced.append(MessageTurn("user", RESUMED, None))
     for turn in turns:
         if (
             isinstance(turn, Step)
@@ -204,14 +208,14 @@ def alternating(turns: list[Turn], options: Options, tell: Tell) -> list[Turn]:
             and turn.after != BEHIND_AN_ANSWER
             and LAST_WORD not in getattr(spaced[-1], "took", ())  # the model went on from there
         ):
-            tell("alternate", turn.at, f"two answers in a row: the user says {CONTINUE!r} between them")
-            spaced.append(Say("user", CONTINUE, None))
+            report("alternate", turn.at, f"two answers in a row: the user says {CONTINUE!r} between them")
+            spaced.append(MessageTurn("user", CONTINUE, None))
         spaced.append(turn)
     is_taken = options.pause or LAST_WORD in getattr(spaced[-1], "took", ())
     if _ends_with_model(spaced[-1]) and not _is_open(spaced[-1]) and not is_taken:
         # "This model does not support assistant message prefill" (CLIProxyAPI#5319).
-        tell("alternate", turns[-1].at, NO_LAST_WORD)
-        spaced.append(Say("user", CONTINUE, None))
+        report("alternate", turns[-1].at, NO_LAST_WORD)
+        spaced.append(MessageTurn("user", CONTINUE, None))
     return spaced
 
 
@@ -222,7 +226,7 @@ def _ends_with_result(turn: Turn) -> bool:
 
 
 def _ends_with_model(turn: Turn) -> bool:
-    return isinstance(turn, Step) and not any(call.answer for call in turn.calls)
+    return isinstance(turn, Step) and not any(call.result for call in turn.calls)
 
 
 def _is_open(turn: Turn) -> bool:

@@ -16,7 +16,7 @@ from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
 
-Tell = Callable[[str, int | None, str], None]
+Report = Callable[[str, int | None, str], None]
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
 Readable = Event | Message | tuple[Any, ...]
 
@@ -37,7 +37,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 DEEPEST = 100  # levels of nesting; encoders give up at about 250
 
 
-def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
+def rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
     """The spoken messages as rows, their positions or, where they have none, their indexes first."""
     for index, message in enumerate(messages):
         if isinstance(message, Event):
@@ -50,13 +50,13 @@ def rows(messages: Iterable[Readable], tell: Tell) -> Iterator[Row]:
             has_holes = True  # perhaps: there is no text to look at
         if kind not in SPOKEN:
             if kind not in SILENT:
-                tell("kind", at, f"{kind!r} is not a known kind of message, so it is left out")
+                report("kind", at, f"{kind!r} is not a known kind of message, so it is left out")
             continue
         if type(text) is not str or not (text.isascii() or is_unicode(text)):
             text = _as_text(text)
-        data = raw if sound else _sound(at, kind, raw, tell)
+        data = raw if sound else _sound(at, kind, raw, report)
         if data is None and not sound and _names_native(message):
-            tell("data", at, "its data cannot be read: the native content in it is left out")
+            report("data", at, "its data cannot be read: the native content in it is left out")
         if has_holes and data and "native" in data:
             data = with_filled(data, text)
         yield at, kind, text, data
@@ -195,14 +195,14 @@ def _finite(text: str) -> float:
 _strictly = json.JSONDecoder(parse_float=_finite, parse_constant=refused).decode
 
 
-def _sound(at: int | None, kind: str, data: Any, tell: Tell) -> dict[str, Any] | None:
+def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, Any] | None:
     if not isinstance(data, dict):
         return None
     if kind in TEXT_KINDS:
         data = {name: data[name] for name in ("native", "answer") if name in data}
     cleaned: dict[str, Any] = clean(data)
     if cleaned != data:
-        tell("data", at, f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced")
+        report("data", at, f"JSON cannot carry all of the data of this {kind}: what it cannot is replaced")
     return cleaned
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from backstory.wire.format import Format
 from backstory.wire.models import is_same_model
 from backstory.wire.origin import Native
-from backstory.wire.rows import Tell
+from backstory.wire.rows import Report
 
 
 class Target(NamedTuple):
@@ -14,7 +14,7 @@ class Target(NamedTuple):
 
     format: Format
     formats: Mapping[str, Format]
-    tell: Tell
+    report: Report
     model: str | None = None
     stored: bool = False  # does the service keep what it was sent?
     packed: bool = False  # are blobs wanted as base64?

@@ -79,7 +79,7 @@ class Unit(NamedTuple):
     took: tuple[str, ...] = ()  # what else the service was seen to take in this very request
 
 
-class Say:
+class MessageTurn:
     """What a person or the system said."""
 
     __slots__ = ("after", "at", "content", "is_own", "name", "role", "text", "wire")
@@ -95,7 +95,7 @@ class Say:
         self.is_own = False  # was it said to this very provider and model?
 
 
-class Answer:
+class StepResult:
     """What a tool call came to."""
 
     __slots__ = ("after", "at", "content", "error", "extra", "native", "text", "wire")
@@ -111,10 +111,10 @@ class Answer:
         self.after: Any = None
 
 
-class Asked:
+class StepCall:
     """A tool call that the model made, and its answer."""
 
-    __slots__ = ("answer", "arguments", "at", "id", "is_mended", "key", "kind", "name", "text")
+    __slots__ = ("arguments", "at", "id", "is_mended", "key", "kind", "name", "result", "text")
 
     def __init__(
         self, key: str | None, name: str, arguments: dict[str, Any], at: int | None, text: str | None = None
@@ -127,14 +127,14 @@ class Asked:
         self.text = text  # the arguments as the model wrote them, for formats that carry text
         self.at = at
         self.kind = ""  # what it goes out as; "" is a function's call
-        self.answer: Answer | None = None
+        self.result: StepResult | None = None
 
 
 class Piece(NamedTuple):
     """What one event adds to a step: words or a call, and perhaps its provider's own form."""
 
     text: str | None
-    call: Asked | None
+    call: StepCall | None
     native: Any
 
 
@@ -146,16 +146,16 @@ class Step:
     def __init__(self, at: int | None) -> None:
         self.at = at
         self.texts: list[str] = []
-        self.calls: list[Asked] = []
+        self.calls: list[StepCall] = []
         self.name: str | None = None
-        self.order: list[Asked] | None = None  # the order of the results; None: that of the calls
+        self.order: list[StepCall] | None = None  # the order of the results; None: that of the calls
         self.pieces: list[Piece] | None = None  # only where one of them has a form of its own
         self.after: Any = None
         self.took: tuple[str, ...] = ()
         self.wire: Any = None
 
 
-Turn = Say | Step
+Turn = MessageTurn | Step
 
 
 class Repair(NamedTuple):

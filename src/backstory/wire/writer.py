@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 from backstory.wire.format import Form, Format
 from backstory.wire.repair import Repaired
-from backstory.wire.turns import Asked, Say, Step
+from backstory.wire.turns import MessageTurn, Step, StepCall
 
 
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
     """The body that says what the turns say."""
     placed = list(_placed(repaired, format))
     names = {call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls}
-    system = [_top(say, format) for say in repaired.system]
+    system = [_top(message, format) for message in repaired.system]
     body = format.body(system, [one.role for one in placed], [one.form for one in placed], names)
     return body | repaired.after if repaired.after else body
 
@@ -22,7 +22,7 @@ def origins_of(repaired: Repaired, format: Format) -> list[list[int]]:
     together as ever, only that each form is replaced by where it came from."""
     placed = list(_placed(repaired, format))
     forms = [_marked(one.form, one.at) for one in placed]
-    tops = [(_top(say, format), _known(say.at)) for say in repaired.system]
+    tops = [(_top(message, format), _known(message.at)) for message in repaired.system]
     # Bare system text is not a message: it stays on top.
     system = [form if isinstance(form, str) else _marked(form, at) for form, at in tops]
     body = format.body(system, [one.role for one in placed], forms, {})
@@ -39,7 +39,7 @@ class _Placed(NamedTuple):
 def _placed(repaired: Repaired, format: Format) -> Iterator[_Placed]:
     """What goes into the body, in order."""
     for turn in repaired.turns:
-        if isinstance(turn, Say):
+        if isinstance(turn, MessageTurn):
             role = "system" if turn.role == "system" else "user"
             yield _Placed(role, _said(turn, format), _known(turn.at))
             continue
@@ -66,16 +66,18 @@ def _marks(message: Any) -> list[tuple[int, ...]]:
     return message if isinstance(message, list) else [message]
 
 
-def _top(say: Say, format: Format) -> Form:
-    if say.wire is None and format.top is not None:
-        return format.top(say.text)
-    return _said(say, format)
+def _top(message: MessageTurn, format: Format) -> Form:
+    if message.wire is None and format.top is not None:
+        return format.top(message.text)
+    return _said(message, format)
 
 
-def _said(say: Say, format: Format) -> Form:
-    if say.wire is not None:
-        return say.wire
-    return format.said(say.role, say.text if say.content is None else say.content, say.name)
+def _said(message: MessageTurn, format: Format) -> Form:
+    if message.wire is not None:
+        return message.wire
+    return format.said(
+        message.role, message.text if message.content is None else message.content, message.name
+    )
 
 
 def _step(step: Step, format: Format) -> Form:
@@ -90,18 +92,18 @@ def _results(step: Step, format: Format) -> Iterator[tuple[tuple[int, ...], Form
     extras: list[Any] = []
     shown: tuple[int, ...] = ()
     for call in step.order or step.calls:
-        answer = call.answer
-        if answer is None:
+        result = call.result
+        if result is None:
             continue
-        if answer.wire is not None:
-            yield _known(answer.at), answer.wire
+        if result.wire is not None:
+            yield _known(result.at), result.wire
         else:
-            content = answer.text if answer.content is None else answer.content
-            yield _known(answer.at), format.result(call.id, call.name, content, answer.error, call.kind)
-        if answer.extra:
-            extras.extend(answer.extra)
-            shown += _known(answer.at)
-    if extras and all(call.answer is not None for call in step.calls):  # else the rest is still to come
+            content = result.text if result.content is None else result.content
+            yield _known(result.at), format.result(call.id, call.name, content, result.error, call.kind)
+        if result.extra:
+            extras.extend(result.extra)
+            shown += _known(result.at)
+    if extras and all(call.result is not None for call in step.calls):  # else the rest is still to come
         yield shown, extras
 
 
@@ -111,15 +113,15 @@ class Written(NamedTuple):
     role: str  # system, user, model, result
     at: int | None  # the position of its first event; None: a repair put it there
     form: Form
-    calls: list[Asked]  # of an answer; of a result, the call that it belongs to
+    calls: list[StepCall]  # of an answer; of a result, the call that it belongs to
 
 
 def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
     """Each turn by itself: for files in which every message stands alone."""
-    for say in repaired.system:
-        yield Written("system", say.at, _said(say, format), [])
+    for message in repaired.system:
+        yield Written("system", message.at, _said(message, format), [])
     for turn in repaired.turns:
-        if isinstance(turn, Say):
+        if isinstance(turn, MessageTurn):
             yield Written("system" if turn.role == "system" else "user", turn.at, _said(turn, format), [])
             continue
         yield Written("model", turn.at, _step(turn, format), turn.calls)
@@ -128,4 +130,4 @@ def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
             alone.calls = [call]
             results = (form if isinstance(form, list) else [form] for _, form in _results(alone, format))
             form = [block for result in results for block in result]
-            yield Written("result", call.answer.at if call.answer else None, form, [call])
+            yield Written("result", call.result.at if call.result else None, form, [call])
