@@ -4,8 +4,8 @@
     load(body, "openai")             -> [(kind, content, data), …], ready for agent.extend
     load_answer(response, "gemini")  -> the same for what the provider answered
 
-Whatever was cut, rewound, forked, cleared, imported or interrupted, what comes out of `dump` is
-accepted, says only what happened and loses no text. Pure: no I/O, no clock, no randomness.
+Whatever was cut, rewound, forked, cleared, imported or interrupted, providers accept what `dump` returns. It
+contains only what happened, and loses no text. Pure: no I/O, no clock, no randomness.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,14 +70,13 @@ def dump(
     system_inside: bool = False,
     cache: str | None = None,
 ) -> Dump:
-    """The body that says what the messages say. Messages are events, `Message`s or
-    (kind, content, data).
+    """A request body for the messages, which are events, `Message`s or (kind, content, data).
 
-    `model`: who will read it; an answer's native content is replayed only to the model that gave it.
+    `model`: the model to ask; the native content of an answer is sent back only to the model that gave it.
     `pending`: the caller is about to run the open calls of the last step, so they stay open.
     `stored`: the service keeps what it was sent (OpenAI Responses with `store: true`), so its items may
     be named by their ids, which are left out otherwise.
-    `pause`: the model has the last word and goes on from there (prefill, Anthropic's `pause_turn`).
+    `pause`: the last message is the model's, which continues it (prefill, Anthropic's `pause_turn`).
     `system_inside`: the model takes system messages between others (some of Anthropic's do).
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
@@ -98,7 +97,7 @@ def to_bytes(
     system_inside: bool = False,
     cache: str | None = None,
 ) -> bytes:
-    """The body of `dump` as JSON. Blobs are base64 in it, and are never decoded on the way."""
+    """The body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
     target = _target(format, cache, model=model, stored=stored, packed=True)
     given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
@@ -136,24 +135,24 @@ def _long_way(messages: Sequence[Readable], target: Target, options: Options, ca
 
 
 def origins(messages: Iterable[Readable], format: str, *, model: str | None = None) -> list[list[int]]:
-    """For each message of the body that `dump` makes, the positions of the events that it says; nothing for
-    one that a repair put there. System text that goes on top is in no message."""
+    """For each message of the body that `dump` returns, the positions of its events; none for a message that
+    a repair added. System text at the top is not in any message."""
     target = _target(format, None, model=model)
     return origins_of(repaired(list(messages), target, Options()), target.format)
 
 
 def turn_forms(messages: Iterable[Readable], format: str) -> list[Written]:
     """Each turn of a repaired history in a format's own form, with the position of its first event: for files
-    in which every message stands alone."""
+    in which every message is separate."""
     target = _target(format, None, any_model=True)
     return list(forms_of(repaired(list(messages), target, Options(pause=True)), target.format))
 
 
 def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> list[Loaded]:
-    """The events that a request's body comes to, as (kind, content, data).
+    """The events in the body of a request, as (kind, content, data).
 
-    What an event cannot say by itself rides in `data["native"]`, tagged with the format and the
-    model (default: the body's own `model`), and comes back when it is dumped to the same.
+    What an event cannot express by itself is kept in `data["native"]`, tagged with the format and the model
+    (default: the `model` of the body), and is restored by a dump for the same.
     """
     source = _format(format)
     if not isinstance(body, Mapping):
@@ -163,12 +162,12 @@ def load(body: Mapping[str, Any], format: str, *, model: str | None = None) -> l
 
 
 def load_answer(response: Any, format: str, *, model: str | None = None) -> list[Loaded]:
-    """The events that a provider's answer comes to, as (kind, content, data), ready to append.
+    """The events in a provider's answer, as (kind, content, data), ready to append.
 
-    The answer is a dict, an object of the provider's SDK, or the events of a stream in a list.
-    Sealed content (signatures, encrypted reasoning) rides in `data["native"]`, tagged with `model`, the one
-    that was asked and will be asked again (default: the one that the answer names). The answer's model and
-    usage are in the data of the first event.
+    The answer is a dict, an object of the provider's SDK, or a list of the events of a stream. Opaque content
+    (signatures, encrypted reasoning) is kept in `data["native"]`, tagged with `model`, which is the model
+    that was asked (default: the one that the answer names). The data of the first event has the model and the
+    usage of the answer.
     """
     source = _format(format)
     whole = as_plain(response)

@@ -11,7 +11,7 @@ from backstory.wire.loader import Loaded
 from backstory.wire.media import to_base64
 from backstory.wire.streams import as_plain
 
-# What answers, and the events of streams, have that no other format's have.
+# Fields of answers and stream events that only this format has.
 BY_KEY = {
     "choices": "openai",
     "candidates": "gemini",
@@ -30,8 +30,8 @@ def answer_batch(
     request: Mapping[str, Any] | None,
     at: int,
 ) -> list[Loaded]:
-    """The events of an answer; what was asked is in the data of the first. `at`: the position that the
-    request was made of."""
+    """The events of an answer; the data of the first describes the request. `at` is the position at which the
+    request was made."""
     whole = as_plain(response)
     name = _format_of(whole) if format is None else format
     (kind, text, data), *rest = load_answer(whole, name, model=model)
@@ -73,7 +73,7 @@ def _canonical(value: Any) -> Any:
 
 
 def _format_of(whole: Any) -> str:
-    """Whose answer it is, by its shape."""
+    """The format of an answer, by its shape."""
     first = whole[0] if isinstance(whole, list) and whole else whole
     if isinstance(first, Mapping):
         for key, format in BY_KEY.items():
@@ -93,7 +93,7 @@ def _format_of(whole: Any) -> str:
 
 
 def _usage(whole: Any) -> Any:
-    """All that the provider said of the usage, as it said it."""
+    """The usage exactly as the provider reported it."""
     parts = whole if isinstance(whole, list) else [whole]
     found: dict[str, Any] = {}
     for part in parts:

@@ -1,6 +1,6 @@
-"""Reading a provider's body with a finger on the place: every complaint says where.
+"""Reads a provider's body, and keeps the path, so that every error says where it is.
 
-A path is written as people would in Python: `messages[3].tool_calls[0].id`.
+A path is written as in Python: `messages[3].tool_calls[0].id`.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _NAMES = {dict: "an object", list: "an array", str: "a string", int: "a number",
 
 
 def wrong(path: str, problem: str) -> Invalid:
-    """The error for something in a body that is not of the format."""
+    """The error for something in a body that is not valid in the format."""
     return Invalid(f"{path}: {problem}")
 
 
@@ -27,24 +27,24 @@ def expect(value: Any, type_: type[T], path: str) -> T:
 
 
 def text_or_none(value: Any, path: str) -> str | None:
-    """A text that may be left out."""
+    """A string that may be missing."""
     return None if value is None else expect(value, str, path)
 
 
 def field(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
-    """A field that has to be there."""
+    """A required field."""
     if key not in value:
         raise wrong(f"{path}.{key}", f"missing, expected {_NAMES[type_]}")
     return expect(value[key], type_, f"{path}.{key}")
 
 
 def optional(value: dict[str, Any], key: str, type_: type[T], path: str) -> T:
-    """A field that may be missing or null, which is an empty one."""
+    """A field that may be missing or null, which both mean empty."""
     return type_() if value.get(key) is None else field(value, key, type_, path)
 
 
 def name_in(value: dict[str, Any], key: str, path: str) -> str:
-    """An id or a name: a text that has to be there and to say something."""
+    """An id or a name: a required string that must not be empty."""
     found = field(value, key, str, path)
     if not found.strip():
         raise wrong(f"{path}.{key}", f"expected a non-empty string, found {found!r}")
@@ -52,12 +52,12 @@ def name_in(value: dict[str, Any], key: str, path: str) -> str:
 
 
 def id_in(value: dict[str, Any], key: str, path: str) -> str:
-    """A call's id. Servers have answered with empty ones, with null and with none, and taken them back."""
+    """The id of a call. Servers have sent empty ids, null, or none at all, and accepted them again."""
     return text_or_none(value.get(key), f"{path}.{key}") or ""
 
 
 def check_keys(value: dict[str, Any], known: frozenset[str], path: str) -> None:
-    """Refuse a field that the service refuses. What is null says nothing."""
+    """Refuse fields that the service refuses; a field that is null is ignored."""
     for key, found in value.items():
         if key not in known and found is not None:
             raise wrong(f"{path}.{key}", f"the service takes only {' and '.join(sorted(known))} here")
@@ -78,7 +78,7 @@ def objects(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def one_of(value: Any, allowed: tuple[str, ...], path: str) -> str:
-    """A word out of a few."""
+    """One of a few words."""
     if not isinstance(value, str) or value not in allowed:
         raise wrong(path, f"expected one of {', '.join(allowed)}, found {value!r}")
     return value

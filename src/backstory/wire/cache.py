@@ -1,8 +1,8 @@
-"""Breakpoints of the prompt cache, for Anthropic and Bedrock: what is read again costs a tenth.
+"""Breakpoints of the prompt cache, for Anthropic and Bedrock: cached input costs a tenth.
 
-A breakpoint says "keep everything up to here". They stand on the tools, which come first of all, on the
-system text, on the last message, and on the message where the request before this one ended, so that what
-that one kept is found again. Other formats cache by themselves.
+A breakpoint says "cache everything up to here". They are set on the tools, which come first, on the system
+text, on the last message, and on the message where the previous request ended, so that what it cached is
+found again. Other providers cache by themselves.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ AUTO = "auto"
 MOST = 4  # "A maximum of 4 blocks with cache_control may be provided"
 MARK = {"type": "ephemeral"}
 POINT = {"cachePoint": {"type": "default"}}
-# Blocks that take a mark. Thinking refuses it, and so does text with nothing in it.
+# Blocks that can have a breakpoint. Thinking and empty text cannot.
 MARKED = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
 
 Body = dict[str, Any]
@@ -20,18 +20,18 @@ Change = Callable[[Body], tuple[Body, list[str]]]
 
 
 def marked(body: Body, format: str, model: str | None) -> Body:
-    """The body with breakpoints of ours instead of those that came with loaded history."""
+    """The body with our breakpoints instead of those in a loaded history."""
     if format == "anthropic":
         return _anthropic(body)
     return _bedrock(body, model) if format == "bedrock" else body
 
 
 def marked_tools(body: Body, format: str, model: str | None) -> Body:
-    """A whole request with a breakpoint behind its tools, instead of those that came with them."""
+    """A whole request with one breakpoint after its tools, instead of those that they had."""
     if format == "anthropic" and body.get("tools"):
         return body | {"tools": _marked_tools([_bare(tool) for tool in body["tools"]])}
     tools = _without_points((body.get("toolConfig") or {}).get("tools") or [])
-    # Nova keeps system text and messages only: AWS, "Prompt caching for faster model inference".
+    # Nova caches system text and messages only: AWS, "Prompt caching for faster model inference".
     if format == "bedrock" and tools and "nova" not in (model or ""):
         return body | {"toolConfig": body["toolConfig"] | {"tools": [*tools, POINT]}}
     return body
@@ -45,7 +45,7 @@ def _marked_tools(tools: list[Body]) -> list[Body]:
 
 
 def thinned(format: str) -> Change:
-    """Leave out all but the last four breakpoints: histories that were loaded bring theirs along."""
+    """Remove all but the last four breakpoints: a loaded history may have more."""
     return (
         _thin if format == "anthropic" else _thin_points if format == "bedrock" else lambda body: (body, [])
     )
@@ -59,7 +59,7 @@ def _ends(messages: list[Body]) -> list[int]:
 
 def _anthropic(body: Body) -> Body:
     clean = _map_blocks(body, _bare)
-    # What was marked is a list of blocks, and stays one when the mark has moved on.
+    # Marked content is a list of blocks, and stays one when the breakpoint moves on.
     messages = [message | {"content": _blocks(message["content"])} for message in clean["messages"]]
     for index in _ends(messages):
         messages[index] = messages[index] | {"content": _with_mark(messages[index]["content"])}
@@ -86,7 +86,7 @@ def _with_mark(content: Any) -> Any:
 
 
 def _map_blocks(body: Body, change: Callable[[Body], Body]) -> Body:
-    """The body with each block that has a mark changed; what has none is not copied."""
+    """The body with each marked block changed; what has no mark is not copied."""
     system = body.get("system")
     found = body | {"messages": [_map_message(message, change) for message in body["messages"]]}
     return found | {"system": _map_content(system, change)} if isinstance(system, list) else found
@@ -116,8 +116,8 @@ def _map_block(block: Body, change: Callable[[Body], Body]) -> Body:
 
 
 def _marks(contents: Any) -> Iterator[Body]:
-    """The blocks that have a mark, in their order; those within a block (a result, a document, what a search
-    found) come before the block itself."""
+    """The marked blocks, in order; those within a block (a result, a document, a search result) come before
+    the block itself."""
     for content in contents:
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict):
@@ -142,7 +142,7 @@ def _thin(body: Body) -> tuple[Body, list[str]]:
     return _map_blocks(body, change), [f"{len(surplus)} cache breakpoints left out: there may be {MOST}"]
 
 
-# --- Bedrock: a breakpoint is a block of its own ---
+# --- Bedrock: a breakpoint is a separate block ---
 
 
 def _bedrock(body: Body, model: str | None) -> Body:

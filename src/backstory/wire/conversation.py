@@ -1,7 +1,7 @@
 """What a model is given: the canonical messages of a context, and their way to the wire.
 
-A conversation is a value. It keeps the events it was made of, so that each use reads their data afresh
-and nobody can change what another one sees.
+A conversation is a value. It keeps its events and parses their data again for each use, so that nobody can
+change what others see.
 """
 
 import logging
@@ -31,7 +31,7 @@ NO_SETTINGS = Settings()
 
 
 class Conversation(Sequence[Message]):
-    """A sequence of messages that does not change."""
+    """An immutable sequence of messages."""
 
     __slots__ = ("_erased", "_sources", "settings")
 
@@ -41,8 +41,8 @@ class Conversation(Sequence[Message]):
         settings: Settings = NO_SETTINGS,
         erased: Iterable[Repair] = (),
     ) -> None:
-        """Of events or messages that a model is given; `conversation_of` leaves out the others.
-        `settings`: the model, tools and parameters of the requests. `erased`: what it does not say."""
+        """From events or messages that are sent to a model; `conversation_of` leaves out the others.
+        `settings`: the model, tools and parameters of requests. `erased`: repairs for what was erased."""
         self._sources = messages if isinstance(messages, Gathered) else tuple(messages)
         self._erased = tuple(erased)
         self.settings = settings
@@ -55,7 +55,7 @@ class Conversation(Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> "Conversation": ...
     def __getitem__(self, index: int | slice) -> "Message | Conversation":
-        """One message, or a conversation of some of them."""
+        """A message, or a conversation of some of them."""
         if isinstance(index, slice):
             return Conversation(self._sources[index], self.settings, self._erased)
         return _message(self._sources[index])
@@ -79,7 +79,7 @@ class Conversation(Sequence[Message]):
         return Conversation(self._sources, settings)
 
     def dump(self, format: str, **options: Any) -> Dump:
-        """The request's body in a provider's format, and the repairs it took.
+        """The request's body in a provider's format, and the repairs that it needed.
 
         Formats: openai, openai-responses, anthropic, gemini, bedrock. Options: see `wire.dump`.
         """
@@ -91,12 +91,12 @@ class Conversation(Sequence[Message]):
         return self.dump(format, **options).body
 
     def request(self, format: str, *, model: str | None = None, **options: Any) -> dict[str, Any]:
-        """The whole request: model, tools and parameters as well, as the settings say. `model` is asked
-        instead of the one in the settings. Gemini takes the model from the address, not from the body."""
+        """The whole request, with the model, tools and parameters of the settings. `model` replaces that of
+        the settings. Gemini takes the model from the address, not from the body."""
         return self.dump_request(format, model=model, **options).body
 
     def dump_request(self, format: str, *, model: str | None = None, **options: Any) -> Dump:
-        """The same, with the repairs it took."""
+        """The whole request, and the repairs that it needed."""
         from backstory.wire.request import request_body
 
         model = model or self.settings.model
@@ -115,20 +115,20 @@ class Conversation(Sequence[Message]):
         return self.dump(format, **options).repairs
 
     def origins(self, format: str, *, model: str | None = None) -> list[list[int]]:
-        """For each message of the body, the positions of the events that it says."""
+        """For each message of the body, the positions of its events."""
         return origins(self._sources, format, model=model or self.settings.model)
 
     def tokens(self, model: str | None = None) -> "Tokens":
-        """How many tokens a model reads, tools included: a number that knows whether it is exact. The
-        model is that of the settings, unless another one is named."""
+        """How many tokens a model reads, including tools: a number that knows whether it is exact. The model
+        is that of the settings, unless another one is given."""
         from backstory.wire.tokens import count_tokens
 
         return count_tokens(self._sources, model or self.settings.model, tools=self.settings.tools)
 
 
 def conversation_of(events: Iterable[Event]) -> Conversation:
-    """The conversation of a context's events: what steers the log is skipped, and so is, with a line
-    in the log, what nobody knows."""
+    """The conversation in the events of a context. Marks and moves are skipped, and so are unknown kinds,
+    with a log message."""
     events = events if isinstance(events, list) else list(events)
     with pause_gc():
         columns = columns_of(events)
@@ -144,7 +144,7 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
 
 
 def _without_erased(events: list[Event]) -> Conversation:
-    """The same where events were erased: calls and results say so, everything else of them is left out."""
+    """The conversation with erased events: calls and results say so, and everything else is left out."""
     plain = conversation_of([event for event in events if not is_erased(event.data_json)])
     sources: list[Event | Message] = []
     repairs = []

@@ -1,8 +1,8 @@
-"""JSON in and out: with orjson where it is installed, else with the standard library.
+"""JSON in and out: with orjson if it is installed, otherwise with the standard library.
 
-orjson is several times faster and gives up on a few things (whole numbers beyond 64 bits, deep
-nesting) that the standard library then does. It writes some floats shorter, so an environment uses
-one or the other for everything.
+orjson is several times faster. It refuses a few things (integers beyond 64 bits, deep nesting), which the
+standard library then does. It writes some floats differently, so an environment uses one or the other for
+everything else.
 """
 
 import base64
@@ -11,12 +11,12 @@ from typing import Any
 
 try:
     import orjson
-except ImportError:  # pragma: no cover - it makes this quick, not possible
+except ImportError:  # pragma: no cover - it is only faster
     orjson = None  # type: ignore[assignment]
 
 __all__ = ["compact", "encoded", "orjson", "parse", "to_json"]
 
-# Compact and deterministic; a NaN in here would be a bug of ours.
+# Compact and deterministic; a NaN here would be our bug.
 to_json = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 parse = json.loads if orjson is None else orjson.loads

@@ -1,7 +1,7 @@
-"""What a wire format is to the rest: a record of what its service accepts, its writers and its readers.
+"""What a wire format consists of: what its service accepts, its writers and its readers.
 
-Writers and readers are a pair: whatever the writers make, `read` takes apart again. A *form* is the
-provider's own shape of one message, result or answer; a *block* is one of the parts in it.
+Writers and readers are inverse: `read` takes apart whatever the writers make. A *form* is a message, result
+or answer as the provider has it; a *block* is a part of it.
 """
 
 import json
@@ -18,7 +18,7 @@ Block = Any
 
 
 class Answered(NamedTuple):
-    """A provider's answer taken apart: its form, and what else is worth keeping of it."""
+    """The parts of a provider's answer: its form, and what else is worth keeping."""
 
     form: Form
     model: str | None
@@ -52,8 +52,8 @@ class Format(NamedTuple):
     """One provider's request format."""
 
     name: str
-    ids: re.Pattern[str] | None  # what a call's id looks like; None: there are none on the wire
-    names: re.Pattern[str]  # what a tool's name looks like
+    ids: re.Pattern[str] | None  # what the id of a call looks like; None if the format has no ids
+    names: re.Pattern[str]  # what the name of a tool looks like
     # Reading: a body's pieces in the log's order; the parts of a form (role, form, path); an answer, and
     # a stream's events as one.
     units: Callable[[Mapping[str, Any]], Iterator[Unit]]
@@ -71,19 +71,19 @@ class Format(NamedTuple):
     result: Callable[[str, str, str | list[Block], bool, str], Form]
     # The body: system forms on top, the roles and forms of the others in order, names of the tools called.
     body: Callable[[list[Form], list[str], list[Form], Iterable[str]], dict[str, Any]]
-    # What the service accepts, as most do.
+    # What the service accepts; the defaults are what most do.
     alternates: bool = True  # user and model take turns, and the user has the first and the last word
-    system_on_top: bool = True  # leading system text has a place of its own
+    system_on_top: bool = True  # leading system text has its own field
     system_in_place: bool = False  # system text may stand between other messages
     result_errors: bool = True  # a tool result can say that it is an error
     # The pieces of an answer, where it is not always one step: a service may run tools in the middle of it.
     answer_units: Callable[[Form], Iterable[Unit]] | None = None
     top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
-    names_people: bool = False  # a message can say who of several people speaks
-    names_files: bool = True  # a document can say its name
-    has_detail: bool = False  # an image can say how closely to look
+    names_people: bool = False  # a message can name its speaker
+    names_files: bool = True  # a document can have a name
+    has_detail: bool = False  # an image can have a level of detail
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
-    # The forms of the events of one answer as one; None where they cannot be joined.
+    # Joins the forms of the events of one answer; None if they cannot be joined.
     joined: Callable[[list[Form]], Form | None] = _concatenated
     # A form without what the service refused in a recording, and a report of each change (form, stored?).
     mended: Callable[[Form, bool], tuple[Form, list[str]]] = lambda form, stored: (form, [])
@@ -91,7 +91,7 @@ class Format(NamedTuple):
     refuses: Callable[[str, list[Part]], bool] = lambda role, parts: False
     # Whether a model takes its thinking back without a signature.
     takes_unsigned: Callable[[str | None], bool] = lambda model: False
-    # A result's form for the same call under another id.
+    # The form of a result for the same call with another id.
     renamed: Callable[[Form, str], Form] = lambda form, key: form
     # The kinds of calls for which `result` can write an output.
     kinds: frozenset[str] = frozenset({""})
@@ -103,15 +103,15 @@ class Format(NamedTuple):
 
 
 class Arguments(NamedTuple):
-    """A call's arguments as every service accepts them."""
+    """The arguments of a call, as every service accepts them."""
 
     value: dict[str, Any]
-    text: str | None  # the very text, where it was text and says just this
-    same: bool  # do they say what was given?
+    text: str | None  # the original text, if it was text with this meaning
+    same: bool  # is nothing lost or changed?
 
 
 def arguments_of(raw: Any) -> Arguments:
-    """A call's arguments as an object, and as the text they were given as."""
+    """The arguments of a call as an object, and the text that they were given as."""
     if isinstance(raw, dict):
         return Arguments(raw, None, True)
     if raw is None or (isinstance(raw, str) and not raw.strip()):
@@ -129,7 +129,7 @@ def arguments_of(raw: Any) -> Arguments:
 
 
 def is_json(text: str | None) -> bool:
-    """Whether a text is JSON, all of it such as every service can read."""
+    """Whether a text is JSON that every service can read."""
     match arguments_of(text):
         case Arguments({"_value": value}, same=False):
             return bool(value == json.loads(text or ""))

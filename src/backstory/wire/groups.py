@@ -1,6 +1,6 @@
 """From rows to turns: which events are one answer, and which result belongs to which call.
 
-Rules 1 to 5, 7 and 8 of the table in docs/wire.md. Nothing here knows a format but by what it is asked.
+Rules 1 to 5, 7 and 8 of the table in docs/wire.md. Nothing here depends on a particular format.
 """
 
 from collections.abc import Iterable
@@ -28,10 +28,10 @@ class Loose(NamedTuple):
 def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[MessageTurn | Step | Loose], bool]:
     """Rules 3, 4 and 8: a step is one answer of the model, its text and then its calls.
 
-    A result, a user or a system message ends a step, and so does text behind text without a call; but events
-    that name the same answer (`data["answer"]`) are one step, though results lie between them, and events
-    that name different ones are not.
-    Blank text is dropped here, before it could end anything. Also says whether anything was native.
+    A result, a user message or a system message ends a step, and so does text after text without a call. But
+    events that name the same answer (`data["answer"]`) are one step even with results between them, and
+    events that name different answers are not. Blank text is dropped here, before it can end a step. Also
+    returns whether there was native content.
     """
     report = target.report
     turns: list[MessageTurn | Step | Loose] = []
@@ -70,8 +70,8 @@ def grouped(messages: Iterable[Readable], target: Target) -> tuple[list[MessageT
 
 
 def is_over(step: Step, native: Native | None) -> bool:
-    """Whether more words begin another answer. Reasoning without words belongs to the words behind it, but
-    two messages that were apart stay apart where messages cannot be joined."""
+    """Whether more text begins another answer. Reasoning without text belongs to the text after it, but two
+    messages that were separate stay separate if messages cannot be joined."""
     if step.calls:
         return False
     if any(not is_blank(text) for text in step.texts):
@@ -91,7 +91,7 @@ def extend_step(
     native: Native | None,
     target: Target,
 ) -> None:
-    """Add words or a call to a step. Rule 3: text belongs before the calls, whenever it was logged."""
+    """Add text or a call to a step. Rule 3: text goes before the calls, whenever it was logged."""
     call = None
     if text is None:
         call = step_call(at, data, target.report)
@@ -118,7 +118,7 @@ def extend_step(
 def message_turn(
     at: int | None, kind: str, text: str, native: Native | None, target: Target
 ) -> MessageTurn | None:
-    """What a person or the system said; None if that is nothing (rule 8)."""
+    """A user or system message; None if it is blank (rule 8)."""
     message = MessageTurn(kind, text, at)
     if native is not None:
         settle_message(message, native, target)
@@ -132,7 +132,7 @@ def message_turn(
 
 
 def step_call(at: int | None, data: dict[str, Any] | None, report: Report) -> StepCall:
-    """Rule 7: a call, with arguments that are an object on the wire, whatever the model gave."""
+    """Rule 7: a call, whose arguments are an object in the request, whatever the model wrote."""
     if data is None:
         report("data", at, "this call has no data that could be read")
     id, name, raw = tool_call(data)
@@ -152,7 +152,7 @@ def loose(at: int | None, text: str, data: dict[str, Any] | None, native: Native
 
 
 def _key(id: Any) -> str | None:
-    """What a call and its result know each other by. Old logs have numbers, and nothing."""
+    """The id by which a result finds its call. Old logs have numbers, or none."""
     if isinstance(id, str) and id:
         return id
     return str(id) if isinstance(id, int) and not isinstance(id, bool) else None
@@ -161,8 +161,8 @@ def _key(id: Any) -> str | None:
 def bound(logged: list[MessageTurn | Step | Loose], target: Target) -> list[Turn]:
     """Rules 1, 2 and 4: each result goes to the oldest open call with its id, however late it is.
 
-    What answers nothing, or answers a second time, is dropped: no service accepts it, and
-    nobody can say what it belongs to. An id that a later step uses again closes the older call.
+    A result without a call, or a second result for a call, is dropped: no service accepts it, and nobody
+    knows where it belongs. If a later step uses an id again, the older call gets no more results.
     """
     report = target.report
     turns: list[Turn] = []
@@ -214,7 +214,7 @@ def kept_apart(result: StepResult) -> MessageTurn:
 
 
 def attach_result(call: StepCall, step: Step, result: StepResult, turns: list[Turn], report: Report) -> None:
-    """Give a call its result, and say so if the result has to move to get behind its step."""
+    """Give a call its result, and report it if the result has to move to follow its step."""
     call.result = result
     if step is not turns[-1]:
         report("group", result.at, "this result came late: it moves up, directly behind its call")
@@ -224,8 +224,8 @@ def attach_result(call: StepCall, step: Step, result: StepResult, turns: list[Tu
 
 
 def close_open_calls(turns: list[Turn], report: Report, pending: bool) -> None:
-    """Rule 5: a call without a result bricks the session, so it gets one that is true and always the
-    same. Only a step that is about to run, with nothing behind it, may stay open."""
+    """Rule 5: providers refuse a session with a call that has no result, so it gets one that is true and
+    always the same. Only a step that is about to run, with nothing after it, may stay open."""
     for index, turn in enumerate(turns):
         if isinstance(turn, MessageTurn) or (pending and index == len(turns) - 1):
             continue

@@ -1,5 +1,5 @@
-"""What an answer's form is still good for where it is not sent as it was: what its service's tools did, the
-arguments as the model wrote them, the name of the model among several."""
+"""What can be used of an answer's form if it is not sent unchanged: what the service's tools did, the
+arguments as the model wrote them, and the name of the model among several."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ TEXT_FIRST = "text behind a call of the same answer goes before the calls"
 
 
 def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
-    """What a form that is not sent is still good for: arguments as the model wrote them, and its name."""
+    """Take from a form that is not sent the arguments as the model wrote them, and its name."""
     beside = [part for part in parts if not isinstance(part, Text | Call | Speaker)]
     others = [name_of(part) for part in beside if not _told(part)]
     others += [what for part in parts if isinstance(part, Call) for what in part.more]
@@ -35,8 +35,8 @@ def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
 
 
 def tell_runs(step: Step, parts: list[Part]) -> None:
-    """What the service's own tools did, in words: where it stood in the answer, if that still says what it
-    said, else in front of it."""
+    """Put what the service's own tools did into words: where it was in the answer if the answer is unchanged,
+    otherwise before it."""
     if not any(map(_told, parts)):
         return
     if not is_same(answer_text(parts), "".join(step.texts)):
@@ -60,7 +60,8 @@ def _has_words_behind_a_call(parts: list[Part]) -> bool:
 
 
 def _take_name(step: Step, speaker: str, target: Target) -> None:
-    """The name of a model among several: in its field, in front of its words, or, beside calls, nowhere."""
+    """Put the name of a model among several in its field, or before its text; beside calls, it is left
+    out."""
     if step.texts or target.format.names_people:
         kept: list[Any] = step.texts[:1]
         step.name = named(speaker, kept, target, step.at)
@@ -71,7 +72,7 @@ def _take_name(step: Step, speaker: str, target: Target) -> None:
 
 
 def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str | None:
-    """The speaker's name for its field, or put in front of the text where there is none."""
+    """The name of the speaker for its field; without such a field, it is put before the text."""
     if target.format.names_people:
         return speaker
     first = next((index for index, part in enumerate(kept) if isinstance(part, str)), None)
@@ -85,7 +86,7 @@ def named(speaker: str, kept: list[Any], target: Target, at: int | None) -> str 
 
 
 def name_of(part: Part) -> str:
-    """What a repair calls it."""
+    """The name of a part in a repair."""
     match part:
         case Other(what=what):
             return what
@@ -95,5 +96,5 @@ def name_of(part: Part) -> str:
 
 
 def is_same(said: str, text: str) -> bool:
-    """Whether a form says what its event says, which cannot have a U+0000."""
+    """Whether a form has the text of its event, which cannot contain U+0000."""
     return said == text or (is_blank(said) and is_blank(text)) or said.replace("\0", "\ufffd") == text

@@ -1,7 +1,7 @@
-"""From a provider's body or answer to events: the way in, the same for all formats.
+"""From a provider's body or answer to events, for all formats.
 
-A format takes its body apart into units. Here each unit becomes the events that say the same, and if
-those would not be written as the very same form again, the form rides along as native content.
+A format splits its body into units. Here each unit becomes events with the same meaning. If these would not
+be written as exactly the same form again, the form is kept with them as native content.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -40,12 +40,12 @@ def _events(format: Format, units: list[Unit], model: str | None) -> Iterator[Lo
 
 
 def answer_events(format: Format, response: Mapping[str, Any], model: str | None) -> list[Loaded]:
-    """The events of a provider's answer; its model and usage ride on the first."""
+    """The events of a provider's answer; the first has its model and usage."""
     form, its_model, usage = format.answered(response)
     units = list(Ids().named(_storable(partial(_answer_units, format), format.pack(form))))
     about: dict[str, Any] = {} if (its_model or model) is None else {"model": its_model or model}
     about |= {} if usage is None else {"usage": usage}
-    # Who asked "claude-x-latest" asks it again: the name that the answer gives is often another.
+    # Keep the name that was asked for, such as "claude-x-latest": the answer often gives another one.
     (kind, text, data), *rest = _events(format, units, model or its_model)
     return [(kind, text, {**(data or {}), **about} or None), *rest]
 
@@ -107,15 +107,15 @@ def _taken(units: list[Unit], format: Format, model: str | None) -> list[Unit]:
 
 
 def _is_apart(before: Unit | None, unit: Unit, format: Format) -> bool:
-    """Whether an answer directly behind another has to be kept from being read as its continuation."""
+    """Whether an answer directly after another must not be read as its continuation."""
     if before is None or before.role != "step" or _calls(before.parts):
         return False
     return not format.alternates or bool(answer_text(unit.parts))
 
 
 class Ids:
-    """Gives ids to calls that have none, and to results those of the calls they answer: in a step,
-    the oldest call of that name that is still open."""
+    """Gives ids to calls that have none, and to their results: a result belongs to the oldest open call of
+    that name in its step."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -143,7 +143,7 @@ class Ids:
         return part._replace(id=id)
 
     def _answered(self, part: Part) -> Part:
-        """A result with the id of its call; one that answers nothing keeps its name as its id."""
+        """A result with the id of its call; a result without a call gets its name as its id."""
         assert isinstance(part, Result)
         has_id = bool(part.id) and not str(part.id).isspace()
         for index, (name, id) in enumerate(self._open):
@@ -154,7 +154,7 @@ class Ids:
 
 
 def _shuffled(units: list[Unit]) -> set[int]:
-    """Which results do not come in the order of their calls: only their own form keeps such an order."""
+    """The results that are not in the order of their calls, which only their own form can keep."""
     found: set[int] = set()
     calls: list[str | None] = []
     results: list[tuple[int, str | None]] = []
@@ -236,7 +236,7 @@ def _step(format: Format, unit: Unit, model: str | None, *, is_apart: bool) -> I
 
 
 def _is_legal(format: Format, call: Call) -> bool:
-    """Whether a call could be ours. A server that took another id or name once takes it again."""
+    """Whether we could have written a call. A server that accepted another id or name accepts it again."""
     ids = format.ids
     return (ids is None or ids.fullmatch(call.id or "") is not None) and bool(
         format.names.fullmatch(call.name)

@@ -59,7 +59,7 @@ _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.")
 
 
 def media(type_: str | None, **fields: str | None) -> Media:
-    """Something of a media type; what is no image, sound or film is a document."""
+    """Media of a type; what is not an image, audio or video is a document."""
     type_ = type_ and usual_type(type_)
     family = (type_ or "").partition("/")[0]
     return Media(family if family in ("image", "audio", "video") else "document", type_, **fields)
@@ -72,12 +72,12 @@ def usual_type(type_: str) -> str:
 
 
 def type_of_suffix(suffix: str) -> str | None:
-    """The media type that a file's ending stands for."""
+    """The media type of a file name's suffix."""
     return _BY_SUFFIX.get(suffix.lower())
 
 
 def from_url(url: str, kind: str, **fields: str | None) -> Media:
-    """What is behind a URL, taken apart if the URL carries the data itself."""
+    """The media at a URL; a data URL is taken apart."""
     head, comma, data = url.partition(",")
     if comma and head.startswith("data:") and head.endswith(";base64"):
         type_ = head[len("data:") : -len(";base64")].partition(";")[0]
@@ -86,7 +86,7 @@ def from_url(url: str, kind: str, **fields: str | None) -> Media:
 
 
 def data_url(found: Media) -> str:
-    """A URL that carries the data."""
+    """A data URL."""
     return f"data:{found.type};base64,{standard(found)}"
 
 
@@ -97,7 +97,7 @@ def web_url(found: Media) -> str | None:
 
 
 def type_of(found: Media) -> str | None:
-    """The media type, guessed from the URL's ending where nothing else says it."""
+    """The media type, guessed from the suffix of the URL if it is not given."""
     if found.type or found.url is None:
         return found.type
     path = found.url.partition("?")[0].partition("#")[0]
@@ -124,12 +124,12 @@ def _standard(data: str) -> str:
 
 
 def is_text_type(type_: str | None) -> bool:
-    """Whether what is of this type can be read as text."""
+    """Whether media of this type can be read as text."""
     return type_ is not None and (type_.startswith("text/") or type_ in _TEXT_TYPES)
 
 
 def words_of(found: Media) -> str | None:
-    """The words of a text document; None for everything else."""
+    """The text of a text document; None for anything else."""
     if found.text is not None:
         return found.text
     if found.kind != "document" or found.data is None or not is_text_type(found.type):
@@ -141,7 +141,7 @@ def words_of(found: Media) -> str | None:
 
 
 def as_words(found: Media) -> str | None:
-    """A text document as marked text, for formats that have no other place for it."""
+    """A text document as marked text, for formats without documents."""
     words = words_of(found)
     if words is None:
         return None
@@ -164,7 +164,7 @@ def is_base64(data: str) -> bool:
 
 
 def padded(data: str) -> str:
-    """Base64 with the padding that it lacks, where that is all that it lacks; else the very same."""
+    """Base64 with its missing padding, if only that is missing; otherwise unchanged."""
     if "=" in data or (len(data) % 4 == 0 and "\n" not in data):
         return data
     missing = -len("".join(data.split())) % 4
@@ -173,7 +173,7 @@ def padded(data: str) -> str:
 
 
 def padded_part(part: Part) -> Part:
-    """A part with its base64 padded, in a result as well; the very same where nothing is missing."""
+    """A part with its base64 padded, also in a result; the same object if nothing is missing."""
     match part:
         case Media(data=str(data)) if (whole := padded(data)) is not data:
             return part._replace(data=whole)
@@ -184,20 +184,20 @@ def padded_part(part: Part) -> Part:
 
 
 def unshown(parts: list[Part]) -> str:
-    """What to say where there was nothing but media that a format cannot carry."""
+    """The text to send if there was nothing but media that a format does not support."""
     kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Media))
     return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
 
 
 def is_sound(found: Media) -> bool:
-    """Whether what is given is all there: whole base64, or an address."""
+    """Whether the media is complete: valid base64, or an address."""
     if found.data is not None:
         return is_base64(found.data)
     return found.url is None or _ADDRESS.match(found.url) is not None
 
 
 def to_bytes(data: str | None) -> bytes | None:
-    """What base64 stands for; None where it stands for nothing."""
+    """The bytes of base64; None if it is not valid."""
     try:
         return binascii.a2b_base64(_standard(padded(data or "")))
     except (binascii.Error, ValueError):
@@ -205,7 +205,7 @@ def to_bytes(data: str | None) -> bytes | None:
 
 
 def to_base64(data: bytes) -> str:
-    """Bytes as JSON can carry them."""
+    """Bytes as base64, for JSON."""
     return base64.b64encode(data).decode()
 
 

@@ -1,23 +1,22 @@
-"""The words that all wire formats share: parts of a message, turns of a conversation, repairs.
+"""The values that all wire formats share: parts of a message, turns of a conversation, repairs.
 
-Values only. `repair` makes turns of messages, a format makes a body of turns, and reads
-parts and units out of one.
+`repair` makes turns from messages. A format makes a body from turns, and reads parts and units from a body.
 """
 
 from typing import Any, NamedTuple
 
-# What the texts of one message are joined with where a format, or an event, has one field for them.
+# Joins the texts of a message if a format, or an event, has one field for them.
 BETWEEN = "\n\n"
 
 
 class Text(NamedTuple):
-    """Words."""
+    """Text."""
 
     text: str
 
 
 class Media(NamedTuple):
-    """A picture, a document, a sound or a film: base64 data of a media type, a URL, or a document's words."""
+    """An image, a document, audio or video: base64 data of a media type, a URL, or the text of a document."""
 
     kind: str  # image, document, audio, video
     type: str | None  # the media type
@@ -34,53 +33,53 @@ class Call(NamedTuple):
     id: str | None
     name: str
     arguments: dict[str, Any]
-    text: str | None = None  # the arguments as they came, where the format carries text
+    text: str | None = None  # the original arguments, if the format has them as text
     sound: bool = True  # were they a JSON object?
-    kind: str = ""  # whose results have a form of their own: a custom tool, a shell; "" is a function
+    kind: str = ""  # a kind with its own form of results: a custom tool, a shell; "" is a function
     more: tuple[str, ...] = ()  # what else its own provider knows about it: a namespace, who called
 
 
 class Result(NamedTuple):
-    """What a tool call came to: its parts, and whether it failed (None: the format cannot say)."""
+    """The result of a tool call: its parts, and whether it failed (None: the format cannot say)."""
 
     id: str | None
     parts: "list[Part]"
     error: bool | None
-    name: str | None = None  # the tool's, where the format goes by it
+    name: str | None = None  # of the tool, if the format uses it
     kind: str = ""  # that of the call it answers
 
 
 class Speaker(NamedTuple):
-    """Who of several people said it."""
+    """The name of the speaker, among several."""
 
     name: str
 
 
 class Other(NamedTuple):
-    """Something only its own provider understands: reasoning, a server's tool, a file in its store."""
+    """Something that only its provider understands: reasoning, a server tool, a file in its store."""
 
     what: str
     complete: bool = True  # would the provider take it back?
-    signed: bool = True  # does it have its signature? Some models refuse their thinking without
-    told: str = ""  # what all others are told of it, where there is something to read in it
+    signed: bool = True  # does it have its signature? Some models refuse thinking without one
+    told: str = ""  # text for other providers, if there is something to read
 
 
 Part = Text | Media | Call | Result | Speaker | Other
 
 
 class Unit(NamedTuple):
-    """A piece of a body that events stand for: a system or user message, a result, a step."""
+    """A part of a body that becomes events: a system or user message, a result, a step."""
 
     role: str  # system, user, result, step
     wire: Any  # the provider's own form of it
     parts: list[Part]
     path: str
-    after: Any = None  # what it stood behind, where only this request's acceptance makes that legal
-    took: tuple[str, ...] = ()  # what else the service was seen to take in this very request
+    after: Any = None  # what it came after, if only this request shows that this is legal
+    took: tuple[str, ...] = ()  # what else the service accepted in this request
 
 
 class MessageTurn:
-    """What a person or the system said."""
+    """A user or system message."""
 
     __slots__ = ("after", "at", "content", "is_own", "name", "role", "text", "wire")
 
@@ -88,15 +87,15 @@ class MessageTurn:
         self.role = role
         self.text = text
         self.at = at
-        self.name: str | None = None  # the speaker's, where the format has a place for it
+        self.name: str | None = None  # of the speaker, if the format has a field for it
         self.content: list[Any] | None = None  # written blocks; None: just the text
-        self.wire: Any = None  # the provider's own form, where it goes back
+        self.wire: Any = None  # the provider's own form, if it is sent back
         self.after: Any = None
-        self.is_own = False  # was it said to this very provider and model?
+        self.is_own = False  # was it sent to this provider and model?
 
 
 class StepResult:
-    """What a tool call came to."""
+    """The result of a tool call."""
 
     __slots__ = ("after", "at", "content", "error", "extra", "native", "text", "wire")
 
@@ -106,13 +105,13 @@ class StepResult:
         self.at = at
         self.native = native
         self.content: list[Any] | None = None
-        self.extra: list[Any] | None = None  # blocks that go behind the results
+        self.extra: list[Any] | None = None  # blocks that go after the results
         self.wire: Any = None
         self.after: Any = None
 
 
 class StepCall:
-    """A tool call that the model made, and its answer."""
+    """A tool call of the model, and its result."""
 
     __slots__ = ("arguments", "at", "id", "is_mended", "key", "kind", "name", "result", "text")
 
@@ -123,15 +122,15 @@ class StepCall:
         self.id = key or ""  # the id on the wire
         self.name = name
         self.arguments = arguments
-        self.is_mended = False  # were the arguments something else, which the service would refuse?
-        self.text = text  # the arguments as the model wrote them, for formats that carry text
+        self.is_mended = False  # were the arguments changed, because the service would refuse them?
+        self.text = text  # the arguments as the model wrote them, for formats that have text
         self.at = at
-        self.kind = ""  # what it goes out as; "" is a function's call
+        self.kind = ""  # the kind that is sent; "" is a function call
         self.result: StepResult | None = None
 
 
 class Piece(NamedTuple):
-    """What one event adds to a step: words or a call, and perhaps its provider's own form."""
+    """What one event adds to a step: text or a call, and perhaps its provider's own form."""
 
     text: str | None
     call: StepCall | None
@@ -149,7 +148,7 @@ class Step:
         self.calls: list[StepCall] = []
         self.name: str | None = None
         self.order: list[StepCall] | None = None  # the order of the results; None: that of the calls
-        self.pieces: list[Piece] | None = None  # only where one of them has a form of its own
+        self.pieces: list[Piece] | None = None  # only if one of them has its own form
         self.after: Any = None
         self.took: tuple[str, ...] = ()
         self.wire: Any = None
@@ -162,21 +161,21 @@ class Repair(NamedTuple):
     """One difference between a request and the log: which rule, at which event, and why."""
 
     rule: str
-    at: int | None  # the event's position, or its index where messages have none; None: no event
+    at: int | None  # the event's position, or its index if messages have none; None: no event
     why: str
 
 
 def text_of(parts: list[Part]) -> str:
-    """The words among the parts of a message, as one text."""
+    """The text in the parts of a message."""
     return BETWEEN.join(part.text for part in parts if isinstance(part, Text) and not is_blank(part.text))
 
 
 def answer_text(parts: list[Part]) -> str:
-    """The words of one answer. Streams and citations cut them anywhere, so nothing goes between them."""
+    """The text of one answer. Streams and citations split it anywhere, so nothing goes in between."""
     text = "".join(part.text for part in parts if isinstance(part, Text))
     return "" if is_blank(text) else text
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text has nothing to read in it."""
+    """Whether a text is empty or only whitespace."""
     return not text or text.isspace()
