@@ -97,3 +97,9 @@ def test_export_for_another_tool_and_install_it(story, tmp_path):
     assert "nothing new" in story("import", installed["path"]).err
     assert "--install" in story("export", "main", "--install", code=2).err
     assert "--install" in story("export", "main", "--to", "html", "--install", code=2).err
+
+
+def test_an_empty_input_says_how_to_import_what_is_on_this_machine(sqlite_shell, tmp_path):
+    path = tmp_path / "none.db"
+    assert "--yes" in sqlite_shell("import", "--store", path, stdin="", code=2).err
+    assert not path.exists()

@@ -170,8 +170,12 @@ def _is_export(path: str) -> bool:
 
 
 def _import_export(url: str | None, path: str, as_json: bool) -> None:
-    with _opened(path) as file, _spooled(file) as lines, filled(url) as store:
-        with progress_bar("importing", "bytes") as progress:
+    with _opened(path) as file, _spooled(file) as lines:
+        if os.fstat(lines.fileno()).st_size == 0:
+            raise click.UsageError(
+                "standard input is empty. Name a PATH, or use --yes to import what is on this machine."
+            )
+        with filled(url) as store, progress_bar("importing", "bytes") as progress:
             added = store.import_from(_lines(lines, progress))
     if as_json:
         screen.answer_json(added._asdict())
