@@ -4,6 +4,7 @@ It takes the cluster of BACKSTORY_TEST_CITUS, whose workers must run on this mac
 started again here. The contract of a PostgreSQL store is tested on the cluster by all other tests of the run.
 """
 
+import itertools
 import re
 import subprocess
 import threading
@@ -199,6 +200,8 @@ def test_a_dead_worker_stops_nothing_on_the_others(url, which):
     with backstory.open(url) as store:
         agents = one_on_each(store)
         dead = agents.pop(worker.port)
+        keyed = (store.ensure(f"backstory.agents {n}") for n in itertools.count())
+        like_sql = next(agent for agent in keyed if port_of(store, agent) != worker.port)
         with killed(worker):
             for agent in agents.values():
                 head = agent.head
@@ -221,6 +224,8 @@ def test_a_dead_worker_stops_nothing_on_the_others(url, which):
             with pytest.warns(backstory.PartMissing, match=str(worker.port)):
                 [latest] = store.sessions(order="updated", limit=1)
             assert latest.id in {agent.session for agent in agents.values()}
+            with pytest.warns(backstory.PartMissing):
+                assert [s.id for s in store.sessions(prefix="backstory.agents ")] == [like_sql.id]
             with pytest.raises(backstory.StorageError):
                 store.verify()  # what must be complete is not made of what is left
         dead.user("back again")

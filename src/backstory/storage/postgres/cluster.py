@@ -216,11 +216,11 @@ def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
     asked = listing(wanted)
     if asked is None:
         return []
-    listed = AS_JSON.format(
-        listing=psycopg.ClientCursor(db).mogrify(*asked), columns=", ".join(AgentRecord._fields)
-    )
+    statement, bindings = asked
     hosts, ports, shards = zip(*db.execute(SHARDS).fetchall(), strict=True)
-    commands = [listed.replace("backstory.agents ", f"{shard} ") for shard in shards]
+    commands = [
+        _as_json(db, statement.replace("backstory.agents ", f"{shard} "), bindings) for shard in shards
+    ]
     answers = db.execute(ASK_EACH, (list(hosts), list(ports), commands)).fetchall()
     missing = Counter(server for server, is_there, _ in answers if not is_there)
     found = [AgentRecord(**row) for _, is_there, text in answers if is_there for row in json.loads(text)]
@@ -231,3 +231,9 @@ def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
     lost = ", ".join(f"{server} ({parts} parts)" for server, parts in sorted(missing.items()))
     warnings.warn(f"the list is not complete: no answer from {lost}", PartMissing, stacklevel=4)
     return found[: wanted.limit]
+
+
+def _as_json(db: Connection, statement: str, bindings: dict[str, Any]) -> str:
+    """A listing as a statement without parameters that answers with one text."""
+    listed = psycopg.ClientCursor(db).mogrify(statement, bindings)
+    return AS_JSON.format(listing=listed, columns=", ".join(AgentRecord._fields))
