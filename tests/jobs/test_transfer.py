@@ -103,6 +103,24 @@ def test_only_some_sessions(store):
     assert '"name":"grandchild"' in text
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_deleted_agent_left_to_its_forks_keeps_its_keys(new_url, backend):
+    with backstory.open(":memory:") as store:
+        root = store.start("main")
+        root.append("user", "one", key="a")
+        fork = root.fork("fork")
+        fork.append("user", "two", key="b")
+        last = fork.fork("last")
+        last.append("user", "three", key="c")
+        store.delete(root)
+        store.delete(fork)
+        text = exported(store)
+    with backstory.open(new_url(backend)) as other:
+        other.import_from(io.StringIO(text))
+        assert exported(other) == text
+        assert {key: other.agent("last").find(key).seq for key in "abc"} == {"a": 1, "b": 2, "c": 3}
+
+
 def test_an_export_is_of_the_moment_it_began(store):
     agent = store.start("main")
     agent.user("before")

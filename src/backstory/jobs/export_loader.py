@@ -15,7 +15,7 @@ from backstory.core.validity import is_time, wrong_agent, wrong_event
 from backstory.errors import Conflict, Invalid, InvalidEvent
 from backstory.storage.ids import checked_name, has_key
 from backstory.storage.positions import LAST_POSITION
-from backstory.storage.protocols import AgentRecord, Intake, NewAgent, SourceRecord, tombstone_name
+from backstory.storage.protocols import AgentRecord, Intake, NewAgent, Piece, SourceRecord, tombstone_name
 
 PAGE = 2_000  # events in memory at a time
 
@@ -198,10 +198,19 @@ class ExportLoader:
 
     def _check_keys(self, agent: AgentRecord, keys: list[str]) -> None:
         """Refuse a key that two events of one lineage have: only the first would ever be found by it."""
-        known = self._intake.places(agent, self._intake.lineage(agent), keys) if keys else {}
+        known = self._intake.places(agent, self._lineage(agent), keys) if keys else {}
         twice = next(iter(known), None) or _repeated(keys)
         if twice is not None:
             raise Invalid(f"two events of agent {agent.name!r} have the key {twice!r:.60}")
+
+    def _lineage(self, agent: AgentRecord) -> list[Piece]:
+        """The lineage of an agent, even of a deleted one, which a backend no longer has."""
+        pieces = [Piece(agent.pk, agent.fork_seq + 1, LAST_POSITION)]
+        while agent.fork_seq:
+            parent = self._here[agent.parent or ""]
+            pieces.insert(0, Piece(parent.pk, parent.fork_seq + 1, agent.fork_seq))
+            agent = parent
+        return pieces
 
 
 def _repeated(keys: list[str]) -> str | None:
