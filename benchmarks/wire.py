@@ -12,7 +12,6 @@ import orjson
 
 import backstory
 from backstory.wire import dump, load, to_bytes
-from backstory.wire.conversation import conversation_of
 from benchmarks.floors import BareSqlite
 from benchmarks.measure import Row, best_by_turns
 
@@ -40,7 +39,7 @@ def from_the_log(folder: str) -> list[Row]:
     )
 
     def ours(format: str = "openai") -> bytes:
-        return conversation_of(agent.context().messages).to_bytes(format)
+        return agent.conversation().to_bytes(format)
 
     def plain() -> bytes:
         return orjson.dumps({"messages": openai_messages(floor.fetch_all())})

@@ -33,7 +33,8 @@ def statements(damage, *, events, agents, where, zeros, place):
             return [f"DELETE FROM {events} WHERE {event('seq')}"]
         case "added":
             behind = place.replace("seq", "seq + 1")
-            row = f"SELECT {behind}, {SAID} FROM {events} WHERE {event('head')}"
+            other_key = SAID.replace("key", "key || 'x'")  # a key is there only once, by an index
+            row = f"SELECT {behind}, {other_key} FROM {events} WHERE {event('head')}"
             return [f"INSERT INTO {events} ({place}, {SAID}) {row}"]
         case "exchanged":
             told = "kind, content, data, digest"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 import backstory
+from backstory.wire.conversation import conversation_of
 from tests import damage, plain
 from tests.plain import is_erased, said, spoken
 
@@ -299,6 +300,7 @@ class Machine(RuleBasedStateMachine):
         context = self.contexts(agent)[len(lineage)]
         assert agent.head == len(lineage)
         assert agent.context() == backstory.Context(context, len(lineage))
+        assert agent.conversation() == conversation_of(context)
         assert agent.marks() == [event for event in context if event.kind == "mark"]
         assert agent.events() == lineage
 

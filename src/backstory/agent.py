@@ -285,9 +285,9 @@ class Agent(Identity):
     def conversation(self, at: At = None) -> "Conversation":
         """What a model is given: the messages of the context. `.to(format)` makes a provider's request from
         them."""
-        from backstory.wire.conversation import conversation_of
+        from backstory.wire.conversation import conversation_in
 
-        return conversation_of(self.context(at).messages)
+        return conversation_in(self._log.live_columns(self._record, at))
 
     def messages(self, at: At = None, *, notes: Iterable[str] = ()) -> list[Event]:
         """The live messages, oldest first, and the notes of these names. Other notes are not read."""

@@ -254,10 +254,11 @@ def test_a_missing_parent_or_a_circle_is_corrupt_and_never_an_endless_loop(damag
             agent.events()
 
 
-def test_a_context_with_a_hole_is_corrupt(damage):
+@pytest.mark.parametrize("read", [backstory.Agent.context, backstory.Agent.conversation])
+def test_a_context_with_a_hole_is_corrupt(damage, read):
     damage.run(f"DELETE FROM events WHERE {damage.event('main', 3)}")
     with pytest.raises(backstory.Corrupt, match="events are missing from the log of agent 'main'"):
-        damage.main.context()
+        read(damage.main)
 
 
 def test_an_old_log_with_broken_and_unknown_events_is_restored_around_them(damage, caplog):

@@ -73,6 +73,7 @@ COSTS = {
     "fork": (lambda agent: agent.fork("child"), ["lineage", "create"]),
     "spawn": (lambda agent: agent.spawn("child"), ["head", "create"]),
     "context": (lambda agent: agent.context(), ["walk", "read"]),
+    "conversation": (lambda agent: agent.conversation(), ["walk", "read_columns"]),
     "context at a position": (lambda agent: agent.context(2), ["walk", "read"]),
     "context at a time": (lambda agent: agent.context(LATER), ["position_at", "walk", "read"]),
     "context at a label": (lambda agent: agent.context("here"), ["walk", "marks", "walk", "read"]),

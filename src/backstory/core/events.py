@@ -7,6 +7,7 @@ agents or replay.
 import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from backstory.core.chain import ERASED, inner, is_erased
@@ -152,18 +153,28 @@ def from_rows(rows: Iterable[tuple[Any, ...]]) -> list[Event]:
 
 
 class Columns(NamedTuple):
-    """The columns of many events: faster than reading the attributes of each."""
+    """What a model may be given of many events, as columns: faster than making an object of each event."""
 
+    seqs: Sequence[int]
     kinds: Sequence[str]
     contents: Sequence[str | None]
     data: Sequence[str | None]
+
+    def events(self) -> list[Event]:
+        """The events, without their times and keys."""
+        return from_rows(zip(*self, repeat(0), repeat(None), strict=False))
 
 
 def columns_of(events: Sequence[Event]) -> Columns:
     """The columns of events, unpacked together, which is several times faster."""
     rows = cast("Sequence[Row]", events)  # they are rows: see `Event`
-    _, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Row._fields)
-    return Columns(kinds, contents, data)
+    return columns_in(rows)
+
+
+def columns_in(rows: Sequence[tuple[Any, ...]]) -> Columns:
+    """The columns of rows that begin with a position, a kind, a content and the text of the data."""
+    seqs, kinds, contents, data, *_ = zip(*rows, strict=True) if rows else ((),) * len(Columns._fields)
+    return Columns(seqs, kinds, contents, data)
 
 
 class Stored(NamedTuple):

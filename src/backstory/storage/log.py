@@ -11,13 +11,23 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from backstory.core.chain import START
-from backstory.core.events import Draft, Event, checked_key, checked_keys, moment_us, parse_object
-from backstory.core.kinds import KINDS, MOVES, SPOKEN
+from backstory.core.events import (
+    Columns,
+    Draft,
+    Event,
+    checked_key,
+    checked_keys,
+    columns_of,
+    moment_us,
+    parse_object,
+)
+from backstory.core.kinds import ALWAYS_SHOWN, KINDS, MOVES, SPOKEN
 from backstory.core.labels import LABEL, labels_in
 from backstory.core.outline import OutlineRow
 from backstory.core.replay import Context, Explanation, explain, gap_at, is_shown, log_inert, shown
 from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
 from backstory.storage.bases import judged, with_bases
+from backstory.storage.marks import find_mark
 from backstory.storage.positions import (
     LAST_POSITION,
     check_expected,
@@ -28,7 +38,7 @@ from backstory.storage.positions import (
 )
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Sequence[Any])
 Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go after
 At = int | str | datetime | None  # a position, a label or a time; None: the head
 
@@ -170,12 +180,24 @@ class Log:
     def context(self, agent: AgentRecord, at: At = None) -> Context:
         """What is live at a position, label or time."""
         position, walk = self._walked(agent, at)
-        events = self.read(agent, walk.pieces)
+        messages = self._shown(agent, walk, self.read(agent, walk.pieces))
+        return Context(messages, walk.head if position is None else position)
+
+    def live_columns(self, agent: AgentRecord, at: At) -> Columns:
+        """The same, as columns without times and keys."""
+        _, walk = self._walked(agent, at)
+        columns = self.backend.read_columns(agent, walk.pieces)
+        self._complete(agent, walk.pieces, columns.seqs)
+        if ALWAYS_SHOWN.issuperset(columns.kinds):
+            return columns
+        return columns_of(self._shown(agent, walk, columns.events()))
+
+    def _shown(self, agent: AgentRecord, walk: Walk, events: list[Event]) -> list[Event]:
         moves = {piece.low for piece in walk.pieces if piece.base is not None}
         messages = shown(events, moves)
         if len(messages) != len(events):
             self._report_skipped(agent, events, moves)
-        return Context(messages, walk.head if position is None else position)
+        return messages
 
     def _report_skipped(self, agent: AgentRecord, events: list[Event], moves: set[int]) -> None:
         for event in events:
@@ -192,15 +214,7 @@ class Log:
     ) -> Event:
         """The mark at a position, the newest with a label, or just the newest on the stack."""
         rows = rows or self.backend
-        stack = rows.marks(agent, walk.pieces)
-        for mark in reversed(stack):
-            if _is_meant(mark, which):
-                return mark
-        what = "no mark" if which is None else f"no mark {which!r}"
-        raise MarkNotFound(
-            f"agent {agent.name!r} has {what}",
-            remedy=_mark_remedy(rows, agent, stack, which),
-        )
+        return find_mark(rows, agent, rows.marks(agent, walk.pieces), which)
 
     def labels(self, agent: AgentRecord) -> dict[str, int]:
         """The positions that labels in the lineage name."""
@@ -363,7 +377,7 @@ class Log:
         """The events in some pieces of a lineage, all of them."""
         return self._complete(agent, pieces, self.backend.read(agent, pieces))
 
-    def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: list[T]) -> list[T]:
+    def _complete(self, agent: AgentRecord, pieces: Sequence[Piece], found: T) -> T:
         """What was read in some pieces, if nothing is missing."""
         if len(found) != sum(piece.high - piece.low + 1 for piece in pieces):
             self.backend.head(agent)  # raises if the agent was deleted since the pieces were looked up
@@ -372,26 +386,6 @@ class Log:
                 remedy=Remedy("{} shows which", "verify"),
             )
         return found
-
-
-def _mark_remedy(rows: Reader, agent: AgentRecord, stack: Sequence[Event], which: int | str | None) -> Remedy:
-    if which is not None:
-        everywhere = rows.marks(agent, rows.lineage(agent))
-        dead = [mark.seq for mark in everywhere if _is_meant(mark, which)]
-        if dead:
-            text = f"it was set at position {dead[-1]} and left behind; {{}} goes back there"
-            return Remedy(text, "jump", (dead[-1],), agent.id)
-    if stack:
-        return Remedy(f"its marks are {_listed(stack)}")
-    return Remedy("{} sets one", "mark", agent=agent.id)
-
-
-def _is_meant(mark: Event, which: int | str | None) -> bool:
-    return which is None or which == (mark.label if isinstance(which, str) else mark.seq)
-
-
-def _listed(marks: Sequence[Event]) -> str:
-    return ", ".join(f"{mark.label!r} at {mark.seq}" if mark.label else str(mark.seq) for mark in marks)
 
 
 def now() -> int:

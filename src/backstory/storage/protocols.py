@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import Draft, Event, Stored, TextAndData
+from backstory.core.events import Columns, Draft, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
@@ -215,6 +215,9 @@ class Rows(Appender, Agents, Protocol):
     def exclusive(self, *agents: AgentRecord) -> AbstractContextManager[Appender]:
         """Lock agents: everything that the block writes is committed when it ends, or nothing is. (In memory,
         nothing is rolled back: a block must refuse before it writes.)"""
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        """The events in these pieces as columns, in order."""
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         """The events in these pieces without the notes, except for those of some names. Nothing, or

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from backstory.core.chain import has_erased, is_erased
 from backstory.core.erasure import SAYS, stand_in
-from backstory.core.events import Event, columns_of
+from backstory.core.events import Columns, Event, columns_of
 from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import KINDS, SPOKEN
@@ -131,11 +131,16 @@ def conversation_of(events: Iterable[Event]) -> Conversation:
     with a log message."""
     events = events if isinstance(events, list) else list(events)
     with pause_gc():
-        columns = columns_of(events)
+        return conversation_in(columns_of(events))
+
+
+def conversation_in(columns: Columns) -> Conversation:
+    """The same of events as columns."""
     if has_erased(filter(None, columns.data)):
-        return _without_erased(events)
+        return _without_erased(columns.events())
     if SPOKEN.issuperset(columns.kinds):
-        return Conversation(Gathered(events, columns))
+        return Conversation(Gathered(columns))
+    events = columns.events()
     for event in events:
         if event.kind not in KINDS:
             logger.warning("position %s: unknown kind %r; the event is skipped", event.seq, event.kind)

@@ -9,12 +9,12 @@ would have written: a property test holds the two together.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain, compress
 from operator import add, mod
 from typing import Any, NamedTuple
 
-from backstory.core.events import Event
+from backstory.core.events import Columns, Event, columns_of
 from backstory.wire.encoder import orjson
 from backstory.wire.format import Format
 from backstory.wire.groups import INTERRUPTED
@@ -60,7 +60,7 @@ def plain_json(events: Sequence[Any], format: Format, *, pause: bool = False) ->
     if not isinstance(events, Gathered):
         if set(map(type, events)) != {Event}:
             return None
-        events = Gathered(events)
+        events = Gathered(columns_of(events))
     try:
         return _filled(events, format, pause=pause)
     except (Unusual, LookupError, TypeError, ValueError):  # the last three: text or data of no such shape
@@ -86,10 +86,10 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
     if not calls.are_bare or len(data) - data.count(None) != len(asked) + len(answered):
         _check_answers(letters, data)
     failed = _failed([data[place] for place in answered], calls)
-    repairs = _flags(compress(events[lead:], _selected(letters, "R")), failed, format)
+    repairs = _flags(events.columns, [lead + place for place in answered], failed, format)
     if format.alternates and letters[-1] == "A" and not pause:
         letters, texts = letters + "U", [*texts, CONTINUE]
-        repairs.append(Repair("alternate", events[-1].seq, NO_LAST_WORD))
+        repairs.append(Repair("alternate", events.columns.seqs[-1], NO_LAST_WORD))
     gaps = template(format)
     letters = _with_failed(_forms(letters), answered, failed)
     for place, given in zip(asked, calls.given, strict=True):
@@ -333,11 +333,11 @@ def _is_error(data: Any, id: str) -> bool:
     return error
 
 
-def _flags(results: Iterable[Event], failed: list[bool], format: Format) -> list[Repair]:
+def _flags(columns: Columns, answered: list[int], failed: list[bool], format: Format) -> list[Repair]:
     """What is to be told about results that failed, where the format has no place for the flag."""
     if format.result_errors or True not in failed:
         return []
-    found = [event for event, is_failed in zip(results, failed, strict=True) if is_failed]
-    if any(event.content == INTERRUPTED for event in found):
+    found = list(compress(answered, failed))
+    if any(columns.contents[place] == INTERRUPTED for place in found):
         raise Unusual
-    return [Repair("error", event.seq, no_flag(format.name)) for event in found]
+    return [Repair("error", columns.seqs[place], no_flag(format.name)) for place in found]

@@ -8,10 +8,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from operator import is_
-from typing import Any, NoReturn
+from typing import Any, NoReturn, overload
 
-from backstory.core.events import Columns, Event, columns_of
+from backstory.core.events import Columns, Event
 from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
@@ -21,16 +22,28 @@ Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text
 Readable = Event | Message | tuple[Any, ...]
 
 
-class Gathered(tuple[Event, ...]):
-    """Events that do not change, with their columns, which are gathered once for every use of them."""
+class Gathered(Sequence[Event]):
+    """Events that do not change, as columns. Objects are made of them only when one is looked at."""
 
-    columns: Columns
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
 
-    def __new__(cls, events: Sequence[Event], columns: Columns | None = None) -> "Gathered":
-        """Of events whose columns are known already, or not."""
-        gathered = super().__new__(cls, events)
-        gathered.columns = columns_of(events) if columns is None else columns
-        return gathered
+    def __len__(self) -> int:
+        return len(self.columns.kinds)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Event]: ...
+    def __getitem__(self, index: int | slice) -> Event | list[Event]:
+        return self._events[index]
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self._events)
+
+    @cached_property
+    def _events(self) -> list[Event]:
+        return self.columns.events()
 
 
 _HALF = re.compile("[\ud800-\udfff]")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from backstory.core.chain import START, digest_of
-from backstory.core.events import Event, Stored, TextAndData
+from backstory.core.events import Columns, Event, Stored, TextAndData, columns_of
 from backstory.core.kinds import SPOKEN
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query, matches, score, searchable, words
@@ -220,6 +220,9 @@ class MemoryBackend:
             fork = own.new.fork_seq
             found += own.events[max(low - fork - 1, 0) : max(high - fork, 0)]
         return found
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        return columns_of(self.read(agent, pieces))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         read = self.read(agent, pieces)

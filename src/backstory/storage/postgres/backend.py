@@ -14,7 +14,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from backstory.core.events import Event, Stored, TextAndData
+from backstory.core.events import Columns, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import (
@@ -201,6 +201,9 @@ class PostgresBackend:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._read(lambda rows: rows.read(agent, pieces))
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        return self._read(lambda rows: rows.read_columns(agent, pieces))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._read(lambda rows: rows.read_said(agent, pieces, notes))

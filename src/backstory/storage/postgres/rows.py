@@ -13,7 +13,16 @@ from typing import Any
 import psycopg
 
 from backstory.core import kinds
-from backstory.core.events import Draft, Event, Stored, TextAndData, from_rows, stored_rows
+from backstory.core.events import (
+    Columns,
+    Draft,
+    Event,
+    Stored,
+    TextAndData,
+    columns_in,
+    from_rows,
+    stored_rows,
+)
 from backstory.core.outline import DataRow, OutlineRow, outline_row
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
@@ -145,6 +154,7 @@ READ = f"""
         SELECT {COLUMNS} FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
+READ_COLUMNS = READ.replace(COLUMNS, "seq, kind, content, data")
 # If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
 SAID = (
@@ -231,6 +241,10 @@ class PostgresRows:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, agent, pieces)
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        rows = self.all(READ_COLUMNS, within(agent.session, pieces)) if pieces else []
+        return columns_in(sorted(rows, key=itemgetter(0)))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._events(SAID, agent, pieces, names=list(notes), **of(agent))

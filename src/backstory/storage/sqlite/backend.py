@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.core.events import Event, Stored, TextAndData
+from backstory.core.events import Columns, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
@@ -143,6 +143,10 @@ class SqliteBackend:
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         with self._rows() as rows:
             return rows.read(agent, pieces)
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        with self._rows() as rows:
+            return rows.read_columns(agent, pieces)
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         with self._rows() as rows:

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from backstory.core.chain import START, digest_of
-from backstory.core.events import Event, Stored, TextAndData, from_rows, stored_rows
+from backstory.core.events import Columns, Event, Stored, TextAndData, columns_in, from_rows, stored_rows
 from backstory.core.gc_pause import pause_gc
 from backstory.core.kinds import SPOKEN
 from backstory.core.outline import DataRow, OutlineRow, outline_rows
@@ -165,6 +165,7 @@ POSITION_AT = f"""
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
+READ_COLUMNS = READ.replace(COLUMNS, "e.id & 4294967295, e.kind, e.content, e.data")
 # If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = " AND EXISTS (SELECT 1 FROM agents WHERE no = ? AND deleted IS NULL)"
 SAID = READ + f" AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?))) {IS_THERE}"
@@ -249,6 +250,9 @@ class SqliteRows:
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
         return self._events(READ, ranges_of(pieces))
+
+    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
+        return columns_in(self._all(READ_COLUMNS, (ranges_of(pieces),)))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
         return self._events(SAID, ranges_of(pieces), json.dumps(notes), agent.pk)
