@@ -1,6 +1,7 @@
 """What a terminal shows: colours, widths, the pager, and nothing that hostile text commands."""
 
 import re
+from datetime import datetime
 
 import pytest
 
@@ -30,6 +31,12 @@ def test_a_line_of_the_log_fits_the_terminal(story, width):
     lines = story.on_terminal("log", "main", "--no-pager", width=width, NO_COLOR="1", TERM="dumb").lines
     assert max(map(len, lines)) <= width
     assert lines[-1].endswith("…")
+
+
+def test_a_line_of_the_log_has_the_year(story):  # what is imported can be older than a year
+    written = story("log", "main", "--json").json[0]["created_at"]
+    year = str(datetime.fromisoformat(written).astimezone().year)
+    assert f"{year}-" in story.on_terminal("log", "main", "--no-pager").lines[0]
 
 
 def test_a_long_name_is_cut_before_the_numbers(story):

@@ -31,5 +31,12 @@ def test_an_event_without_words_says_what_it_is(data, shown):
     assert (gist(event), body(event)) == (shown, shown)
 
 
+@pytest.mark.parametrize(
+    ("more", "shown"), [({}, "to 3"), ({"undo": True}, "to 3 (undo)"), ({"redo": True}, "to 3 (redo)")]
+)
+def test_a_jump_says_whether_an_undo_or_a_redo_wrote_it(more, shown):
+    assert gist(Event.of(9, "jump", None, {"target_message_id": 3, **more})) == shown
+
+
 def test_words_win():
     assert gist(Event.of(1, "assistant", "hello", wire([{"type": "text"}]))) == "hello"

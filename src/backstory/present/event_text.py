@@ -6,6 +6,7 @@ from backstory.core.chain import is_erased
 from backstory.core.events import Event, to_json
 from backstory.core.holes import HOLE
 from backstory.core.messages import tool_call, tool_result
+from backstory.core.undo import undo_or_redo
 from backstory.present.safe_text import one_line
 
 STYLES = {
@@ -45,7 +46,8 @@ def _said(event: Event) -> str:
         case "mark":
             return event.label if event.label is not None else "(no label)"
         case "rewind" | "jump":
-            return f"to {data.get('target_message_id', '?')}"
+            by = undo_or_redo(event)
+            return f"to {data.get('target_message_id', '?')}" + (f" ({by})" if by else "")
         case "clear":
             return "the context is empty from here"
     return event.content or _wordless(data)

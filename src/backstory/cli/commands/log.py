@@ -89,7 +89,7 @@ def _line(event: Event, why: Explanation, full: bool) -> "Text":
     line = Text(no_wrap=not full, overflow="fold" if full else "ellipsis", style="dim" if dead else "")
     line.append(f"{event.seq:>5} ", style="dim")
     line.append(f"{one_line(event.kind):<11} ", style=STYLES.get(event.kind, ""))
-    line.append(f"{clock(event.created_at)[5:]}  ", style="dim")
+    line.append(f"{clock(event.created_at)}  ", style="dim")
     if dead:
         line.append(f"[{_status(why)}] ", style="red")
     return line.append(visible(body(event)) if full else gist(event))
