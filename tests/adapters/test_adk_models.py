@@ -32,7 +32,7 @@ OTHERS = {
     "plain": {},
     "state": {"actions": EventActions(state_delta={"a": {"b": 1}}, artifact_delta={"file": 3})},
     "reason": {"finish_reason": FinishReason.STOP, "turn_complete": True},
-    "tools": {"long_running_tool_ids": {"c", "d"}},
+    "tools": {"long_running_tool_ids": {"c"}},
     "grounding": {"grounding_metadata": GroundingMetadata(web_search_queries=["q"])},
     "speech": {"input_transcription": Transcription(text="words", finished=True)},
     "more": {"custom_metadata": {"a": 1.0}, "branch": "a.b", "error_code": "x"},
