@@ -102,6 +102,30 @@ def test_what_the_event_says_anyway_is_stored_once_and_comes_back():
     assert json.dumps(carried("mine", item, [("tool_call", None, call)])).count("a long text") == 40
 
 
+@pytest.mark.parametrize("begin", ["", ",", ":", "]", "}", "{", '"', '\\"', "\\"])
+@pytest.mark.parametrize("provider", [None, "openai-responses"])
+def test_a_hole_is_only_where_the_text_is_a_value(begin, provider):
+    long = begin + "1,2," * 12
+    for item in (
+        {"x": [long, {"y": long}], long: 1, "z": "what they said: " + long},
+        {"x": f'"{long}', "y": f'{long}"', "z": f'"{long}"', "w": long},
+        ["a:", *[1, 2] * 12, ",b"],  # with a comma before it, that text stands between these strings
+        [":", long, "{", {"}": long}, f'{{"{long}'],
+        long,
+    ):
+        batch = carried("mine", item, [("assistant", long, None)], provider=provider)
+        assert json.dumps(read(stored(batch))) == json.dumps([item])
+
+
+@given(st.text('",:[]{}\\a', min_size=38, max_size=44), st.text('",:[]{}\\a', max_size=4))
+def test_no_text_is_mistaken_for_the_end_of_another(said, other):
+    item = {said: other + said, other: [said, other, {other: said}], "x": [other, said + other]}
+    call = {"id": "1", "name": "f", "arguments": {said: other}}
+    item["given"] = [call["arguments"], json.dumps(call["arguments"], separators=(",", ":"))]
+    for kind, content, data in (("user", said, None), ("tool_call", None, call)):
+        assert json.dumps(read(stored(carried("mine", item, [(kind, content, data)])))) == json.dumps([item])
+
+
 def test_an_item_that_looks_like_a_hole_comes_back():
     for item in (
         {"$backstory": "content"},

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from claude_agent_sdk import fold_session_summary
 
-from backstory import Agent, AgentNotFound, Conflict, Event, replay
+from backstory import Agent, AgentNotFound, Conflict, Event, replay, wire
 from backstory.adapters.claude_lines import NewLine, Written, drafts_of, foreign_lines, written_lines
 from backstory.adapters.items import kept, kept_in, plain
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
@@ -65,7 +65,8 @@ class BackstorySessionStore:
         if entries:
             if not all(isinstance(line, dict) for line in entries):
                 raise TypeError("a line of a transcript is a JSON object")
-            lines = [NewLine.of(line) for line in entries]
+            with wire.pause_gc():
+                lines = [NewLine.of(line) for line in entries]
             await self._in_thread(lambda: _append(self.agent(key), key, lines))
 
     async def load(self, key: Key) -> list[Line] | None:

@@ -7,10 +7,8 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
-import orjson
-
 from backstory import Agent, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items, with_key
+from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -32,8 +30,8 @@ class NewLine(NamedTuple):
     @classmethod
     def of(cls, line: Line) -> "NewLine":
         """A copy of a line with its key; TypeError or ValueError for what is not JSON."""
-        exact, uuid = wire.exact_json(line), line.get("uuid")
-        line = json.loads(json.dumps(line)) if exact is None else orjson.loads(exact)
+        uuid = line.get("uuid")
+        exact, line = wire.exact_copy(line) or (None, json.loads(json.dumps(line)))
         if not isinstance(uuid, str):
             return cls(None, line, exact)
         digest = sha256(exact or json.dumps(line).encode()).hexdigest()
@@ -131,7 +129,14 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
 def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[Event]:
     """The events of a line, with its key."""
     events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
-    return _keyed(new.key, _line_events(new.line, [*events, *copies], new.exact))
+    events += copies
+    if events and events[0][0] != "clear":
+        exact, is_parsed = new.exact, new.exact is not None and not copies
+        return carried(ADAPTER, new.line, events, exact=exact, is_parsed=is_parsed, key=new.key)
+    if not events:
+        return [note(ADAPTER, "claude.line", new.line, key=new.key)]
+    second = None if new.key is None else f"{new.key}:1"
+    return [_move_event("clear", key=new.key), note(ADAPTER, "claude.line", new.line, key=second)]
 
 
 def _words(entry: Entry) -> str | None:
@@ -142,18 +147,6 @@ def _words(entry: Entry) -> str | None:
         case [{"type": "text", "text": str(text)}]:
             return text
     return entry.content
-
-
-def _line_events(line: Line, events: list[Draft], exact: bytes | None) -> list[Event]:
-    if events and events[0][0] == "clear":
-        return [_move_event("clear"), note(ADAPTER, "claude.line", line)]
-    return carried(ADAPTER, line, events, exact=exact) if events else [note(ADAPTER, "claude.line", line)]
-
-
-def _keyed(key: str | None, events: list[Event]) -> list[Event]:
-    if key is None:
-        return events
-    return [with_key(event, f"{key}:{number}" if number else key) for number, event in enumerate(events)]
 
 
 def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Event]:
@@ -178,8 +171,8 @@ def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken
     return [_move_event("jump", target_message_id=max(targets))] if targets else []
 
 
-def _move_event(kind: str, **data: int) -> Event:
-    return Event.of(0, kind, None, {**data, "by": ADAPTER})
+def _move_event(kind: str, *, key: str | None = None, **data: int) -> Event:
+    return Event.of(0, kind, None, {**data, "by": ADAPTER}, key=key)
 
 
 def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:

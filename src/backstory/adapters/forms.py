@@ -14,8 +14,10 @@ from backstory import wire
 
 HOLE = "$backstory"
 CONTENT_HOLE, ANY_HOLE = '{"$backstory":"content"}', '"$backstory":'
+HOLES = {name: f'{{"{HOLE}":"{name}"}}'.encode() for name in ("content", "arguments", "native")}
 SMALLEST = 40  # characters below which a hole saves nothing
 NATIVE = '"native":{"provider":"openai-responses","wire":['  # before an item that is OpenAI's own form
+BEFORE, BEHIND = b":[,", b",]}"  # what a value in JSON may have around it
 AT_ONCE = 100  # items that are parsed together
 USUAL = ("content", "text", "output", "data", "message", "parts")  # the way to what an item says
 
@@ -23,23 +25,22 @@ TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON 
 
 
 def holed(
-    tag: dict[str, str], text: str, content: str | None, data: dict[str, Any], provider: str | None
+    tag: dict[str, str], text: bytes, content: str | None, data: dict[str, Any], provider: str | None
 ) -> str:
     """The JSON of the data of an event that carries an item, by the item's JSON, with holes for what the
-    event says. ValueError where only a search finds their places: a text may also be the name of something
-    in the item, or the end of a longer text."""
+    event says. ValueError where only a search in the item itself finds their places."""
     said = {"content": content, "arguments": data.get("arguments")}
-    known = [(name, orjson.dumps(value).decode()) for name, value in said.items() if value is not None]
+    known = [(name, orjson.dumps(value)) for name, value in said.items() if value is not None]
     text = _with_holes(text, known)
     if provider is not None:
         own = {"provider": provider, "wire": [orjson.Fragment(text)]}
-        return _written({**data, "native": own, "item": tag})
+        return orjson.dumps({**data, "native": own, "item": tag}).decode()
     native = data.get("native")
     if isinstance(native, dict) and "wire" in native:
-        wire = _with_holes(orjson.dumps(native["wire"]).decode(), known)
+        wire = _with_holes(orjson.dumps(native["wire"]), known)
         text = _with_holes(text, [("native", wire)])
         data = {**data, "native": {**native, "wire": orjson.Fragment(wire)}}
-    return _written({**data, "item": with_form(tag, orjson.Fragment(text))})
+    return orjson.dumps({**data, "item": with_form(tag, orjson.Fragment(text))}).decode()
 
 
 def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
@@ -47,17 +48,37 @@ def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
     return {"of": tag["of"], "form": form, **tag}
 
 
-def _with_holes(text: str, known: list[tuple[str, str]]) -> str:
+def _with_holes(text: bytes, known: list[tuple[str, bytes]]) -> bytes:
     for name, said in known:
         if len(said) >= SMALLEST:
-            text = text.replace(said, f'{{"{HOLE}":"{name}"}}')
+            text = _with_hole(text, said, HOLES[name])
     return text
 
 
-def _written(data: dict[str, Any]) -> str:
-    text = orjson.dumps(data)
-    orjson.loads(text)  # what was cut in the wrong place is not JSON
-    return text.decode()
+def _with_hole(text: bytes, said: bytes, hole: bytes) -> bytes:
+    """JSON with a hole wherever it has this value. It cannot be in a string, where its quotes would have
+    backslashes. It may be the end of a longer string, or a name: what is around it shows that. And where its
+    first quote ends another string, a comma, a colon or a bracket follows: a value with one there is not
+    looked for in this way, nor one without a quote at its beginning."""
+    quote = said.find(b'"', 0, 3)
+    if quote < 0 or said[quote + 1] in b",:]}":
+        raise ValueError
+    head, length = said[:SMALLEST], len(said)  # a long text is found far more quickly by its beginning
+    parts: list[bytes] = []
+    done, start = 0, text.find(head)
+    while start >= 0:
+        end = start + 1
+        if text.startswith(said, start) and _is_value(text, start, start + length):
+            end = start + length
+            parts += (text[done:start], hole)
+            done = end
+        start = text.find(head, end)
+    return b"".join((*parts, text[done:])) if parts else text
+
+
+def _is_value(text: bytes, start: int, end: int) -> bool:
+    """Whether what is around a string or an object in JSON is what values have around them, or nothing."""
+    return text[max(start - 1, 0) : start] in BEFORE and text[end : end + 1] in BEHIND
 
 
 def with_content(text: str, content: str | None) -> str:
@@ -138,21 +159,22 @@ def _at_once(tag: Tag, rows: list[TextAndData]) -> list[Any]:
     """Items that are cut out of their texts and parsed together, because what is around them would take
     longer to parse than they do; nothing where that does not work. A cut in the wrong place leaves brackets
     that are closed once too often, so it is noticed."""
-    end, form, part, length = tag.native_end, tag.form, tag.part, -len(tag.native_end)
+    end, form, part = tag.native_end, tag.form, tag.part
+    native_from, native_to, form_from = len(NATIVE), -len(end), len(form)
     texts: list[str] = []
     contents: list[str | None] = []
-    for content, text in rows:
-        if text is None:
-            return []
-        if text.endswith(end):
-            texts.append(text.partition(NATIVE)[2][:length])
-        elif text.endswith(part):
-            continue
-        else:
-            texts.append(text.partition(form)[2][:-2])
-        contents.append(content)
-    whole = f"[{','.join(texts)}]"
     try:
+        for content, text in rows:
+            if text is None:
+                return []
+            if text.endswith(end):
+                texts.append(text[text.index(NATIVE) + native_from : native_to])
+            elif text.endswith(part):
+                continue
+            else:
+                texts.append(text[text.index(form) + form_from : -2])
+            contents.append(content)
+        whole = f"[{','.join(texts)}]"
         found: list[Any] = orjson.loads(whole)
     except ValueError:
         return []

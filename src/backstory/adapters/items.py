@@ -16,6 +16,7 @@ import orjson
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import ANY_HOLE, Tag, all_forms, form_in, holed, with_content, with_form
 
+HOLE_BEGINS = ANY_HOLE.encode()
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
 ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: notes that carry items
@@ -56,29 +57,33 @@ def carried(
     provider: str | None = None,
     id: str | None = None,
     exact: bytes | None = None,
+    is_parsed: bool = False,
+    key: str | None = None,
 ) -> list[Event]:
     """The events that say what an item says, with the item in the first of them. With `provider`, the item
     is that provider's own form. `id` is kept beside the item. `exact` is its exact JSON, where that is known
-    already."""
+    already. `is_parsed`: the events' data is what a JSON parser gave, and no deeper than the item. `key` is
+    that of the first event; the others have numbers behind it."""
     (kind, content, data), *rest = events
-    data = {name: value for name, value in (data or {}).items() if name != "native" or provider is None}
-    content, data = _kept(content), _storable(kind, data)
+    data = data or {}
+    if provider is not None and "native" in data:
+        data = {name: value for name, value in data.items() if name != "native"}
+    storable = _named if is_parsed else _storable
+    content, data = _kept(content), storable(kind, data)
     if exact is None:
         exact = wire.exact_json(item)
     tag = {"of": adapter} if id is None else {"of": adapter, "id": id}
-    text = _carrier(tag, item, content, data, provider, None if exact is None else exact.decode())
-    parts = [
-        Event.of(
-            0, kind, _kept(content), _storable(kind, data or {}) | {"item": {"of": adapter, "part": True}}
-        )
-        for kind, content, data in rest
-    ]
-    return [Event.of(0, kind, content, text), *parts]
+    made = [Event.of(0, kind, content, _carrier(tag, item, content, data, provider, exact), key=key)]
+    part = {"item": {"of": adapter, "part": True}}
+    for number, (kind, content, data) in enumerate(rest, 1):
+        data, own = storable(kind, data or {}) | part, None if key is None else f"{key}:{number}"
+        made.append(Event.of(0, kind, _kept(content), data, key=own))
+    return made
 
 
-def note(adapter: str, name: str, item: Any, *, id: str | None = None) -> Event:
+def note(adapter: str, name: str, item: Any, *, id: str | None = None, key: str | None = None) -> Event:
     """An item that is not a message."""
-    [event] = carried(adapter, item, [("note", name, None)], id=id)
+    [event] = carried(adapter, item, [("note", name, None)], id=id, key=key)
     return event
 
 
@@ -94,15 +99,18 @@ def _kept(content: str | None) -> str | None:
 def _storable(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """Data that a store takes: calls and results have ids and names, and what is not JSON is text, or left
     out. The item that the event carries has all of it anyway."""
-    if not data:
-        return data
-    if _text_of(data) is None:
+    if data and _text_of(data) is None:
         data = {
             name: value if _text_of({name: value}) is not None else people_text(_words(value))
             for name, value in data.items()
             if name in ("id", "name", "arguments") or _text_of({name: value}) is not None
         }
-    for name in NAMED.get(kind, ()):
+    return _named(kind, data)
+
+
+def _named(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Data of calls and results with ids and names."""
+    for name in NAMED.get(kind, ()) if data else ():
         if not isinstance(value := data.get(name), str) or not value.strip():
             data = data | {name: "unknown"}
     return data
@@ -118,18 +126,18 @@ def _carrier(
     content: str | None,
     data: dict[str, Any],
     provider: str | None,
-    text: str | None,
+    exact: bytes | None,
 ) -> str:
     """The JSON of the data of an event that carries an item, in the first form that gives it back. What the
-    event says anyway is a hole in it. `text` is the item's JSON."""
-    if text is None or _is_too_deep(text, item):
+    event says anyway is a hole in it. `exact` is the item's JSON."""
+    if exact is None or _is_too_deep(exact, item):
         return _as_text(tag, item, data)
-    if ANY_HOLE not in text:
+    if HOLE_BEGINS not in exact:
         try:
-            return holed(tag, text, content, data, provider)
+            return holed(tag, exact, content, data, provider)
         except ValueError:  # only a search finds the places of the holes
             pass
-    return _proven(tag, item, content, data, provider, text.encode())
+    return _proven(tag, item, content, data, provider, exact)
 
 
 def _proven(
@@ -184,13 +192,12 @@ def _gives_back(text: str, content: str | None, exact: bytes) -> bool:
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
     exact = wire.exact_json(data)
-    text = None if exact is None else exact.decode()
-    return None if text is None or _is_too_deep(text, data) else text
+    return None if exact is None or _is_too_deep(exact, data) else exact.decode()
 
 
-def _is_too_deep(text: str, value: Any) -> bool:
+def _is_too_deep(exact: bytes, value: Any) -> bool:
     """Whether the data of an event could not have a value in it, whose JSON this is."""
-    return text.count("{") + text.count("[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
+    return exact.count(b"{") + exact.count(b"[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
 
 
 def _depth(value: Any) -> int:

@@ -30,6 +30,7 @@ ANSWERED = {
     "computer_call": "computer_call_output",
 }
 
+MOST_LEVELS = 50  # of a call's arguments, for them to be read at once
 CALL_NAMES = {"type", "call_id", "name", "arguments", "id", "status"}  # what a plain call has
 
 Item = dict[str, Any]
@@ -224,10 +225,11 @@ def drafts(item: Any) -> list[Event]:
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
     exact = wire.exact_json(item)
     form: Item = json.loads(json.dumps(item)) if exact is None else item
-    events = _read_at_once(form) or _loaded(form)
+    plain = [] if exact is None else _read_at_once(form)
+    events = plain or _loaded(form)
     if not events:
         return [note(ADAPTER, f"{ADAPTER}.item", form)]
-    return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
+    return carried(ADAPTER, form, events, provider=FORMAT, exact=exact, is_parsed=bool(plain))
 
 
 def _read_at_once(item: Item) -> list[Draft]:
@@ -254,12 +256,13 @@ def _read_at_once(item: Item) -> list[Draft]:
 
 
 def _object_in(text: str) -> Item | None:
-    """The JSON object in a text, if it is one that anyone would read the same way."""
+    """The JSON object in a text, if it is one that anyone would read the same way, and not a deep one."""
     try:
         value = json.loads(text)
     except ValueError:
         return None
-    return value if isinstance(value, dict) and wire.exact_json(value) is not None else None
+    is_flat = isinstance(value, dict) and text.count("{") + text.count("[") < MOST_LEVELS
+    return value if is_flat and wire.exact_json(value) is not None else None
 
 
 def _loaded(item: Item) -> list[Draft]:

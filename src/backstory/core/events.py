@@ -121,7 +121,8 @@ class Event(_Columns):
     ) -> "Event":
         """An event from its values; `data` may also be the JSON text itself."""
         text = data if data is None or isinstance(data, str) else to_json(data)
-        return cls((seq, kind, content, text, to_microseconds(created_at), key))
+        created_us = 0 if created_at is EPOCH else to_microseconds(created_at)
+        return cls((seq, kind, content, text, created_us, key))
 
     @property
     def data(self) -> dict[str, Any] | None:
@@ -266,17 +267,25 @@ def moment_us(moment: Any) -> int:
 
 def redrafted(event: Event) -> Draft:
     """A draft that says what an event says. The text of its data is kept, if it is compact."""
-    data = None if event.data_json is None else compact_object(event.data_json)
+    _, kind, content, text, _, key = cast("Row", event)  # faster than its attributes
+    data = None if text is None else compact_object(text)
     if data is None:
-        return draft(event.kind, event.content, event.data, event.key)
-    return draft(event.kind, event.content, data, event.key, is_parsed=True)
+        return draft(kind, content, event.data, key)
+    return draft(kind, content, data, key, text=text)
 
 
 def draft(
-    kind: Any, content: Any = None, data: Any = None, key: Any = None, *, is_parsed: bool = False
+    kind: Any,
+    content: Any = None,
+    data: Any = None,
+    key: Any = None,
+    *,
+    is_parsed: bool = False,
+    text: str | None = None,
 ) -> Draft:
     """A draft that can be stored; raises InvalidEvent, which says what to correct. `is_parsed`: the data is
-    what a JSON parser returned, so its text need not be parsed again for a comparison."""
+    what a JSON parser returned, so its text need not be parsed again for a comparison. `text`: the data's
+    compact JSON, where it is known."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
@@ -291,14 +300,14 @@ def draft(
         check_text(content, f"the content of this {kind} event")
     if type(kind) is not str or type(content) is not str:
         kind, content = plain(kind), None if content is None else plain(content)
-    text = None if data is None else _data_json(kind, data, is_parsed)
+    text = None if data is None else _data_json(kind, data, is_parsed, text)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
     # Not Draft(…): of a long batch, that alone would be a tenth of the checking.
     return tuple.__new__(Draft, (kind, content, text, None if key is None else checked_key(key)))
 
 
-def _data_json(kind: str, data: Any, is_parsed: bool) -> str:
+def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:
     if not isinstance(data, dict):
         raise InvalidEvent(
             f"the data of this {kind} event must be a dict or None, not {type(data).__name__}",
@@ -309,8 +318,9 @@ def _data_json(kind: str, data: Any, is_parsed: bool) -> str:
             f"{ERASED!r} in the data of this {kind} event is reserved for events that were erased",
             remedy="use another key",
         )
-    exact = parsed_json(data) if is_parsed else exact_json(data)
-    text = _slower_json(kind, data) if exact is None else exact.decode()
+    if text is None:
+        exact = parsed_json(data) if is_parsed else exact_json(data)
+        text = _slower_json(kind, data) if exact is None else exact.decode()
     if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
         _check_depth(data, DEEPEST, kind)
     return text

@@ -10,19 +10,30 @@ from typing import Any
 
 def exact_json(value: Any) -> bytes | None:
     """Compact JSON that is parsed as an equal value; None if orjson cannot provide it."""
+    found = exact_copy(value)
+    return None if found is None else found[0]
+
+
+def exact_copy(value: Any) -> tuple[bytes, Any] | None:
+    """The same JSON, and the equal value that was parsed from it."""
+    import orjson  # here, so that `import backstory` does not wait for it
+
     text = _compact_json(value)
-    return text if text is not None and _gives_back(text, value) else None
+    if text is None:
+        return None
+    copy = orjson.loads(text)
+    return (text, copy) if copy == value else None
 
 
 def parsed_json(value: Any) -> bytes | None:
     """The same for a value that a JSON parser gave, which need not be compared, as a rule: only a number that
     is not finite (Python parses 1e400 as infinity) is not given back, because orjson writes null for it."""
     text = _compact_json(value)
-    return text if text is None or b"null" not in text or _gives_back(text, value) else None
+    return text if text is None or b"null" not in text else exact_json(value)
 
 
 def _compact_json(value: Any) -> bytes | None:
-    import orjson  # here, so that `import backstory` does not wait for it
+    import orjson
 
     # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
     as_it_is = (
@@ -32,12 +43,6 @@ def _compact_json(value: Any) -> bytes | None:
         return orjson.dumps(value, option=as_it_is)
     except (TypeError, ValueError, RecursionError):
         return None
-
-
-def _gives_back(text: bytes, value: Any) -> bool:
-    import orjson
-
-    return bool(orjson.loads(text) == value)
 
 
 def is_same_json(one: Any, other: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import filled, holed
-from backstory.core.json_text import exact_json
+from backstory.core.json_text import exact_copy, exact_json
 from backstory.errors import Invalid
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
@@ -42,6 +42,7 @@ __all__ = [
     "Dump",
     "Repair",
     "dump",
+    "exact_copy",
     "exact_json",
     "filled",
     "holed",
