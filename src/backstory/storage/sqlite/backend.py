@@ -33,6 +33,7 @@ from backstory.storage.protocols import (
 )
 from backstory.storage.sqlite import index as sqlite_index
 from backstory.storage.sqlite import sources as sqlite_sources
+from backstory.storage.sqlite.beside import FilesBeside
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
     Place,
@@ -79,7 +80,7 @@ class SqliteBackend:
         with self._translated():
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
-        self._beside = {} if self.read_only else {end: identity(self.url + end) for end in ("-wal", "-shm")}
+        self._beside = FilesBeside(self.url)
         self._committed = shared_commit_signal(self._file or self.url)
         self._watches: WeakSet[SqliteWatch] = WeakSet()
 
@@ -352,14 +353,14 @@ class SqliteBackend:
 
     def _check_files(self) -> None:
         """Raise if the files were removed or replaced, before a write is acknowledged: it went into a log
-        that nobody else can see. While a connection is open, SQLite itself does neither."""
-        for ending, known in self._beside.items():
-            if known is not None and identity(self.url + ending) != known:
-                raise ConnectionLost(
-                    f"{self.url + ending!r} was removed or replaced while the store was open: what was under "
-                    "way may or may not have been written",
-                    remedy="open the store again, and check",
-                )
+        that nobody else can see."""
+        replaced = self._beside.replaced()
+        if replaced is not None:
+            raise ConnectionLost(
+                f"{replaced!r} was removed or replaced while the store was open: what was under way may or "
+                "may not have been written",
+                remedy="open the store again, and check",
+            )
 
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
@@ -378,7 +379,7 @@ class SqliteBackend:
             finally:
                 if self._closed or db.in_transaction:
                     db.close()
-                    self._beside = {}  # SQLite removes the log with the last connection
+                    self._beside.forget()  # SQLite removes the log with the last connection
                 else:
                     self._free.append(db)
 
