@@ -77,14 +77,14 @@ def test_to_and_to_bytes_and_repairs_say_what_dump_says(agent, format):
     assert found.repairs(format, pending=True) == []
 
 
-def test_the_quick_way_says_what_the_long_way_says(agent):
+def test_the_fast_path_says_what_the_slow_path_says(agent):
     agent.extend([("tool_call", None, {"name": "g", "id": "x", "arguments": {"n": 1e22, "ü": "\u2028"}})])
     agent.tool_result("x", "out")
     found = conversation(agent)
     assert found.to_bytes("openai") == Conversation(list(found)).to_bytes("openai")
 
 
-def test_the_quick_way_leaves_numbers_beyond_64_bits_to_the_long_one(agent):
+def test_the_fast_path_leaves_numbers_beyond_64_bits_to_the_long_one(agent):
     agent.tool_result(agent.tool_call("g", {"n": 2**70}), "out")
     assert str(2**70) in conversation(agent).to_bytes("openai").decode()
 

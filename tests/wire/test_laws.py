@@ -77,7 +77,7 @@ def system_text_is_never_taken_for_the_users(log: Log) -> None:
                 assert event.content in on_top or marked in log.said[format]
 
 
-def the_short_way_gives_up_or_says_what_the_long_way_says(log: Log) -> None:
+def the_fast_path_gives_up_or_says_what_the_slow_path_says(log: Log) -> None:
     events = [event for event in log.events if event.kind in SPOKEN]
     for format in FORMATS:
         if plain_json(events, _FORMATS[format]) is not None:
@@ -93,7 +93,7 @@ OF_ANY_LOG = [
     system_text_is_never_taken_for_the_users,
     loading_a_dump_and_dumping_it_again_changes_nothing,
     dumping_twice_gives_the_same_bytes,
-    the_short_way_gives_up_or_says_what_the_long_way_says,
+    the_fast_path_gives_up_or_says_what_the_slow_path_says,
 ]
 
 
@@ -115,7 +115,7 @@ def loading_the_dump_of_a_legal_history_says_the_same(history: History) -> None:
         assert said(loaded, errors=format in FLAGGED) == said(history, errors=format in FLAGGED)
 
 
-def the_short_way_for_legal_histories_says_what_the_long_way_says(history: History) -> None:
+def the_fast_path_for_legal_histories_says_what_the_slow_path_says(history: History) -> None:
     events = [Event.of(seq, *event) for seq, event in enumerate(history, 1)]
     messages = [Message(event.kind, event.content, event.data, seq=event.seq) for event in events]
     for format in FORMATS:
@@ -127,7 +127,7 @@ def the_short_way_for_legal_histories_says_what_the_long_way_says(history: Histo
 OF_LEGAL_HISTORIES = [
     the_dump_of_a_legal_history_repairs_nothing,
     loading_the_dump_of_a_legal_history_says_the_same,
-    the_short_way_for_legal_histories_says_what_the_long_way_says,
+    the_fast_path_for_legal_histories_says_what_the_slow_path_says,
 ]
 
 

@@ -1,4 +1,4 @@
-"""The short way: it gives up on all that is unusual, and else agrees with the long way, in every format."""
+"""The fast path: it gives up on anything unusual, else it agrees with the slow path, in every format."""
 
 import pytest
 
@@ -163,7 +163,7 @@ USUAL = {
 
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("history", USUAL.values(), ids=USUAL)
-def test_it_says_what_the_long_way_says(history, format):
+def test_it_says_what_the_slow_path_says(history, format):
     found = events(history)
     assert not is_given_up(history, format)
     long = [Message(event.kind, event.content, event.data, seq=event.seq) for event in found]
@@ -181,10 +181,10 @@ USUAL_WITHOUT_TURNS = {
 @pytest.mark.parametrize("format", ["openai", "openai-responses"])
 @pytest.mark.parametrize("history", USUAL_WITHOUT_TURNS.values(), ids=USUAL_WITHOUT_TURNS)
 def test_and_so_it_does_where_roles_are_free(history, format):
-    test_it_says_what_the_long_way_says(history, format)
+    test_it_says_what_the_slow_path_says(history, format)
 
 
-def test_it_leaves_messages_that_are_not_events_to_the_long_way():
+def test_it_leaves_messages_that_are_not_events_to_the_slow_path():
     format = _FORMATS["openai"]
     assert plain_json([Message("user", "u")], format) is None
     assert plain_json([*events([USER]), Message("user", "u")], format) is None

@@ -108,14 +108,14 @@ def to_bytes(
 def _dumped(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
     plain = plain_json(messages, target.format, pause=options.pause)
     if plain is None:
-        return _long_way(messages, target, options, cache)
+        return _slow_path(messages, target, options, cache)
     body: dict[str, Any] = parse(plain.json)
     return Dump(marked(body, target.format.name, target.model) if cache == AUTO else body, plain.repairs)
 
 
 def _as_bytes(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> bytes:
     plain = plain_json(messages, target.format, pause=options.pause) if cache is None else None
-    return encoded(_long_way(messages, target, options, cache).body) if plain is None else plain.json
+    return encoded(_slow_path(messages, target, options, cache).body) if plain is None else plain.json
 
 
 def _target(name: str, cache: str | None, **fields: Any) -> Target:
@@ -124,7 +124,7 @@ def _target(name: str, cache: str | None, **fields: Any) -> Target:
     return Target(_format(name), _FORMATS, lambda rule, at, why: None, **fields)
 
 
-def _long_way(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
+def _slow_path(messages: Sequence[Readable], target: Target, options: Options, cache: str | None) -> Dump:
     format = target.format
     mended = repaired(messages, target, options)
     body, repairs = body_of(mended, format), mended.repairs

@@ -1,4 +1,4 @@
-"""Names of models: which of them are one model under two names."""
+"""Names of models: whether two names mean the same model."""
 
 import re
 from functools import lru_cache
@@ -18,7 +18,7 @@ _BETWEEN = re.compile(r"[-._ ]")
 
 
 def is_same_model(one: str | None, other: str | None) -> bool:
-    """Whether two names are of one model: the same, or one of them dated and the other bare."""
+    """Whether two names mean the same model: they are equal, or one has a date and the other does not."""
     if one == other:
         return True
     if not isinstance(one, str) or not isinstance(other, str):
@@ -41,7 +41,7 @@ class _Name(NamedTuple):
 
 @lru_cache(1_000)
 def _taken_apart(name: str) -> _Name:
-    """A name without its place and version, and the date apart."""
+    """A name without its region, vendor and version, and with the date separate."""
     bare = _VERSION.sub("", _PLACE.sub("", name))
     found = _DATE.search(bare)
     date = found[1] if found else ""

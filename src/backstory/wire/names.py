@@ -11,8 +11,8 @@ NO_NAME = "unknown_tool"
 
 
 class Names:
-    """Rule 6: ids that are legal and unique stay; others become a hash of the id and its ordinal.
-    Replacing single characters could make two ids one. The tools' names are held to the same."""
+    """Rule 6: legal and unique ids stay; others become a hash of the id and its ordinal, because replacing
+    single characters could make two ids equal. The same goes for names of tools."""
 
     def __init__(self, format: Format, report: Report) -> None:
         self.taken: set[str] = set()
@@ -22,7 +22,7 @@ class Names:
         self._ordinals: dict[str | None, int] = {}
 
     def give(self, call: StepCall) -> None:
-        """A call's id and name as they go out."""
+        """Set the id and the name with which a call is sent."""
         name = self._names.get(call.name)
         if name is None:
             name = self._names[call.name] = legal_name(call.name, self._format.names)
@@ -49,12 +49,12 @@ class Names:
 
 
 def hashed(key: str | None, ordinal: int) -> str:
-    """An id that every service accepts, made of one that it does not."""
+    """An id that every service accepts, made from any other."""
     return "call_" + hashlib.sha256(f"{ordinal}:{key or ''}".encode()).hexdigest()[:24]
 
 
 def legal_name(name: str, pattern: re.Pattern[str]) -> str:
-    """A tool's name as the service accepts it: readable still, and not another tool's."""
+    """The name of a tool as the service accepts it: still readable, and unique."""
     if pattern.fullmatch(name):
         return name
     if is_blank(name):

@@ -1,11 +1,10 @@
-"""Provider-native content: what rides in `data["native"]`, and when it is sent again.
+"""Provider-native content: what is kept in `data["native"]`, and when it is sent again.
 
     {"provider": "anthropic", "model": "…", "wire": <the provider's own form of the message>}
 
-What came from a provider goes back to the same provider as it was, unless a recording says that it is
-refused. An answer goes back to the model that gave it, and only if the step is untouched: its form still
-says what the events say. Elsewhere media are translated, and what the others do not understand is left out
-and reported.
+What came from a provider is sent back to it unchanged, unless a recording shows that it refuses it. An answer
+is sent back only to the model that gave it, and only if its form still matches the events. For other
+providers, media are translated, and what they do not understand is left out and reported.
 """
 
 from collections.abc import Iterator
@@ -43,7 +42,7 @@ UNSHOWN = "(output that cannot be shown here)"
 
 
 def settle_message(message: MessageTurn, native: Native, target: Target) -> None:
-    """Give what was said its own form again, or what of it can be translated."""
+    """Restore the form of a message, or translate as much of it as possible."""
     parts = _parts(message.role, native, target, message.at)
     if parts is None:
         return
@@ -69,7 +68,7 @@ def settle_message(message: MessageTurn, native: Native, target: Target) -> None
 
 
 def settle_result(call: StepCall, result: StepResult, native: Native, target: Target) -> None:
-    """The same for a result; its form also has to name its call as the wire does."""
+    """The same for a result; its form also has to name its call as the request does."""
     match _parts("result", native, target, result.at):
         case None:
             return
@@ -89,7 +88,7 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
         is_known = (read.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
         result.wire = form if is_known else target.format.renamed(form, call.id)
         return
-    # A failed result is text and nothing else, where anything else is possible at all.
+    # A failed result is only text, in every format that allows more in a result.
     kept = _translated(parts, target, result.at, in_result=True, words_only=result.error or bool(call.kind))
     content, result.text = _content(kept, result.text, target)
     if target.format.media_behind_results:
@@ -101,7 +100,7 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
 
 
 def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -> bool:
-    """Whether a result's form fits its call as that goes out: id, name, kind of tool, and the error flag."""
+    """Whether the form of a result fits its call as it is sent: id, name, kind of tool, and error flag."""
     return (
         ((read.id or "") == call.id or bool(call.id))
         and read.name in (None, call.name)
@@ -111,7 +110,7 @@ def _answers(read: Result, call: StepCall, result: StepResult, format: Format) -
 
 
 def _written_kind(kind: str, format: Format) -> str:
-    """Of which kind the results are that the format writes for a kind of calls."""
+    """The kind of result that the format writes for a kind of call."""
     [result] = format.read("result", format.result("id", "name", "text", False, kind), "")
     return result.kind if isinstance(result, Result) else kind
 
@@ -120,8 +119,8 @@ def _written_kind(kind: str, format: Format) -> str:
 
 
 def settle_step(step: Step, target: Target, taken: set[str]) -> None:
-    """The same for a model's answer: the whole step as it was, or none of what is not text or calls.
-    `taken`: the ids of earlier calls."""
+    """The same for an answer of the model: the whole step unchanged, or only its text and calls. `taken` are
+    the ids of earlier calls."""
     natives = [piece.native for piece in step.pieces or () if piece.native is not None]
     is_own = all(map(target.is_home_of, natives))
     is_same = False
@@ -172,7 +171,7 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
 
 
 def _is_legal(call: StepCall, format: Format) -> bool:
-    """Whether a call can go out with the id and the name that it has in the log."""
+    """Whether a call can be sent with the id and the name that it has in the log."""
     is_named = format.names.fullmatch(call.name) is not None
     return is_named and (format.ids is None or format.ids.fullmatch(call.key or "") is not None)
 
@@ -181,7 +180,7 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
     calls = [part for part in parts if isinstance(part, Call)]
     ids = [part.id for part in calls if part.id]
     texts, blank = "".join(step.texts), any(piece.native and piece.call for piece in step.pieces or ())
-    # What is blank in a form that rides on a call is in no event.
+    # Blank text in a form that is kept with a call is not in any event.
     words = [part for part in parts if not (blank and isinstance(part, Text) and is_blank(part.text))]
     return (
         (is_same(answer_text(parts), texts) or is_same(answer_text(words), texts))
@@ -196,7 +195,7 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
 
 
 def _is_answerable(parts: list[Part], step: Step, target: Target) -> bool:
-    """Whether each call has a result in the form that its kind wants, or can be given one."""
+    """Whether each call has a result in the form that its kind needs, or can get one."""
     calls = (part for part in parts if isinstance(part, Call))
     return all(
         part.kind in target.format.kinds
@@ -244,7 +243,7 @@ def _parts(role: str, native: Native, target: Target, at: int | None) -> list[Pa
 
 
 def _goes_back(role: str, parts: list[Part], native: Native, format: Format) -> bool:
-    """Whether a form can be sent as it was: nothing in it is broken, and no recording shows it refused."""
+    """Whether a form can be sent unchanged: it is not broken, and no recording shows that it is refused."""
     is_signed = all(part.signed for part in parts if isinstance(part, Other))
     return (
         (role == "result" or not all(isinstance(part, Speaker) for part in parts))
@@ -297,7 +296,7 @@ def _translated(
 
 
 def _unsaid(part: Media, format: Format) -> Iterator[str]:
-    """What a format cannot say about media that it carries."""
+    """What a format cannot say about the media that it supports."""
     if part.name and part.kind == "document" and not format.names_files:  # no format names an image
         yield f"the name {part.name!r}"
     if part.detail and not format.has_detail:
@@ -305,7 +304,7 @@ def _unsaid(part: Media, format: Format) -> Iterator[str]:
 
 
 def _content(kept: list[Any], text: str, target: Target) -> tuple[list[Any] | None, str]:
-    """Blocks where there is media; else just the text."""
+    """Blocks if there is media; otherwise only the text."""
     if all(isinstance(part, str) for part in kept):
         return None, BETWEEN.join(kept) or text
     blocks = [target.format.words(part) if isinstance(part, str) else part for part in kept]

@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 from backstory.wire.format import Form
 
-# What one service was seen to take in a request, and others to refuse.
-SAME_IDS = "same ids"  # calls with ids that earlier calls had
-LAST_WORD = "last word"  # an answer that the model goes on from
+# What one service accepted in a request, and others refuse.
+SAME_IDS = "same ids"  # calls with the ids of earlier calls
+LAST_WORD = "last word"  # a last answer that the model continues
 UNPADDED = "unpadded"  # base64 without its padding
 FIELDS = "fields"  # fields beside a message's role and content
 UNNAMED = "unnamed"  # a result that does not say which call it answers
-REFERRED = "referred"  # results of calls that only references to the service's store stand for
-REPLACED = "replaced"  # (not the service's doing) what no store can hold is written otherwise
-# What of these is told wherever the event goes, by which rule.
+REFERRED = "referred"  # results of calls that are only references to the service's store
+REPLACED = "replaced"  # (not by the service) what no store can hold was replaced
+# Which of these are reported for every format, and by which rule.
 TOLD = {
     UNPADDED: ("native", "base64 in it has no padding, or lacks its end: it goes since its service took it"),
     FIELDS: ("native", "what stood beside the role and the content of its message is left out"),
@@ -27,12 +27,12 @@ class Native(NamedTuple):
     provider: str
     model: str | None
     wire: Form
-    after: Any = None  # what it stood behind when the provider accepted it, where that counts
+    after: Any = None  # what it came after when the provider accepted it, if that matters
     took: tuple[str, ...] = ()  # what else the provider accepted then: see `loader`
 
 
 def native_of(data: Mapping[str, Any] | None) -> Native | None:
-    """The native content in an event's data; None where there is none to send (usage alone, say)."""
+    """The native content in an event's data; None if there is none to send (only usage, for example)."""
     native = data.get("native") if data else None
     if not isinstance(native, dict) or native.get("wire") is None:
         return None
@@ -46,7 +46,7 @@ def native_of(data: Mapping[str, Any] | None) -> Native | None:
 
 
 def told_of(data: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What has to be told about an event as it was loaded: rules and reasons."""
+    """What has to be reported about an event from a loaded request: rules and reasons."""
     native = data.get("native")
     return [TOLD[mark] for mark in _took(native) if mark in TOLD] if isinstance(native, dict) else []
 

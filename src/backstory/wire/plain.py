@@ -1,11 +1,10 @@
-"""The short way: histories as well-behaved agents write them, which need no repair, in every format.
+"""The fast path: histories that need no repair, as well-behaved agents write them, in every format.
 
-The kinds of all events show at one glance whether there is anything to mend. If not, what the events say is
-put into the gaps of a template, and the template is what the format's own writers make of marks: there is
-one short way for all formats, and nothing in it is written a second time. It works on columns rather than
-on events, because that is several times quicker. At the first sight of anything unusual it gives up and
-the long way decides. It may give up whenever it likes, but what it writes has to be what the long way
-would have written: a property test holds the two together.
+The sequence of kinds shows whether there is anything to repair. If not, the contents of the events are put
+into the gaps of a template, which the format's own writers make from placeholders. So there is one fast path
+for all formats, which duplicates none of them. It works on columns instead of events, because that is several
+times faster. If it finds anything unusual, it gives up, and the slow path decides. It may give up at any
+time, but its output must be the same as that of the slow path: a property test compares the two.
 """
 
 import re
@@ -43,11 +42,11 @@ _LONG_NUMBER = re.compile(r"\d{17}")  # parsers differ on whole numbers beyond 6
 
 
 class Unusual(Exception):
-    """Something that the long way has to look at."""
+    """Something that the slow path has to handle."""
 
 
 class Plain(NamedTuple):
-    """A request's body as JSON, and the little that was mended."""
+    """A request's body as JSON, and the few repairs."""
 
     json: bytes
     repairs: list[Repair]
@@ -102,7 +101,7 @@ def _filled(events: Gathered, format: Format, *, pause: bool) -> Plain:
 
 
 def _selected(letters: str, letter: str) -> bytes:
-    """A truth value for each event: is it of that letter?"""
+    """For each event, whether it has that letter."""
     return letters.encode().translate(_ONLY[letter])
 
 
@@ -128,10 +127,11 @@ def _with_failed(letters: str, answered: list[int], failed: list[bool]) -> str:
 
 
 def _joined(letters: str, contents: list[bytes], gaps: Template, around: tuple[bytes, bytes]) -> bytes:
-    """The JSON of all messages: what is constant, and between it what the events say. Most turns are like
-    others, so what is constant is looked up turn by turn. `around`: what is before and behind them all."""
+    """The JSON of all messages: the constant parts, with the contents of the events in between. Most turns
+    are alike, so the constant parts are looked up turn by turn. `around` is what comes before and after them
+    all."""
     first, *turns = f"{letters}{END}".split(USER)
-    # Each turn is what follows something that the user said, up to the next.
+    # A turn is everything from one user message to the next.
     last = turns.pop() if turns else None
     constant = {turn: gaps.between(f"{USER}{turn}{USER}") for turn in set(turns)}
     pieces = [b""] * (2 * len(contents) + 3)
@@ -146,7 +146,7 @@ def _joined(letters: str, contents: list[bytes], gaps: Template, around: tuple[b
 
 
 def _check_order(letters: str, format: Format) -> None:
-    """Each call has its result in its turn, and the speakers take turns where they have to."""
+    """Check that each call has its result in its turn, and that roles alternate if they have to."""
     while "CCRR" in letters:  # calls of one answer, and as many results behind them
         letters = letters.replace("CCRR", "CR")
     rest = letters.replace("CR", "")
@@ -157,7 +157,7 @@ def _check_order(letters: str, format: Format) -> None:
 
 
 def _check_texts(texts: list[Any], asked: list[int]) -> None:
-    """Texts are texts, none is blank, and calls have none."""
+    """Check that texts are strings and not blank, and that calls have none."""
     said = list(filter(None, texts))
     if len(said) != len(texts) - len(asked) or any(map(texts.__getitem__, asked)):
         raise Unusual
@@ -166,7 +166,7 @@ def _check_texts(texts: list[Any], asked: list[int]) -> None:
 
 
 def _check_data(letters: str, data: Sequence[Any]) -> None:
-    """The data of texts (usage, the model's name) is not sent, if there is nothing native in it."""
+    """Check that the data of texts (usage, the model's name) has no native content: then it is not sent."""
     if data.count(None) == len(letters) - letters.count("C") - letters.count("R"):
         return
     for letter, raw in zip(letters, data, strict=True):
@@ -175,7 +175,7 @@ def _check_data(letters: str, data: Sequence[Any]) -> None:
 
 
 def _check_answers(letters: str, data: Sequence[Any]) -> None:
-    """Events that name their answer are apart and together as their order already has it."""
+    """Check that answers that are named begin and end where the order of the events says."""
     if '"answer"' not in "\n".join(filter(None, data)):
         return
     last = None  # the answer of the last run of the model's events, until someone else speaks
@@ -192,8 +192,8 @@ def _check_answers(letters: str, data: Sequence[Any]) -> None:
 
 
 def _encoded(texts: list[str]) -> list[bytes]:
-    """Texts as JSON without their quotes, all in one go because that is several times quicker. A quote
-    within a text has a backslash before it, so `","` is nowhere but between two texts."""
+    """Texts as JSON without their quotes, all at once because that is several times faster. A quote within a
+    text has a backslash before it, so `","` only occurs between two texts."""
     if not texts:
         return []
     found = orjson.dumps(texts).split(b'","')
@@ -212,7 +212,7 @@ class _Calls(NamedTuple):
 
 
 def _calls(raws: list[Any], format: Format) -> _Calls:
-    """The calls, if nothing in them has to be mended."""
+    """The calls, if none of them needs a repair."""
     calls = _usual_calls(raws) or _other_calls(raws, format)
     if not all(calls.ids) or not all(map(format.names.fullmatch, set(calls.names))):
         raise Unusual
@@ -222,7 +222,7 @@ def _calls(raws: list[Any], format: Format) -> _Calls:
 
 
 def _usual_calls(raws: list[Any]) -> _Calls | None:
-    """The calls, all in one go, if we wrote their data ourselves; None if not."""
+    """The calls, all at once, if we wrote their data ourselves; otherwise None."""
     # What is between the calls (nothing), then what is in them: id, name, arguments; and so on.
     found = _CALL.split("\n".join([*raws, ""]))
     between, ids, names, given = (found[column::4] for column in range(4))
@@ -244,7 +244,7 @@ def _usual_calls(raws: list[Any]) -> _Calls | None:
 
 
 def _other_calls(raws: list[Any], format: Format) -> _Calls:
-    """The calls, one by one, where someone else wrote down their data, or more."""
+    """The calls, one by one, if someone else wrote their data, or if it has more fields."""
     calls = _Calls([], [], [])
     for raw in raws:
         data = orjson.loads(raw)
@@ -257,15 +257,15 @@ def _other_calls(raws: list[Any], format: Format) -> _Calls:
 def _are_legal(ids: list[str], pattern: re.Pattern[str]) -> bool:
     if len(set(ids)) != len(ids):
         return False
-    # Most ids are legal everywhere, which one look at all of them shows.
+    # Most ids are legal everywhere, which one match of all of them shows.
     if _EASY_IDS.fullmatch("\n".join(ids)):
         return True
     return all(map(pattern.fullmatch, ids)) and not any(map(str.isspace, ids))
 
 
 def _harmless(data: dict[str, Any], raw: str, format: Format) -> str:
-    """A call's arguments, if nothing can have been lost in reading them. Arguments that are text go as that
-    text where texts go."""
+    """The arguments of a call, if nothing was lost in parsing them. If the format has them as text, arguments
+    that are text are sent unchanged."""
     if (
         "native" in data
         or "arguments_text" in data
@@ -293,7 +293,7 @@ def _check_depth(text: str) -> None:
 def _fill_calls(
     contents: list[bytes], letters: str, asked: list[int], calls: _Calls, gaps: Template
 ) -> list[bytes]:
-    """Put the calls into their places, and return what results name them by: ids, or names without ids."""
+    """Fill in the calls, and return how results refer to them: by id, or by name if there are no ids."""
     names = _encoded(calls.names)
     if gaps.carries_text:
         given = [contents[place] for place in asked]
@@ -310,14 +310,14 @@ def _fill_calls(
 def _fill_results(
     contents: list[bytes], letters: str, answered: list[int], keys: list[bytes], gaps: Template
 ) -> None:
-    """Put in front of the results what they name their calls by."""
+    """Put the id or the name of its call before each result."""
     between = [gaps.results[letters[place]] for place in answered]
     for place, before in zip(answered, map(add, keys, between), strict=True):
         contents[place] = before + contents[place]
 
 
 def _failed(raws: list[Any], calls: _Calls) -> list[bool]:
-    """Which results failed. Each has to be that of its call."""
+    """Which results failed. Each has to belong to its call."""
     return [
         raw != f'{{"id":"{id}","name":"{name}"}}' and _is_error(orjson.loads(raw), id)
         for raw, id, name in zip(raws, calls.ids, calls.names, strict=True)
@@ -334,7 +334,7 @@ def _is_error(data: Any, id: str) -> bool:
 
 
 def _flags(columns: Columns, answered: list[int], failed: list[bool], format: Format) -> list[Repair]:
-    """What is to be told about results that failed, where the format has no place for the flag."""
+    """The repairs for failed results, if the format has no error flag."""
     if format.result_errors or True not in failed:
         return []
     found = list(compress(answered, failed))

@@ -1,10 +1,10 @@
 """Repair: from any messages to turns that every service accepts, in ten rules.
 
-Pure, linear and deterministic: no clock, no randomness, so the same log gives the same bytes and the
-services' prompt caches hold. The log is not touched, and every change is told as a `Repair`. The rules are
-those of the table in docs/wire.md, each a function here or in `groups` and `names`, applied in the order
-of `repaired`. They are for what was logged, translated or cut; what a provider itself sent goes back as it
-was (`native`).
+Pure, linear and deterministic: without a clock or randomness, the same log gives the same bytes, so prompt
+caches keep working. The log is not changed, and every change to a request is reported as a `Repair`. The
+rules are those of the table in docs/wire.md, each a function here or in `groups` and `names`, applied in the
+order of `repaired`. They apply to what was logged, translated or cut; what a provider sent itself is sent
+back unchanged (`native`).
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ RESUMED = "(conversation resumed)"
 MENDED = "the arguments are not a JSON object, or not all of it is JSON: they are mended"
 NO_LAST_WORD = f"the user has to have the last word, so the user says {CONTINUE!r}"
 
-# Where an answer stood when its provider accepted it: there the user need not speak first.
+# Where an answer was when its provider accepted it: there, no user message has to come first.
 FIRST = "nothing"
 BEHIND_AN_ANSWER = "answer"
 # And system text that was a message between others, not on top.
@@ -33,7 +33,7 @@ BEHIND_A_MESSAGE = "message"
 
 
 class Repaired(NamedTuple):
-    """Turns that can be written as they are, the system text that goes on top, and what was mended."""
+    """Turns that can be written unchanged, the system text for the top, and the repairs."""
 
     system: list[MessageTurn]
     turns: list[Turn]
@@ -74,8 +74,8 @@ def repaired(messages: Iterable[Readable], target: Target, options: Options) -> 
 
 
 def settled(turns: list[Turn], target: Target) -> list[Turn]:
-    """Native content, ids and rule 8 once more: decided now, when steps are whole, in order, because an
-    id that was used before is not to be used again."""
+    """Native content, ids, and rule 8 again: decided now that steps are complete, and in order, because an id
+    must not be used twice."""
     kept: list[Turn] = []
     names = Names(target.format, target.report)
     for turn in turns:
@@ -104,8 +104,8 @@ def settled(turns: list[Turn], target: Target) -> list[Turn]:
 
 
 def order(step: Step, report: Report) -> None:
-    """Rule 4, the rest: results go in the order of their calls. Results in their provider's own form
-    keep the order it accepted."""
+    """The rest of rule 4: results are in the order of their calls. Results in their provider's own form keep
+    the order that it accepted."""
     came = step.order or []
     if came == step.calls[: len(came)]:
         step.order = None
@@ -115,7 +115,7 @@ def order(step: Step, report: Report) -> None:
 
 
 def settle(call: StepCall, result: StepResult, target: Target) -> None:
-    """A result as it goes out. An empty one is refused by some, and leaves the model guessing."""
+    """Complete a result. Some services refuse an empty one, and it leaves the model guessing."""
     if result.error and not target.format.result_errors and result.text != INTERRUPTED:
         target.report("error", result.at, no_flag(target.format.name))
     if result.native is not None:
@@ -126,12 +126,13 @@ def settle(call: StepCall, result: StepResult, target: Target) -> None:
 
 
 def no_flag(format: str) -> str:
-    """Why a result that failed is not marked as one."""
+    """Why a failed result is not marked as an error."""
     return f"{format} cannot say that a result is an error"
 
 
 def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
-    """What in the service's store the request continues. Elsewhere that is out of reach, which is told."""
+    """What the request continues in the service's store. Other services cannot reach it, which is
+    reported."""
     first = next((turn for turn in turns if getattr(turn, "role", None) != "system"), None)
     after = first.after if first is not None else None
     if not isinstance(after, dict):
@@ -149,8 +150,8 @@ def continued(turns: list[Turn], target: Target) -> dict[str, Any] | None:
 def placed(
     turns: list[Turn], format: Format, options: Options, report: Report
 ) -> tuple[list[MessageTurn], list[Turn]]:
-    """Rule 10: leading system text goes on top; later system text stays where that is legal, and
-    becomes marked user text where it is not."""
+    """Rule 10: leading system text goes to the top; later system text stays in place if that is legal, and
+    otherwise becomes marked user text."""
     count = 0
     while count < len(turns) and getattr(turns[count], "role", None) == "system":
         count += 1
@@ -192,9 +193,9 @@ def may_stand(
 
 
 def alternating(turns: list[Turn], options: Options, report: Report) -> list[Turn]:
-    """Rule 9, the second half: the user has the first and the last word, and stands between two
-    answers of the model, which must not be glued together. The merging itself is the writing's.
-    Where a loaded request did without, so does this; and so it is where the caller says `pause`."""
+    """The second half of rule 9: the first and the last message are the user's, and so is one between two
+    answers of the model, which must not be joined. The writers do the merging. If a loaded request did
+    without, so does this one, and also if the caller passes `pause`."""
     spaced: list[Turn] = []
     if not turns or (isinstance(turns[0], Step) and turns[0].after != FIRST):
         at = turns[0].at if turns else None
@@ -220,7 +221,7 @@ def alternating(turns: list[Turn], options: Options, report: Report) -> list[Tur
 
 
 def _ends_with_result(turn: Turn) -> bool:
-    """Whether an answer goes back as it was and ends with what a tool of the service's came to."""
+    """Whether an answer is sent back unchanged and ends with the result of one of the service's own tools."""
     blocks = turn.wire if isinstance(turn.wire, list) else []
     return bool(blocks) and str(blocks[-1].get("type")).endswith("_tool_result")
 

@@ -17,7 +17,7 @@ from backstory.core.holes import HOLE, with_filled
 from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
 from backstory.core.messages import Message
 
-Report = Callable[[str, int | None, str], None]
+Report = Callable[[str, int | None, str], None]  # takes the fields of a Repair
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data
 Readable = Event | Message | tuple[Any, ...]
 
@@ -121,7 +121,8 @@ _MARK = "\\u0000"  # as JSON has it
 
 
 def _holds(text: str, sign: str) -> bool:
-    """Whether a sign is in a text. To look for one character is many times quicker, and images are large."""
+    """Whether a character is in a text: a search for one character is many times faster, and images are
+    large."""
     return sign[0] in text and sign in text
 
 
@@ -167,7 +168,7 @@ def _without_long_strings(text: str) -> tuple[str, list[str]]:
 
 
 def _end_of_string(text: str, opening: int) -> int:
-    """Where the quote is that ends a string: one with an odd number of backslashes before it does not."""
+    """The position of the quote that ends a string: not one with an odd number of backslashes before it."""
     closing = text.index('"', opening + 1)
     while text[closing - 1] == "\\":
         before = text[opening + 1 : closing]
@@ -196,7 +197,7 @@ def _leniently(text: Any) -> Any:
 
 
 def refused(name: str) -> NoReturn:
-    """Python reads NaN and Infinity; JSON has no such words."""
+    """Refuse NaN and Infinity, which Python reads but JSON does not have."""
     raise ValueError(f"{name} is Python's, not JSON's")
 
 
@@ -220,7 +221,7 @@ def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, An
 
 
 def clean(value: Any, depth: int = 0) -> Any:
-    """The value as JSON can carry it: no lone surrogates, no NaN, no other objects, no abyss."""
+    """The value as JSON can hold it: no lone surrogates, no NaN, no other objects, no deep nesting."""
     if depth > DEEPEST:
         return "(nested too deeply)"
     match value:

@@ -1,4 +1,4 @@
-"""What a service's own tools did (searches, code that it ran), as marked words for all other services.
+"""What a service's own tools did (searches, code that it ran), as marked text for other services.
 
 <web_search>
 query: high tide today
@@ -15,15 +15,15 @@ _BLOBS = frozenset({"bytes", "b64_json", "result"})  # files; words have other n
 
 
 def ran(what: str, name: Any, *values: Any) -> Other:
-    """A part that only its own provider understands, and what everyone else is told of it: the words in the
-    values, each behind the name of its field."""
+    """A part that only its provider understands, and the text for all others: the texts in the values, each
+    after the name of its field."""
     lines = [line for value in values for line in _lines(value)]
     tag = re.sub(r"\W+", "_", name) if isinstance(name, str) else "tool"
     return Other(what, told="\n".join([f"<{tag}>", *lines, f"</{tag}>"]) if lines else "")
 
 
 def is_unread(key: str) -> bool:
-    """Whether no model reads what a field says."""
+    """Whether a field is nothing for a model to read."""
     return key.startswith("encrypted") or key.endswith(("signature", "id", "type"))
 
 

@@ -1,6 +1,6 @@
-"""A stream's events put together: the answer that the provider would have given in one piece.
+"""Assembles the events of a stream into the answer that the provider would have given without streaming.
 
-Pure. Events are plain dicts in the order they came; an SDK's objects become dicts in `as_plain`.
+Pure. Events are plain dicts in their original order; `as_plain` converts the objects of an SDK to dicts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ Event = Mapping[str, Any]
 
 
 def as_plain(value: Any) -> Any:
-    """An answer, or a list of a stream's events, as plain JSON values; an SDK's objects say it themselves."""
+    """An answer, or a list of stream events, as plain JSON values; SDK objects convert themselves."""
     if isinstance(value, Mapping | str | bytes) or value is None:
         return value
     if hasattr(value, "model_dump"):  # pydantic: OpenAI's, Anthropic's and Google's
@@ -26,7 +26,7 @@ def openai_completion(chunks: list[Event]) -> dict[str, Any]:
     calls: dict[int, dict[str, Any]] = {}
     about: dict[str, Any] = {}
     for chunk in chunks:
-        own = chunk.get("x_groq") or {}  # where Groq says what it cost
+        own = chunk.get("x_groq") or {}  # Groq has the usage here
         about |= {key: found for key in ("model", "usage") if (found := chunk.get(key) or own.get(key))}
         for choice in (chunk.get("choices") or ())[:1]:
             delta = choice.get("delta") or {}
@@ -39,7 +39,8 @@ def openai_completion(chunks: list[Event]) -> dict[str, Any]:
 
 
 def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a delta: texts go on, lists get longer or their numbered parts go on, the rest is replaced."""
+    """Add a delta: texts and lists are continued, numbered parts of a list one by one; the rest is
+    replaced."""
     for key, value in delta.items():
         before = whole.get(key)
         if value is None:
@@ -58,7 +59,7 @@ def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
             )
 
 
-# Fields of a numbered part that name it: they come again and are not continued.
+# Fields that identify a numbered part: they are repeated, not continued.
 _NAMES = frozenset({"type", "id", "index", "format", "name"})
 
 
@@ -79,7 +80,7 @@ def _continues(last: Any, item: Any) -> bool:
 
 
 def add_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """One part of a call: most servers number the calls, some send each one whole, without numbers."""
+    """Add a part of a call: most servers number the calls; some send each call complete, without a number."""
     index = part.get("index")
     if index is None:
         index = len(calls) if part.get("id") or not calls else len(calls) - 1
@@ -117,7 +118,7 @@ CONTINUES = {
 
 
 def anthropic_message(events: list[Event]) -> dict[str, Any]:
-    """Messages: blocks, each begun once and continued by deltas."""
+    """Messages: blocks, each started once and continued by deltas."""
     message: dict[str, Any] = {}
     blocks: dict[int, dict[str, Any]] = {}
     for event in events:
@@ -145,7 +146,7 @@ def continue_block(block: dict[str, Any], delta: Event) -> None:
 
 
 def finished_block(block: dict[str, Any]) -> dict[str, Any]:
-    """A block as it is sent back: the text of its input parsed, and nothing that is null."""
+    """A block as it is sent back: with its input parsed, and without null fields."""
     found = {key: value for key, value in block.items() if value is not None and key != "partial_json"}
     if block.get("partial_json"):
         found["input"] = parsed_input(block["partial_json"])
@@ -153,14 +154,14 @@ def finished_block(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed_input(text: str) -> Any:
-    """A call's input that came as text; what is not JSON becomes an object that says so."""
+    """The input of a call, from text; what is not JSON becomes an object that says so."""
     from backstory.wire.format import arguments_of
 
     return arguments_of(text).value
 
 
 def gemini_response(chunks: list[Event]) -> dict[str, Any]:
-    """generateContent: the parts of all chunks, one behind the other."""
+    """generateContent: the parts of all chunks, one after another."""
     parts: list[Any] = []
     about: dict[str, Any] = {}
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Where a dump goes: the format and the model, and what the caller said about them."""
+"""What a dump is for: the format and the model, and what the caller said about them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from backstory.wire.rows import Report
 
 
 class Target(NamedTuple):
-    """Where a dump goes."""
+    """What a dump is for."""
 
     format: Format
     formats: Mapping[str, Format]
@@ -21,12 +21,12 @@ class Target(NamedTuple):
     any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
 
     def continues(self, after: Mapping[str, Any]) -> bool:
-        """Whether the service has in its store what a request was loaded to continue. One that was not to be
-        stored itself says so."""
+        """Whether the service's store has what a loaded request continues. A request with `store: false` says
+        so itself."""
         return self.format.name == "openai-responses" and (self.stored or after.get("store") is False)
 
     def is_home_of(self, native: Native) -> bool:
-        """Whether something came from this very provider and model."""
+        """Whether native content came from this provider and model."""
         if native.provider != self.format.name:
             return False
         return self.any_model or is_same_model(native.model, self.model)

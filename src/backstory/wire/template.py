@@ -1,9 +1,9 @@
-"""A format's request as JSON with gaps in it, made by the format's own writers out of marks.
+"""A request as JSON with gaps, made by the format's own writers from placeholders.
 
     {"role":"user","content":"…"}
     {"id":"…","type":"function","function":{"name":"…","arguments":"…"}}
 
-What is constant in a request is so encoded once, and not ten thousand times.
+So the constant parts of a request are encoded once, not ten thousand times.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _OF_MODEL = (ANSWER, SPOKEN, FIRST_CALL, SILENT, CALL)
 
 
 class Template(NamedTuple):
-    """The pieces of a request between what is filled in."""
+    """The constant parts of a request, between the gaps."""
 
     joints: Mapping[tuple[str, str], bytes]  # what is between two letters' gaps
     results: Mapping[str, bytes]  # within a result: between its id (or name) and its text
@@ -37,11 +37,11 @@ class Template(NamedTuple):
     user: tuple[bytes, bytes]  # what is around the user's forms in their message
 
     def between(self, letters: str) -> list[bytes]:
-        """What is between the gaps of letters in a row."""
+        """The constant parts between consecutive letters."""
         return list(map(self.joints.__getitem__, pairwise(letters)))
 
     def around(self, system: list[Form], names: Iterable[str], format: Format) -> tuple[bytes, bytes]:
-        """What is before and behind all messages."""
+        """What comes before and after all messages."""
         body = format.body(system, ["user"], [_marked(format, ONE)], names)
         before, behind = self.user
         head, tail = _json(body).split(before + _json(ONE) + behind)
@@ -86,12 +86,12 @@ def _json(value: Any) -> bytes:
 
 
 def _inner(form: Form) -> bytes:
-    """A form as it stands among others: a list without its brackets."""
+    """A form as it is among others: a list without its brackets."""
     return _json(form)[1:-1] if isinstance(form, list) else _json(form)
 
 
 def _cut(form: Form, *marks: str) -> list[bytes]:
-    """What is around the marks. The quotes of a text are constant too."""
+    """What is around the placeholders. The quotes of a text are constant, too."""
     pieces, rest = [], _inner(form)
     for mark in marks:
         piece, rest = rest.split(_json(mark)[1:-1])
@@ -108,12 +108,12 @@ def _blank(json: bytes, marks: list[Any]) -> bytes:
 
 
 def _marked(format: Format, mark: Any) -> Form:
-    """A form with nothing but a mark in it."""
+    """A form that contains only a placeholder."""
     return [mark] if isinstance(format.said("user", TEXT, None), list) else mark
 
 
 def _messages(format: Format) -> dict[str, tuple[bytes, bytes]]:
-    """By role, what is around forms that are one message; nothing, where each is one of its own."""
+    """By role, what is around the forms of one message; nothing if each form is a message."""
     forms = [_marked(format, ONE), _marked(format, OTHER)]
     [(user, model)] = format.body([], ["user", "model"], forms, ()).values()
     before, behind = _json(user).split(_json(ONE))

@@ -1,4 +1,4 @@
-"""From repaired turns to a request's body: each turn in its own form, or in the one its format writes."""
+"""From repaired turns to a request body: each turn in its own form, or as the format writes it."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ from backstory.wire.turns import MessageTurn, Step, StepCall
 
 
 def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
-    """The body that says what the turns say."""
+    """The body for the turns."""
     placed = list(_placed(repaired, format))
     names = {call.name: None for turn in repaired.turns if isinstance(turn, Step) for call in turn.calls}
     system = [_top(message, format) for message in repaired.system]
@@ -18,8 +18,8 @@ def body_of(repaired: Repaired, format: Format) -> dict[str, Any]:
 
 
 def origins_of(repaired: Repaired, format: Format) -> list[list[int]]:
-    """For each message of the body, the positions of the events that it says. The format puts the body
-    together as ever, only that each form is replaced by where it came from."""
+    """For each message of the body, the positions of its events. The format builds the body as usual, but
+    each form is replaced by its positions."""
     placed = list(_placed(repaired, format))
     forms = [_marked(one.form, one.at) for one in placed]
     tops = [(_top(message, format), _known(message.at)) for message in repaired.system]
@@ -117,7 +117,7 @@ class Written(NamedTuple):
 
 
 def forms_of(repaired: Repaired, format: Format) -> Iterator[Written]:
-    """Each turn by itself: for files in which every message stands alone."""
+    """Each turn by itself, for files in which every message is separate."""
     for message in repaired.system:
         yield Written("system", message.at, _said(message, format), [])
     for turn in repaired.turns:
