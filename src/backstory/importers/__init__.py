@@ -59,10 +59,11 @@ __all__ = [
 
 
 def read(*paths: str | Path, format: str | None = None, report: Report | None = None) -> Iterator[Session]:
-    """The sessions in some files, folders, databases and zips, one after the other.
+    """The sessions in some files, folders, databases and zips, one after another.
 
-    `format` says whose they are; without it that is recognised by their content. What could not be read or
-    understood is in each session's `report`; what belongs to no session is added to the `report` given.
+    `format` is the tool that they are from; by default it is recognised by content. What could not be read or
+    understood is in the `report` of each session; problems outside of sessions are added to the given
+    `report`.
     """
     found = Report() if report is None else report
     chosen = None if format is None else format_named(format)

@@ -1,6 +1,6 @@
-"""Answers that a tool keeps in blocks of its own: back into the form of the provider that gave them. Pure.
+"""Converts answers from a tool's own blocks back to the form of the provider that gave them. Pure.
 
-A seal is whatever a provider wants to see again: a signature, an encrypted item, the name of a field.
+A seal is whatever has to be sent back to the provider: a signature, an encrypted item, the name of a field.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ REASONING = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 class Block(NamedTuple):
-    """A piece of an answer: words, reasoning or a call."""
+    """A part of an answer: text, reasoning or a call."""
 
     kind: str  # "text", "thinking", "call"
     text: str = ""
@@ -23,11 +23,11 @@ class Block(NamedTuple):
     name: Any = None
     arguments: Any = None
     seal: Any = None
-    hidden: bool = False  # reasoning that is nothing but its seal
+    hidden: bool = False  # reasoning that is only a seal
 
 
 def family_of(*names: Any) -> str | None:
-    """The wire format of a provider or API, by its name; None: none that we know."""
+    """The wire format of a provider or API, by its name; None if it is unknown."""
     for name in names:
         text = name.lower() if isinstance(name, str) else ""
         for words, family in _FAMILIES:
@@ -60,7 +60,7 @@ def parts_of(family: str | None, blocks: Sequence[Block], model: str | None, id:
 
 
 def plain_parts(blocks: Sequence[Block], id: str) -> list[Part]:
-    """The words and calls of an answer, without what only its provider understands."""
+    """The text and calls of an answer, without what only its provider understands."""
     texts = [(number, block.text) for number, block in enumerate(blocks) if block.kind == "text"]
     calls = [
         Part("tool_call", None, call_data(b.id, b.name, b.arguments, f"{id}:{number}"), number)

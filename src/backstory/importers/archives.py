@@ -27,7 +27,7 @@ class ZipSource(FileSource):
             raise Unreadable(f"not a zip that can be read: {error}") from error
 
     def _parts(self, name: str) -> list[zipfile.ZipInfo]:
-        """The members that an array is in: one, or several with numbers. A large export of ChatGPT has
+        """The members that contain an array: one, or several with numbers. A large export of ChatGPT has
         conversations-000.json, conversations-001.json and so on."""
         members = self._members()
         if name in members:
@@ -47,7 +47,7 @@ class ZipSource(FileSource):
         return Head([], text, frozenset(), {}, members)
 
     def items(self, name: str, report: Report) -> Iterator[Any]:
-        """The elements of the array that a member is, or several with numbers are."""
+        """The elements of the array in a member, or in several numbered members."""
         parts = self._parts(name)
         if not parts:
             raise Unreadable(f"no {name} in it")

@@ -1,4 +1,4 @@
-"""A JSON array that is too long to be held, element by element."""
+"""Reads a JSON array that does not fit into memory, element by element."""
 
 import codecs
 import json
@@ -14,7 +14,7 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: name)
 
 
 def elements(file: IO[bytes], path: str, report: Report) -> Iterator[Any]:
-    """The elements of the array in a file; of an object, the object itself."""
+    """The elements of the array in a file; if it is an object, the object itself."""
     buffer = _Buffer(file)
     if not buffer.skip(" \t\r\n\ufeff"):
         return
@@ -40,7 +40,7 @@ def _one(buffer: "_Buffer", path: str, report: Report) -> Iterator[Any]:
 
 
 class _Buffer:
-    """The text of a file from the next element on."""
+    """The text of a file, starting at the next element."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -48,13 +48,13 @@ class _Buffer:
         self.text = ""
 
     def more(self, size: int = CHUNK) -> bool:
-        """Read on; False at the end."""
+        """Read more; return False at the end."""
         chunk = self._file.read(size)
         self.text += self._decoder.decode(chunk, final=not chunk)
         return bool(chunk)
 
     def skip(self, marks: str) -> bool:
-        """Go to the first character that is none of these; False at the end."""
+        """Skip these characters; return False at the end."""
         while not (text := self.text.lstrip(marks)):
             self.text = ""
             if not self.more():
@@ -63,7 +63,7 @@ class _Buffer:
         return True
 
     def value(self) -> Any:
-        """The value that begins here. The more was needed, the more is read at once."""
+        """The value that begins here. The longer it is, the more is read at once."""
         while True:
             try:
                 value, end = _DECODER.raw_decode(self.text)

@@ -1,7 +1,7 @@
-"""What there is to import below some paths, and which of it changed since it was read last.
+"""Finds what can be imported below some paths, and what has changed since it was last read.
 
-A file that did not change is not opened: its size and time, its format and what it is tied to are remembered
-with the store. What is tied to a file that changed is read with it.
+A file that did not change is not opened: the store remembers its size and time, its format and the files that
+it is tied to. Files that are tied to a changed file are read with it.
 """
 
 import os
@@ -18,7 +18,7 @@ from backstory.importers.formats import FORMATS
 from backstory.importers.transcript import Fault, Report
 
 TOOL = "file"  # under which the cursors of files are kept
-VERSION = 1  # of what is known of a file: after a change of the parsers everything is looked at again
+VERSION = 1  # of what is remembered; raised when the parsers change, so that everything is read again
 
 Cursor = dict[str, Any]
 
@@ -33,13 +33,13 @@ class Candidate:
     format: Format | None
     ties: frozenset[str]
     changed: bool
-    quiet: bool  # nobody wrote to it lately
+    quiet: bool  # it was not written to recently
     source: FileSource | None = field(default=None, repr=False)
-    mark: Cursor | None = None  # where it can be read on: it grew, and is the same up to there
+    mark: Cursor | None = None  # where to continue reading: it has grown, and is unchanged up to there
 
     @property
     def key(self) -> str:
-        """What it is remembered by."""
+        """The key under which it is remembered."""
         return os.path.abspath(self.path)
 
     @property
@@ -54,11 +54,11 @@ class Candidate:
 
     @property
     def left(self) -> int:
-        """The bytes of it that are to be read."""
+        """How many bytes are left to read."""
         return self.size - (self.mark["offset"] if self.mark else 0)
 
     def cursor(self, *, settled: bool, checkpoint: Checkpoint | None = None) -> Cursor:
-        """What is to be remembered of it, now that it was read."""
+        """What to remember now that it was read."""
         name = self.format.name if self.format else None
         known = {**self.state, "format": name, "ties": sorted(self.ties)}
         mark = None if checkpoint is None or self.source is None else _mark(self.source, checkpoint)
@@ -66,7 +66,7 @@ class Candidate:
         return known if settled else known | {"settled": False}
 
     def tail(self) -> Tail:
-        """What is known where it is read on; its source begins there."""
+        """What is known where reading continues; its source starts there."""
         assert self.mark is not None
         assert self.source is not None
         mark = self.mark
@@ -90,8 +90,8 @@ def catalog(
     format: Format | None = None,
     since: float | None = None,
 ) -> list[Candidate]:
-    """All candidates below the paths. `remembered`: what the store knows of a path; `since`: leave out what
-    was last written to before."""
+    """All candidates below the paths. `remembered` is what the store knows about a path; `since` leaves out
+    what was last written to before."""
     found: dict[str, Candidate] = {}
     for given in paths:
         if not given.exists():
@@ -138,14 +138,14 @@ def _candidate(
 
 
 def _goes_on(format: Format | None, source: FileSource, before: Cursor, mark: Cursor | None) -> bool:
-    """Whether a file is what it was up to where it was read."""
+    """Whether a file is unchanged up to where it was read."""
     if mark is None or format is None or format.name != before.get("format"):
         return False
     return bool(source.digest(mark["offset"], mark["end"]) == mark["digest"])
 
 
 def _mark(source: FileSource, checkpoint: Checkpoint) -> Cursor | None:
-    """What is remembered of a checkpoint; None if nothing could be read on from there."""
+    """What to remember about a checkpoint; None if reading cannot continue there."""
     offset = source.offset_of(checkpoint.place)
     end, lines = checkpoint.reach
     digest = None if offset is None or offset >= end else source.digest(offset, end)
@@ -175,7 +175,7 @@ def _state(path: Path, report: Report) -> Cursor | None:
 
 
 def to_read(candidates: Iterable[Candidate]) -> dict[str, list[Candidate]]:
-    """By format: what changed, and what is tied to it, but for what is read on where a checkpoint stands."""
+    """By format: what changed, and what is tied to it, except files that continue at a checkpoint."""
     chosen: dict[str, list[Candidate]] = {}
     for format in FORMATS:
         own = [one for one in candidates if one.format is format]

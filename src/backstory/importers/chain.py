@@ -1,4 +1,4 @@
-"""What several formats have in common: units in a row, calls with equal ids, and telling once. Pure."""
+"""What several formats share: units in a row, unique ids of calls, and reporting once. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -6,7 +6,7 @@ from backstory.importers.transcript import Entry, Move, Report, Step, Unit
 
 
 def reported(report: Report, read: Callable[[Report], Iterator[Step]]) -> Callable[[], Iterator[Step]]:
-    """A thread's `steps` that reads its source each time, and tells only once what it meets there."""
+    """The `steps` of a thread, which read the source each time, but report problems only once."""
     told = False
 
     def steps() -> Iterator[Step]:
@@ -21,7 +21,7 @@ def reported(report: Report, read: Callable[[Report], Iterator[Step]]) -> Callab
 
 
 def chained(units: Iterable[tuple[str, Iterable[Entry]]]) -> Iterator[Step]:
-    """Units that each continue the one before. The last is live, also where an earlier one came in late."""
+    """Units that each continue the one before. The last one is live, even if an earlier one came late."""
     after: str | None = None
     for number, (id, entries) in enumerate(units, 1):
         yield Unit(id, after, tuple(entries), number)

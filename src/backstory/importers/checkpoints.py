@@ -1,8 +1,9 @@
-"""Reading on behind what was read: a file of lines that grew is not read again from its beginning. Pure.
+"""Continuing where reading stopped: a file of lines that has grown is not read again from its beginning.
+Pure.
 
-A checkpoint stands at a line behind which the file refers to nothing before it. Read on from there, a file
-gives the same units as from its beginning, and those that the store has show where the new ones go. What
-cannot be told from the tail raises `ReadWhole`, and the file is read as if nobody had read it before.
+A checkpoint is at a line after which the file does not refer to anything before it. Reading from there gives
+the same units as reading from the beginning, and the units that the store has show where the new ones go. If
+the tail is not enough, `ReadWhole` is raised, and the file is read as if for the first time.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,12 +11,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-ROWS = 40  # records behind a checkpoint, at least: what a new line is likely to refer to
-FAR = 100_000  # records before the end: no checkpoint is looked for before them
+ROWS = 40  # records after a checkpoint, at least: what a new line is likely to refer to
+FAR = 100_000  # records before the end; a checkpoint is not looked for any earlier
 
 
 class ReadWhole(Exception):
-    """What the tail of a file says cannot be told without what stands before it."""
+    """The tail of a file cannot be understood without what comes before it."""
 
 
 class Reach(NamedTuple):
@@ -27,11 +28,11 @@ class Reach(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a thread's file can be read on, and what has to be known there."""
+    """Where reading a thread's file can continue, and what has to be known there."""
 
     path: str
-    place: Any  # of the record that it stands at
-    lines: int  # that stand before it
+    place: Any  # of the record at the checkpoint
+    lines: int  # before it
     reach: Reach
     session: str
     thread: str | None
@@ -40,22 +41,22 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Tail:
-    """A checkpoint again: how many lines were read when it was made, and what was known at it."""
+    """A stored checkpoint: how many lines were read when it was made, and what was known there."""
 
     session: str
     thread: str | None
-    read: int  # the lines from the beginning of the file that were read; what stands behind them is new
+    read: int  # the number of lines that were read; later lines are new
     state: dict[str, Any]
 
 
 def last_checkpoint(
     least: Callable[[int], int], most: Sequence[int], is_fitting: Callable[[int], bool], *, is_tail: bool
 ) -> int | None:
-    """The last record at which a file can be read on, `ROWS` before its end at least; None: there is none.
+    """The last record at which reading can continue, at least `ROWS` before the end; None if there is none.
 
-    `least` and `most`: the first and the last record that each refers to, itself among them; what the record
-    at the checkpoint continues may stand before it. `is_fitting`: whether a record may be the first of a
-    tail. What was a tail already can be read on from its first record.
+    `least` and `most`: the first and the last record that each record refers to, including itself; what the
+    record at the checkpoint continues may come before it. `is_fitting`: whether a record may be the first of
+    a tail. A file that was read as a tail can continue at its first record.
     """
     count = len(most)
     reach = list(accumulate(most, max))  # the last record that this one or one before it refers to

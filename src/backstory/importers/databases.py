@@ -1,4 +1,4 @@
-"""Sources that are SQLite databases of other programs: read only, while those may be writing."""
+"""Sources that are SQLite databases of other programs, which may be writing: opened read-only."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ class DatabaseSource(FileSource):
         flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
         name = self._path.absolute().as_uri()
         error: Exception | None = None
-        # Where a database cannot be written to there is no place for the files beside it that reading needs.
+        # If its folder cannot be written, SQLite cannot create the files that reading needs.
         for options in ("mode=ro", "mode=ro&immutable=1"):
             try:
                 connection = apsw.Connection(f"{name}?{options}", flags=flags)
@@ -59,7 +59,7 @@ class DatabaseSource(FileSource):
         return Head([], "", frozenset(), self.columns(), frozenset())
 
     def rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """What it answers, row by row."""
+        """The rows of a query."""
         connection = self._open_database()
         import apsw
 

@@ -1,4 +1,4 @@
-"""From bytes to JSON values that an event can hold, whatever a crash made of them. Pure."""
+"""From bytes to JSON values that an event can hold, even if a crash damaged them. Pure."""
 
 import json
 import re
@@ -13,14 +13,14 @@ from backstory.importers.transcript import Fault, Report
 ESCAPED = "U+0000 or a lone surrogate, escaped"
 REPLACED = "bytes that are not UTF-8, replaced"
 SEVERAL = "several records in one line"
-LONGEST_TEXT = 1 << 20  # of a text in a line that is too long to be held
+LONGEST_TEXT = 1 << 20  # of a text in a line that is too long for memory
 _UNHOLDABLE = re.compile("[\x00\ud800-\udfff]")
 _IN_STRING = re.compile(rb'[^"\\]+|\\u[0-9a-fA-F]{4}|\\[^u]|"')
 LONGEST_ESCAPE = 6
 
 
 class Decoded(NamedTuple):
-    """What a line came to."""
+    """A decoded line."""
 
     values: list[Any]
     mended: tuple[str, ...] = ()
@@ -28,9 +28,9 @@ class Decoded(NamedTuple):
 
 
 def decode(line: bytes) -> Decoded:
-    """The JSON values in a line: one, as a rule; two if a newline was lost; what is left if it is broken.
+    """The JSON values in a line: usually one; two if a newline was lost; what can be saved if it is damaged.
 
-    U+0000 may be in them: `held` sees to it where a text becomes an event's content.
+    They may contain U+0000: `held` escapes it when a text becomes the content of an event.
     """
     try:
         return Decoded([orjson.loads(line)])
@@ -44,7 +44,7 @@ def held(text: str) -> str:
 
 
 def decoded(text: Any, path: str, report: Report) -> Any:
-    """The JSON value in a database's column; None, and a line in the report, if there is none."""
+    """The JSON value in a column of a database; if there is none, None and a line in the report."""
     found = decode(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else bytes(text or b""))
     report.mended.update(found.mended)
     if found.fault is not None or not found.values:
@@ -88,7 +88,7 @@ _DECODER = json.JSONDecoder(strict=False, parse_constant=lambda name: name, pars
 
 
 def clean(value: Any) -> tuple[Any, bool]:
-    """The value with what no store can hold written as an escape, and whether there was any."""
+    """The value with what no store can hold escaped, and whether there was anything to escape."""
     if isinstance(value, str):
         if _UNHOLDABLE.search(value) is None:
             return value, False
@@ -104,8 +104,8 @@ def clean(value: Any) -> tuple[Any, bool]:
 
 
 def shortened(chunks: Iterator[bytes], longest: int = LONGEST_TEXT) -> bytes:
-    """A JSON text without the greater part of its longest strings, so that it can be held: each of those ends
-    with how many bytes were left out. Nothing else is changed."""
+    """A JSON text with its longest strings shortened, so that it fits into memory: each of them ends with how
+    many bytes were left out. Nothing else is changed."""
     out = bytearray()
     inside = False
     kept = dropped = 0
@@ -138,7 +138,7 @@ def shortened(chunks: Iterator[bytes], longest: int = LONGEST_TEXT) -> bytes:
 
 
 def _close(out: bytearray, dropped: int) -> None:
-    """End a string; one that was cut not within a character."""
+    """End a string; if it was shortened, not within a character."""
     if dropped:
         for size in range(1, 4):
             lead = out[-size]
@@ -153,7 +153,7 @@ def _close(out: bytearray, dropped: int) -> None:
 
 
 def keys_of(text: str) -> frozenset[str]:
-    """The keys at the top of a JSON object, or of those in an array, of which only the beginning is there."""
+    """The top-level keys in the beginning of a JSON object, or of an array of objects."""
     found: set[str] = set()
     depth = 0
     top = 2 if text.lstrip()[:1] == "[" else 1

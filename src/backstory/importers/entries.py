@@ -1,6 +1,6 @@
 """From a provider's blocks to entries, through the wire's own loaders. Pure.
 
-What the wire refuses is still told as text: an import loses form before it loses words.
+What the wire refuses is kept as text: an import would rather lose the form than the text.
 """
 
 import re
@@ -19,7 +19,7 @@ Data = dict[str, Any]
 # An event's data nests the arguments or blocks a few levels below itself.
 SHALLOW = DEEPEST - 10
 NAMELESS = "unknown"
-_SECONDS_UNTIL = 100_000_000_000  # more seconds than that would be the year 5138: these are milliseconds
+_SECONDS_UNTIL = 100_000_000_000  # more than that would be the year 5138, so it is milliseconds
 
 
 class Part(NamedTuple):
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 def microseconds(value: Any) -> int | None:
-    """A time as microseconds since 1970: ISO text (UTC where it does not say), seconds or milliseconds."""
+    """A time as microseconds since 1970, from ISO text (UTC by default), seconds or milliseconds."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -51,12 +51,12 @@ _LAST = to_microseconds(datetime.max.replace(tzinfo=UTC))
 
 
 def _sane(time: int) -> int | None:
-    """A time that a calendar can show; None for what is none, such as 0."""
+    """A time that a calendar can show; None if it is not a time, such as 0."""
     return time if 0 < time < _LAST else None
 
 
 def text_in(content: Any) -> str:
-    """The words in a content: a text, a block with text, or a list of those."""
+    """The text in a content, which is a text, a block with text, or a list of those."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -69,7 +69,7 @@ def text_in(content: Any) -> str:
 
 
 def as_text(value: Any) -> str:
-    """Any value as text: words as they are, the rest as JSON."""
+    """Any value as text: strings unchanged, the rest as JSON."""
     if isinstance(value, str):
         return value
     return (
@@ -78,7 +78,7 @@ def as_text(value: Any) -> str:
 
 
 def shallow(value: Any, deepest: int = SHALLOW) -> Any:
-    """The value, with what is nested deeper than an event may be as JSON text."""
+    """The value, with anything nested too deeply for an event as JSON text."""
     if not isinstance(value, dict | list) or _fits(value, deepest):
         return value
     if deepest <= 1:
@@ -112,7 +112,7 @@ def named(value: Any, otherwise: str) -> str:
 
 
 def call_data(id: Any, name: Any, arguments: Any, otherwise: str) -> Data:
-    """A call's data; arguments that are JSON text become what they say."""
+    """The data of a call; arguments that are JSON text are parsed."""
     return {
         "id": named(id, otherwise),
         "name": named(name, NAMELESS),
@@ -121,7 +121,7 @@ def call_data(id: Any, name: Any, arguments: Any, otherwise: str) -> Data:
 
 
 def arguments_of(raw: Any) -> Any:
-    """A call's arguments: the object that a JSON text says, else what is there."""
+    """The arguments of a call: the object in a JSON text, otherwise the value itself."""
     if isinstance(raw, str):
         try:
             value = orjson.loads(raw)
@@ -157,7 +157,7 @@ def loaded_answer(form: Any, format: str, model: str | None) -> list[tuple[str, 
 
 
 def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[Part]:
-    """The events of an answer: its text, if it has any, then its calls; or one without words."""
+    """The events of an answer: its text, if any, then its calls; or one event without text."""
     tidy = [_tidy(block) for block in blocks]
     usual = _usual_answer(tidy, model)
     if usual is not None:
@@ -170,7 +170,7 @@ def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[
 
 
 def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None:
-    """What the wire would load, seen quickly: reasoning, at most one text, then calls. None: ask the wire."""
+    """What the wire would load, but faster: reasoning, at most one text, then calls. None: use the wire."""
     found: list[Part] = []
     said: Part | None = None
     thought = False
@@ -198,7 +198,7 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether Anthropic takes an id or a name as it is; others are mended, which is the wire's business."""
+    """Whether Anthropic accepts an id or a name unchanged; the wire repairs the others."""
     return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
 
 
@@ -206,7 +206,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def _tidy(block: Any) -> Any:
-    """A block without what says nothing: who called (the model itself), an error that is none."""
+    """A block without fields that say nothing: that the model is the caller, that there is no error."""
     if not isinstance(block, dict):
         return block
     if block.get("caller") == {"type": "direct"}:
@@ -231,7 +231,7 @@ def _placed(loaded: Iterable[tuple[str, str | None, Data | None]], blocks: Seque
 
 
 def _worded_answer(blocks: Sequence[Any], id: str) -> list[Part]:
-    """An answer that the wire does not take: its words and calls."""
+    """The text and calls of an answer that the wire does not accept."""
     calls = [
         Part("tool_call", None, call_data(b.get("id"), b.get("name"), b.get("input"), f"{id}:{n}"), n)
         for n, b in enumerate(blocks)
@@ -247,7 +247,7 @@ def _type(block: Any) -> Any:
 
 
 def anthropic_message(content: Any, model: str | None = None) -> tuple[str, Data | None]:
-    """What a user message says: its words, and its own form where it is more than words."""
+    """The text of a user message, and its own form if it is more than text."""
     if isinstance(content, str):
         return content, None
     blocks = content if isinstance(content, list) else [content]
@@ -281,7 +281,7 @@ def result_with(text: str, data: Data, media: Iterable[Data | None]) -> tuple[st
 
 
 def anthropic_result(block: Mapping[str, Any], otherwise: str) -> tuple[str, Data]:
-    """A tool_result block: its text and its data, with its own form where it is more than text."""
+    """The text and data of a tool_result block, with its own form if it is more than text."""
     data = result_data(block.get("tool_use_id"), otherwise, error=block.get("is_error") is True)
     content = block.get("content")
     if isinstance(content, str):
@@ -310,7 +310,7 @@ def usage_of(usage: Any, names: Mapping[str, str]) -> Data:
 def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data) -> list[Entry]:
     """The entries of an answer. `times`: when each block came; `extra` (model, usage) is on the first event.
 
-    The words of an answer have the time at which it began, its calls their own.
+    The text of an answer has the time at which the answer began; each call has its own time.
     """
     entries = []
     first = times[0] if times else None

@@ -1,4 +1,4 @@
-"""Sessions as every store can hold them: U+0000, which no database takes, as an escape; no id twice. Pure."""
+"""Sessions as every store can hold them: U+0000 is escaped, and no id is used twice. Pure."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ REPEATED = "id of something else, numbered"
 
 
 def holdable(session: Session) -> Session:
-    """The session, its contents and ids such as every store can hold them."""
+    """The session with contents and ids that every store can hold."""
     threads = [
         replace(thread, steps=partial(_held_steps, thread, session.report)) for thread in session.threads
     ]
@@ -36,7 +36,7 @@ def _held_steps(thread: Thread, report: Report) -> Iterator[Step]:
 
 
 def _numbered(entries: Iterable[Entry], ids: set[str]) -> Iterator[Entry]:
-    """The entries, those with a number whose ids others have: a store would take the second for the first."""
+    """The entries; an id that was used before gets a number, or a store would take it for the first one."""
     for entry in entries:
         id, numbers = entry.id, count(2)
         while id in ids:

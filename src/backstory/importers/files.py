@@ -1,4 +1,4 @@
-"""Sources that are files: JSON lines, documents, texts. Streamed; only what is small is kept."""
+"""Sources that are files: JSON lines, documents, texts. They are streamed; only small files are kept."""
 
 import codecs
 import os
@@ -27,20 +27,20 @@ LONGEST = 64 * 1024 * 1024  # of a line, and of a document that is one JSON valu
 CHUNK = 1024 * 1024
 BUFFER = 256 * 1024
 AROUND = 4096  # bytes before a checkpoint, and at the beginning, that must still be as they were
-OFTEN = 512  # records between two words on how far it is read
-FIRST = 5  # lines, one of which is whole, if a file is one of JSON lines
+OFTEN = 512  # records between two progress reports
+FIRST = 5  # lines, one of which is complete if a file has JSON lines
 ZSTD, GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
-UTF16 = (b"\xff\xfe", b"\xfe\xff")  # what a redirection of PowerShell 5 begins with
-BLOWN_UP = 200  # times larger than it was compressed: nobody's transcript
-ENOUGH = 256 * 1024 * 1024  # bytes from which on that is looked at
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how output redirected by PowerShell 5 begins
+BLOWN_UP = 200  # times its compressed size: no transcript is like that
+ENOUGH = 256 * 1024 * 1024  # bytes from which on that is checked
 
 
 class Unreadable(Error):
     """A source that cannot be read at all, and why."""
 
 
-# Where a record stands in its file, as one number: there are as many as there are records. The lowest bits
-# say which of the line's records it is, from 1; 0: its line has nothing wrong with it.
+# Where a record is in its file, as one number, because there are very many. The lowest bits say which record
+# of its line it is, from 1; 0 means that the line is a single, undamaged record.
 _LENGTH_BITS, _PART_BITS = 27, 5
 _LENGTH, _PART = (1 << _LENGTH_BITS) - 1, (1 << _PART_BITS) - 1
 
@@ -55,11 +55,11 @@ class FileSource:
     def __init__(self, path: Path, shown: str) -> None:
         self._path = path
         self.path = shown
-        self._plain: Path | None = None  # what a compressed file holds
+        self._plain: Path | None = None  # a decompressed copy
         self._reader: IO[bytes] | None = None
-        self._held: dict[int, Any] = {}  # records that the next pass need not read again, by their places
+        self._held: dict[int, Any] = {}  # place -> a record that the next pass need not read again
         self._room = HELD
-        self.heard: Heard | None = None  # hears how far it is read
+        self.heard: Heard | None = None  # called with how far it was read
         self._fetched = 0
         self._start = Reach(0, 0)
         self.reach = Reach(0, 0)  # how far its whole lines were read
@@ -120,7 +120,7 @@ class FileSource:
     # -------------------------------------------------------------- JSON lines
 
     def lines(self, report: Report) -> Iterator[SourceLine]:
-        """All records. A broken line is skipped, a last one without its end is waited for."""
+        """All records. A damaged line is skipped; an incomplete last line is left for the next time."""
         with self._open() as file:
             offset, number = self.reach = self._start
             keep = os.fstat(file.fileno()).st_size - offset <= KEPT and not offset
@@ -156,7 +156,7 @@ class FileSource:
                     self.reach = Reach(offset, number)
 
     def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
-        """A line that is too long to be held, without the greater part of its longest texts."""
+        """A line that is too long for memory, with its longest texts shortened."""
         read = [len(start)]
 
         def chunks() -> Iterator[bytes]:
@@ -175,19 +175,19 @@ class FileSource:
         return line, size
 
     def start_at(self, start: Reach) -> None:
-        """Let `lines` begin behind this many bytes and lines."""
+        """Let `lines` start after this many bytes and lines."""
         self._start = start
 
     def offset_of(self, place: Any) -> int | None:
-        """Where the line of a record begins; None if that cannot be said: it was kept, is one of several in
-        its line, or its file is compressed."""
+        """Where the line of a record begins; None if that is unknown: it was kept, it is one of several in
+        its line, or the file is compressed."""
         if type(place) is not int or place & _PART or self._plain is not None:
             return None
         return place >> _PART_BITS + _LENGTH_BITS
 
     def digest(self, offset: int, end: int) -> str | None:
-        """Of the beginning and of what stands around a checkpoint, up to the last line that was read: whether
-        that is still so. None: it is shorter now."""
+        """A digest of the beginning and of what is around a checkpoint, up to the last line that was read, to
+        see whether they have changed. None if the file is shorter now."""
         found = blake2b(digest_size=16)
         with self._path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < end:
@@ -199,13 +199,13 @@ class FileSource:
         return found.hexdigest()
 
     def hold(self, place: Any, value: Any) -> None:
-        """Hold what is needed of a record until it is fetched, as long as there is room."""
+        """Keep what is needed of a record until it is fetched, as far as there is room."""
         if type(place) is int and self._room > 0:
             self._held[place] = value
             self._room -= place >> _PART_BITS & _LENGTH
 
     def fetch(self, place: Any) -> Any:
-        """A record again: read at its place, if it was not kept."""
+        """A record again, read from the file if it was not kept."""
         if type(place) is not int:
             return place
         self._fetched += 1
@@ -247,7 +247,7 @@ class FileSource:
         return found.values[0] if found.values else None
 
     def items(self, name: str, report: Report) -> Iterator[Any]:
-        """The elements of the array that the file is."""
+        """The elements of the array in the file."""
         with self._open() as file:
             yield from elements(file, self.path, report)
 
@@ -283,7 +283,7 @@ class FileSource:
 
 
 class Beginning(Sequence[Any]):
-    """The values in the first lines of a file, each decoded when it is asked for."""
+    """The values in the first lines of a file, each decoded on demand."""
 
     def __init__(self, lines: list[bytes]) -> None:
         self._lines = iter(lines)
@@ -350,7 +350,7 @@ _UNPACKERS |= dict.fromkeys(UTF16, _utf16)
 
 
 def _unpacked(stream: IO[bytes], packed: int) -> Path:
-    """What a stream holds, in a file of its own; more than any transcript has is refused."""
+    """The contents of a stream in a temporary file; more than any transcript has is refused."""
     size = 0
     with tempfile.NamedTemporaryFile(prefix="backstory-", delete=False) as file:
         path = Path(file.name)
@@ -360,7 +360,7 @@ def _unpacked(stream: IO[bytes], packed: int) -> Path:
                 if size > ENOUGH and size > packed * BLOWN_UP:
                     raise Unreadable(f"more than {BLOWN_UP} times its size when it is unpacked")
                 file.write(chunk)
-        except Exception as error:  # each library has errors of its own
+        except Exception as error:  # each library has its own errors
             path.unlink()
             raise (
                 error if isinstance(error, Unreadable) else Unreadable(f"cannot be unpacked: {error}")

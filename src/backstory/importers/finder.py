@@ -1,4 +1,4 @@
-"""What there is to read below some paths, and whose it is: recognised by content, never by name."""
+"""Finds what can be read below some paths, and recognises its format by content, never by name."""
 
 import os
 import stat
@@ -13,16 +13,17 @@ from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
 from backstory.importers.transcript import Fault, Report
 
-# A folder of small files is one source if it has folders of these names.
+# A folder of small files is one source if it contains folders with these names.
 STORAGES = (frozenset({"message", "part"}), frozenset({"message", "session"}))
-# Files that belong to others: a database's own, and what a format keeps beside its transcripts.
+# Files that belong to others: those of a database, and those that a format keeps beside its transcripts.
 BESIDE = ("-wal", "-shm", "-journal", *(end for format in FORMATS for end in format.beside))
 
 Found = list[tuple[Format, list[FileSource]]]
 
 
 def find(paths: Iterable[str | Path], report: Report, format: Format | None = None) -> Found:
-    """The sources below the paths, by format. What fits none is reported; `format` is the only one to ask."""
+    """The sources below the paths, by format. Those of no known format are reported; `format` tries only
+    one."""
     found: dict[str, list[FileSource]] = {}
     for given in paths:
         for path, shown in files(Path(given), report):
@@ -35,8 +36,8 @@ def find(paths: Iterable[str | Path], report: Report, format: Format | None = No
 def recognised(
     path: Path, shown: str, report: Report, format: Format | None = None, *, named: bool = False
 ) -> tuple[Format | None, FileSource | None]:
-    """Whose a path is, by its content. `named`: someone gave this very path, and with a `format` knows better
-    than its content. What fits none is reported."""
+    """The format of a path, by its content; if there is none, that is reported. `named` means that the user
+    gave this path, in which case a `format` overrides the content."""
     source = source_at(path, shown, report)
     if source is None:
         return None, None
@@ -71,13 +72,13 @@ def _has_records(source: FileSource) -> bool:
     """Whether there is anything in a source that could be a record, however damaged it is."""
     try:
         head = source.head()
-    except (OSError, Unreadable):  # it is said where its format is looked for
+    except (OSError, Unreadable):  # reported where its format is recognised
         return False
     return bool(head.tables or head.members or "{" in head.text)
 
 
 def source_at(path: Path, shown: str, report: Report) -> FileSource | None:
-    """What a path is: a folder that is one source, a database, a zip, a file."""
+    """The source at a path: a folder that is one source, a database, a zip, or a file."""
     if path.is_dir():
         return FolderSource(path, shown)
     try:
@@ -113,7 +114,8 @@ def files(root: Path, report: Report) -> Iterator[tuple[Path, str]]:
 
 
 def _leads_away(path: Path, inside: Path, report: Report) -> bool:
-    """Whether a path is a link: out of the folder, which is reported, or to what is found anyway."""
+    """Whether a path is a link: out of the folder, which is reported, or to something that is found
+    anyway."""
     if not path.is_symlink():
         return False
     try:
