@@ -192,3 +192,12 @@ def test_calls_that_were_summarized_one_by_one_are_one_compaction_that_keeps_the
         ("user", "Call 1 was made."),
         ("assistant", "Done."),
     ]
+
+
+def test_a_broken_row_is_passed_over_and_contents_that_nobody_understands_are_counted(goose):
+    goose.add("messages", 7, "m7", "20260303_1", "user", "[{oops", 1772532000, None)
+    goose.say("user", text("go"), {"type": "hologram"})
+    sessions, report = goose.read()
+    assert context(log(one(sessions))) == [("user", "go")]
+    assert len(report.damaged) == 1
+    assert report.unknown == {"content hologram (goose)": 1}

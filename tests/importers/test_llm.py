@@ -152,3 +152,19 @@ def test_a_tool_that_the_provider_ran_has_its_result_in_the_answer(store_of_mess
         ("call", "s1"),
         ("result", "s1", "found"),
     ]
+
+
+def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_too(other):
+    other.table("conversations", "id", "name", "model")
+    other.table("responses", "id", "model", "prompt", "system", "response", "conversation_id", "datetime_utc")
+    other.add("conversations", "c", "Named", "x")
+    other.add("responses", "r1", "x", "one", None, "first", "c", "2024-01-01T00:00:00")
+    other.add("responses", "r2", "x", "two", None, "second", None, "2024-01-01T00:00:01")
+    other.add("responses", "r3", "x", "three", None, "third", "gone", "2024-01-01T00:00:02")
+    sessions, report = other.read()
+    assert {session.id: context(log(session.threads[0]))[0] for session in sessions} == {
+        "c": ("user", "one"),
+        "r2": ("user", "two"),
+        "gone": ("user", "three"),
+    }
+    assert not report.unread

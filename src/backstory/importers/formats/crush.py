@@ -20,6 +20,9 @@ from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
 
 NAME = "crush"
+KNOWN = frozenset(
+    {"text", "reasoning", "image_url", "binary", "tool_call", "tool_result", "finish", "shell_command"}
+)
 
 
 def fits(head: Head) -> bool:
@@ -53,7 +56,7 @@ def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
     """The messages in a row. A last answer without its end is still being written."""
     last = "select id, role, parts from messages where session_id = ? order by created_at desc, rowid desc"
     id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (None, None, None))
-    ended = role != "assistant" or any(type_ == "finish" for type_, _ in _parts(text, source, Report()))
+    ended = role != "assistant" or any(type_ == "finish" for type_, _ in _parts(text, source, Report()) or ())
     for step in chained(_units(source, session, report)):
         yield step._replace(settled=ended) if isinstance(step, Unit) and step.id == id else step
 
@@ -72,6 +75,9 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
     )
     for id, role, text, model, maker, created, short in source.rows(query, (session,)):
         parts = _parts(text, source, report)
+        if parts is None:
+            continue
+        report.unknown.update(f"part {type_[:40]} ({NAME})" for type_, _ in parts if type_ not in KNOWN)
         time = microseconds(created)
         if id == chosen or (short and _failure(parts) is None):
             words = "".join(as_text(data.get("text")) for type_, data in parts if type_ == "text")
@@ -94,8 +100,11 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
             yield id, [_prompt(id, as_text(role), parts, time), *_attached(id, parts, time)]
 
 
-def _parts(text: Any, source: Source, report: Report) -> list[tuple[str, Data]]:
+def _parts(text: Any, source: Source, report: Report) -> list[tuple[str, Data]] | None:
+    """The parts of a message; None if they cannot be read."""
     value = decoded(text, source.path, report)
+    if value is None:
+        return None
     return [
         (as_text(one.get("type")), one["data"])
         for one in (value if isinstance(value, list) else ())

@@ -47,6 +47,12 @@ UNSPOKEN = frozenset(
 )
 
 
+SPOKEN = frozenset(
+    {"text", "image", "toolRequest", "toolResponse", "frontendToolRequest"}
+    | {"thinking", "redactedThinking", "reasoning"}
+)
+
+
 class Message(NamedTuple):
     """A message, and who sees it."""
 
@@ -233,6 +239,8 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
         f"{query} where session_id = ? order by created_timestamp, id", (session,)
     ):
         parts = decoded(content, source.path, report)
+        if parts is None:
+            continue
         # The id that goose itself gives to a message from before there were any.
         name = named(id, f"msg_{session}_{row}")
         found.append(
@@ -293,7 +301,12 @@ def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
     model = config.get("model_name") if isinstance(config, dict) else None  # the newest: it may have changed
 
     def read(met: Report) -> Iterator[Step]:
-        return chained(_units(reader(source, id, met), header.get("provider_name"), None))
+        messages = reader(source, id, met)
+        types = (as_text(part.get("type")) for message in messages for part in message.content)
+        met.unknown.update(
+            f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in SPOKEN | UNSPOKEN
+        )
+        return chained(_units(messages, header.get("provider_name"), None))
 
     title = header.get("name") or header.get("description")
     found = {"title": title, "cwd": header.get("working_dir"), "model": model}
