@@ -113,6 +113,56 @@ def test_pages_that_open_at_once_have_one_watcher(filled, monkeypatch):
     assert [one.closed for one in made] == [True]
 
 
+def test_a_page_that_goes_while_its_stream_begins_leaves_no_watcher(filled, monkeypatch):
+    made, watch = [], filled._log.backend.watch
+    reading, left = threading.Event(), threading.Event()
+
+    def heads():
+        reading.set()
+        left.wait(20)
+        return []
+
+    monkeypatch.setattr(filled._log.backend, "watch", lambda: made.append(watch()) or made[-1])
+    monkeypatch.setattr(filled._log.backend, "heads", heads)
+
+    async def opened():
+        first = asyncio.ensure_future(anext(Watch(filled).stream()))
+        await asyncio.to_thread(reading.wait)
+        first.cancel()
+        asyncio.get_running_loop().call_soon(left.set)
+        with pytest.raises(asyncio.CancelledError):
+            await first
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(opened())).result()
+    assert [one.closed for one in made] == [True]
+
+
+def test_a_session_that_is_deleted_while_the_list_is_made_is_not_in_it(store, monkeypatch):
+    one, other = store.start("one"), store.start("other")
+    other.user("hello")
+    sessions = type(store).sessions
+
+    def listed(self, **options):
+        found = sessions(self, **options)
+        self.delete(one)
+        return found
+
+    monkeypatch.setattr(type(store), "sessions", listed)
+    answer = Client(store)("/api/sessions")
+    assert (answer.status, [each["name"] for each in answer.json["sessions"]]) == (200, ["other"])
+
+
+def test_the_list_goes_on_behind_a_session_whose_root_was_deleted(store):
+    older = store.start("older")
+    root = store.start("root")
+    root.user("hello")
+    root.fork("left").user("still here")
+    store.delete(root)
+    answer = Client(store)(f"/api/sessions?before={root.session}")
+    assert (answer.status, [each["id"] for each in answer.json["sessions"]]) == (200, [older.id])
+
+
 def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):
     monkeypatch.setattr("backstory.jobs.search.AT_ONCE", 3)
     monkeypatch.setattr("backstory.jobs.search.catch_up_soon", lambda backend: None)

@@ -22,7 +22,7 @@ from backstory.present.shapes import (
     tokens_json,
 )
 from backstory.references import Reference
-from backstory.web.api_call import LONGEST_QUESTION, ApiCall, agent_of
+from backstory.web.api_call import LONGEST_QUESTION, ApiCall, agent_of, session_of
 from backstory.web.images import Image, images_of
 from backstory.web.outline import outline_json
 from backstory.web.render import view
@@ -48,7 +48,7 @@ MOVES = ("clear", "rewind", "jump", "undo", "redo")
 def sessions(asked: ApiCall) -> Any:
     """A page of sessions, the latest written first."""
     before = asked.query.get("before")
-    return session_page(asked.store, agent_of(asked.store, before).id if before else None)
+    return session_page(asked.store, session_of(asked.store, before) if before else None)
 
 
 def agents(asked: ApiCall) -> Any:

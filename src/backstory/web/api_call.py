@@ -34,14 +34,8 @@ class ApiCall(NamedTuple):
 
     @property
     def session(self) -> str:
-        """The session in the path: it may be that of a root that was deleted and left forks behind."""
-        id = str(self.path["id"])
-        try:
-            return agent_of(self.store, id).session
-        except AgentNotFound:
-            if not IDS.fullmatch(id) or not self.store.agents(session=id):
-                raise
-            return id
+        """The session in the path."""
+        return session_of(self.store, str(self.path["id"]))
 
     def number(self, name: str, default: int | None = None) -> int | None:
         """A position or a number of things."""
@@ -79,3 +73,13 @@ def agent_of(store: Store, id: str) -> Agent:
     if not IDS.fullmatch(id):
         raise AgentNotFound("that is not the id of an agent")
     return store.agent(id)
+
+
+def session_of(store: Store, id: str) -> str:
+    """The session of an agent, or the one with an id: its root may be deleted and have left forks behind."""
+    try:
+        return agent_of(store, id).session
+    except AgentNotFound:
+        if not IDS.fullmatch(id) or not store.agents(session=id):
+            raise
+        return id

@@ -1,9 +1,11 @@
 """The list of sessions: what each is called, where it came from, and how large its context is."""
 
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
 from backstory.agent import Agent
+from backstory.errors import AgentNotFound
 from backstory.operations.sessions import Session
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
@@ -23,7 +25,11 @@ NEVER = ("clear",)
 def session_page(store: Store, after: str | None) -> dict[str, Any]:
     """A page of sessions, the latest written first."""
     found = store.sessions(order="updated", limit=MOST, after=after)
-    return {"sessions": [_session(store, one) for one in found], "more": len(found) == MOST}
+    shown = []
+    for one in found:
+        with suppress(AgentNotFound):  # it was deleted in between
+            shown.append(_session(store, one))
+    return {"sessions": shown, "more": len(found) == MOST}
 
 
 def session_for_page(store: Store, id: str) -> dict[str, Any]:
@@ -57,8 +63,10 @@ def title_of(store: Store, session: str) -> str:
 
 
 def agents_of(store: Store, session: str) -> list[Agent]:
-    """The agents of a session, its root first, unless that was deleted."""
-    return sorted(store.agents(session=session), key=lambda agent: agent.id != session)
+    """The agents of a session, its root first, unless that was deleted. Raises AgentNotFound if there are
+    none any more."""
+    found = store.agents(session=session) or [store.agent(session)]
+    return sorted(found, key=lambda agent: agent.id != session)
 
 
 def _speaker(agents: list[Agent]) -> Agent:

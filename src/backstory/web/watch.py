@@ -101,7 +101,7 @@ class Watch:
         watching = await run_in_threadpool(backend.watch)
         try:
             known = dict(await run_in_threadpool(backend.heads))
-        except Error:
+        except BaseException:  # also where the page has gone in between
             watching.close()
             raise
         self._watching = watching
