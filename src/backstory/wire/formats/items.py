@@ -30,9 +30,9 @@ CALLS = {
 OUTPUTS = frozenset(CALLS.values())
 REFERENCE = Other("item_reference")  # an item that is in the service's store
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
-# Fields of a call that are not what the tool was given.
 # What the service ran itself.
 RUN = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call"})
+# Fields of a call that are not what the tool was given.
 _FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
 # Parts that only other formats have: here they are a mistake, and refused.
 FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool_result"})
