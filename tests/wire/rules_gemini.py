@@ -148,7 +148,7 @@ def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
 
 def _signature(part: Any, path: str) -> Iterator[str]:
     signature = field(part, "thoughtSignature")
-    if signature is not None and not is_base64(signature):
+    if signature not in (None, "") and not is_base64(signature):  # no bytes are the default of their type
         yield f"Invalid value at '{path}.thought_signature' (TYPE_BYTES), Base64 decoding failed"
 
 
