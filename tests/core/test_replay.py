@@ -179,6 +179,7 @@ def test_shown_leaves_out_clears_inert_events_and_unknown_kinds():
         (Event.of(2, "rewind"), False, None, "inert", "it has no effect"),
         (Event.of(2, "telepathy"), False, Event.of(5, "clear"), "inert", "it has no effect"),
         (Event.of(2, "clear"), True, None, "clear", "empties the context"),
+        (Event.of(2, "clear"), True, Event.of(5, "jump"), "jumped", "left behind by the jump at 5"),
     ],
 )
 def test_explain_says_why(event, valid, left_by, status, words):

@@ -242,9 +242,9 @@ def explain(event: Event, valid: bool, left_by: Event | None) -> Explanation:
     """Why an event is or is not in the context. `valid` says whether a rewind or jump is;
     `left_by` is the live clear, rewind or jump that left the event behind, if there is one."""
     here = f"event {event.seq} ({event.kind})"
-    if event.kind == "clear":
+    if event.kind == "clear" and left_by is None:
         return Explanation(event.seq, "clear", None, f"{here} empties the context; it is never shown")
-    if not is_shown(event, valid):
+    if event.kind != "clear" and not is_shown(event, valid):
         inert = f"{here} is malformed, invalid or of an unknown kind: it has no effect"
         return Explanation(event.seq, "inert", None, inert)
     if left_by is None:
