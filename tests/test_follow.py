@@ -276,8 +276,8 @@ def test_nobody_is_notified_while_nobody_follows(new_url):
             assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
 
 
-def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_url):
-    url = new_url("postgres")
+def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_database):
+    url = new_database(plain=True)  # on a cluster, followers poll
     with backstory.open(url) as store:
         agent = store.start("main")
         follower = agent.follow(timeout=PATIENCE)
