@@ -53,6 +53,10 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
         *("assistant", "Yes.", {}, "openai-responses"),
         [{"role": "assistant", "content": []}, {"role": "assistant", "content": "Yes."}],
     ),
+    "a call without an id": (
+        *("tool_call", None, CALL, "openai-responses"),
+        [{"type": "function_call", "call_id": None, "name": "glob", "arguments": "{}"}],
+    ),
     "an output that is an empty array": (
         *("tool_result", "", CALL, "openai-responses"),
         [{"type": "function_call_output", "call_id": "c1", "output": []}],
