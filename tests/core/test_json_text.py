@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory.core.events import draft
-from backstory.core.json_text import exact_json, parsed_json
+from backstory.core.json_text import compact_object, exact_json, parsed_json
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
@@ -29,6 +29,21 @@ def test_what_is_written_is_parsed_as_the_same_value(value):
 def test_what_a_parser_gave_is_written_as_it_was_or_not_at_all(value):
     value = json.loads(json.dumps(value))
     assert parsed_json(value) == exact_json(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":[1,"é"]}', {"a": [1, "é"]}),
+        ('{"a": 1}', None),  # it would be written without the space
+        ('{"a":1,"a":2}', None),
+        ("[1]", None),
+        ('{"a":', None),
+        ('{"a":"\ud800"}', None),
+    ],
+)
+def test_an_object_is_taken_from_a_text_that_would_be_written_just_like_it(text, value):
+    assert compact_object(text) == value
 
 
 class Word(str):

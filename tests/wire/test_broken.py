@@ -49,6 +49,10 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
         *("user", "Look.", {}, "anthropic"),
         [{"type": "text", "text": "Look."}, {"type": "image", "source": {"type": "file", "file_id": None}}],
     ),
+    "an image in a file whose id is blank": (
+        *("user", "Look.", {}, "anthropic"),
+        [{"type": "text", "text": "Look."}, {"type": "image", "source": {"type": "file", "file_id": " "}}],
+    ),
     "an empty message beside another": (
         *("assistant", "Yes.", {}, "openai-responses"),
         [{"role": "assistant", "content": []}, {"role": "assistant", "content": "Yes."}],

@@ -9,7 +9,7 @@ from backstory.wire.turns import Other, Part, Text, is_blank
 
 def is_said(value: Any) -> bool:
     """Whether a field holds a text with something in it."""
-    return isinstance(value, str) and bool(value)
+    return isinstance(value, str) and bool(value.strip())
 
 
 def cited(text: str, block: dict[str, Any]) -> list[Part]:
