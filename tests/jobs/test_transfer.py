@@ -137,6 +137,42 @@ def test_an_export_is_of_the_moment_it_began(store):
     assert file.getvalue() == text
 
 
+class DeletingFile(io.StringIO):
+    """Someone deletes an agent as soon as an export writes its first line."""
+
+    def __init__(self, agent, store):
+        super().__init__()
+        self.delete = [lambda: store.delete(agent)]
+
+    def write(self, text):
+        if self.delete:
+            self.delete.pop()()
+        return super().write(text)
+
+
+def test_an_export_does_not_leave_out_silently_what_is_deleted_meanwhile(store):
+    agent = store.start("main", system="Be careful.")
+    with pytest.raises(backstory.Busy, match="agent 'main' was deleted while it was exported"):
+        store.export_to(DeletingFile(agent, store))
+
+
+def test_a_backup_begins_again_if_an_agent_is_deleted_meanwhile(store, tmp_path, monkeypatch):
+    gone, kept = store.start("gone", system="a"), store.start("kept", system="b")
+    gone.fork("child").user("c")
+    stored, delete = store._backend.stored, [lambda: store.delete(gone, below=True)]
+
+    def stored_while_another_deletes(*arguments):
+        if delete:
+            delete.pop()()
+        return stored(*arguments)
+
+    monkeypatch.setattr(store._backend, "stored", stored_while_another_deletes)
+    store.backup(tmp_path / "copy.db")
+    with backstory.open(tmp_path / "copy.db") as copy:
+        assert copy.verify() == []
+        assert copy.agent(kept.id).head == 1
+
+
 def test_an_export_cannot_drive_a_terminal(store):
     fill(store)
     text = exported(store)

@@ -132,7 +132,9 @@ def _content(content: Any, path: str, request: Request) -> Iterator[str]:
 
 
 def _part(part: Any, role: str, path: str, request: Request) -> Iterator[str]:
-    data = [key for key in part if one_of(key, EVERY)] if isinstance(part, dict) else []
+    known = part.items() if isinstance(part, dict) else ()
+    # In protobuf's JSON a field that is null is not set; the rules for what we made ourselves are stricter.
+    data = [key for key, value in known if one_of(key, EVERY) and (request.strict or value is not None)]
     if not data:
         # A thought may be nothing but its signature: that one is the model's own.
         if request.strict or not field(part, "thoughtSignature"):

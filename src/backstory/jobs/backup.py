@@ -2,12 +2,14 @@
 
 import os
 import tempfile
-from typing import Protocol
+from typing import IO, Protocol
 
-from backstory.errors import CannotOpen
+from backstory.errors import Busy, CannotOpen
 from backstory.jobs.transfer import Exportable, export, import_
 from backstory.storage import connect
 from backstory.storage.protocols import Agents, Audit, Sources
+
+TRIES = 10  # of an export while others delete
 
 
 class Copyable(Agents, Audit, Sources, Protocol):
@@ -42,10 +44,22 @@ def _put(file: str, path: str) -> None:
 
 def _copy_by_export(backend: Exportable, path: str) -> None:
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=os.path.dirname(path)) as lines:
-        export(backend, lines)
+        _export(backend, lines)
         lines.seek(0)
         copy = connect(path)
         try:
             import_(copy, lines)
         finally:
             copy.close()
+
+
+def _export(backend: Exportable, lines: IO[str]) -> None:
+    """Export everything; from the beginning, if an agent is deleted meanwhile."""
+    for _ in range(TRIES - 1):
+        try:
+            export(backend, lines)
+            return
+        except Busy:
+            lines.seek(0)
+            lines.truncate()
+    export(backend, lines)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from backstory.core.events import Stored, to_json
 from backstory.core.terms import harmless
-from backstory.errors import Invalid, InvalidEvent
+from backstory.errors import Busy, Invalid, InvalidEvent
 from backstory.jobs.export_loader import AGENT_FIELDS, PAGE, SINCE_VERSION_2, ExportLoader, Transfer
 from backstory.jobs.verify import parents_first
 from backstory.storage.protocols import (
@@ -81,8 +81,20 @@ def _sources(backend: Exportable) -> dict[str | None, list[list[str | None]]]:
 def _pages(backend: Exportable, record: AgentRecord) -> Iterator[list[Stored]]:
     after = record.fork_seq
     while after < record.head and (page := backend.stored(record, after, PAGE)):
+        if page[0].seq != after + 1:
+            _check_kept(backend, record)
         after = page[-1].seq
         yield [row for row in page if row.seq <= record.head]
+    if after < record.head:
+        _check_kept(backend, record)
+
+
+def _check_kept(backend: Exportable, record: AgentRecord) -> None:
+    """Refuse to go on if events are missing because they were deleted since the agents were read. In a
+    damaged store, where nobody deleted anything, what is left is exported."""
+    found = backend.agents(Wanted(prefix=record.id, deleted=True))
+    if not found or found[0].deleted_us is not None:
+        raise Busy(f"agent {record.name!r} was deleted while it was exported", remedy="export again")
 
 
 def _event_line(row: Stored) -> str:
