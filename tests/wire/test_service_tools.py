@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from backstory.wire import dump, load
+from tests.wire.test_matrix import FOUND
 
 SEARCH = [
     {"type": "text", "text": "I shall look. "},
     {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "high tide"}},
-    {
-        "type": "web_search_tool_result",
-        "tool_use_id": "srvtoolu_1",
-        "content": [
-            {
-                "type": "web_search_result",
-                "title": "Tides",
-                "url": "https://example.org",
-                "encrypted_content": "c2VhbGVk",
-            }
-        ],
-    },
+    FOUND,
     {"type": "text", "text": "It is at noon."},
 ]
 TOLD = [

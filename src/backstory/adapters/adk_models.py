@@ -50,7 +50,7 @@ _templates: dict[Any, Template | None] = {}  # by shape; None: such events have 
 
 
 def adk_events(forms: list[Form]) -> list[AdkEvent]:
-    """The events that forms, which nobody else keeps, are the JSON of."""
+    """The events of these forms. They may share parts with the forms, so the caller must not keep those."""
     with wire.pause_gc():
         return [_event(form) for form in forms]
 

@@ -21,7 +21,7 @@ def checked_limit(limit: Any, of: str) -> int | None:
 
 
 def own_agent(log: Log, agent: A) -> A:
-    """An agent of this store, and not of another one: there its number stands for somebody else."""
+    """The agent, if it belongs to this store. In another store, its number would mean another agent."""
     if not isinstance(agent, Identity):
         raise Invalid(f"{agent!r:.60} is not an agent", remedy="pass what store.agent(…) returns")
     if agent._log is not log:

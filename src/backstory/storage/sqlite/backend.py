@@ -352,8 +352,7 @@ class SqliteBackend:
                 raise
 
     def _check_files(self) -> None:
-        """Raise if the files were removed or replaced, before a write is acknowledged: it went into a log
-        that nobody else can see."""
+        """Raise if the files were removed or replaced: no other process would see what was just written."""
         replaced = self._beside.replaced()
         if replaced is not None:
             raise ConnectionLost(
