@@ -374,3 +374,22 @@ def test_reasoning_that_a_server_wants_back_is_kept_and_sent_back():
     body, repairs = dump(events, "openai", model="deepseek-x")
     assert body["messages"][1]["reasoning_content"] == "Hm, files."
     assert repairs == []
+
+
+def test_reasoning_of_a_server_that_gives_its_calls_no_ids_is_sent_back_too():
+    from backstory.runtime.models.chunks import assembled
+    from backstory.wire import dump
+
+    call = {"index": 0, "function": {"name": "glob", "arguments": "{}"}}
+    chunks = [
+        {"choices": [{"delta": {"reasoning_content": "Hm."}}]},
+        {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]},
+    ]
+    *_, answer = assembled(chunks, "m")
+    [asked] = answer.calls
+    said = {"id": asked.id, "name": asked.name, "arguments": asked.arguments}
+    events = [("user", "Look.", None), ("tool_call", None, answer.data | said)]
+    body, repairs = dump([*events, ("tool_result", "a.py", {"id": asked.id})], "openai", model="m")
+    assert body["messages"][1]["reasoning_content"] == "Hm."
+    assert body["messages"][1]["tool_calls"][0]["id"] == asked.id
+    assert repairs == []

@@ -11,6 +11,7 @@ from backstory.wire import dump, load_answer
 from tests.wire.rules import violations
 
 CALL = {"id": "c1", "name": "glob", "arguments": {}}
+ASKED = {"id": "c1", "type": "function", "function": {"name": "glob", "arguments": "{}"}}
 SEAL = "c2VhbGVk"
 
 # Kind, text, data beside the form, format, the form.
@@ -19,6 +20,14 @@ FORMS: dict[str, tuple[str, str | None, dict[str, Any], str, Any]] = {
     "a call's type that is a number": (
         *("tool_call", None, CALL, "openai"),
         {"role": "assistant", "tool_calls": [{"id": "c1", "type": 7, "function": {"name": "glob"}}]},
+    ),
+    "a call whose id is null": (
+        *("tool_call", None, CALL, "openai"),
+        {"role": "assistant", "tool_calls": [{**ASKED, "id": None}]},
+    ),
+    "a call whose id is empty, beside reasoning": (
+        *("tool_call", None, CALL, "openai"),
+        {"role": "assistant", "reasoning_content": "Hm.", "tool_calls": [{**ASKED, "id": ""}]},
     ),
     "calls that are a number": (
         *("tool_call", None, CALL, "openai"),

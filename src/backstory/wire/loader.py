@@ -10,7 +10,7 @@ from typing import Any
 
 from backstory.wire.format import Format
 from backstory.wire.media import padded_part
-from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNPADDED
+from backstory.wire.origin import LAST_WORD, REPLACED, SAME_IDS, UNNAMED, UNPADDED
 from backstory.wire.repair import BEHIND_A_MESSAGE, BEHIND_AN_ANSWER, FIRST
 from backstory.wire.rows import without_halves
 from backstory.wire.turns import Call, Part, Result, Unit, answer_text, is_blank, text_of
@@ -125,9 +125,11 @@ class Ids:
         """The units with ids in all their calls and results."""
         for unit in units:
             if unit.role == "step":
-                calls = [part for part in unit.parts if isinstance(part, Call)]
+                calls = _calls(unit.parts)
                 if calls:
                     self._open = []
+                if any(call.id == "" for call in calls):  # a server that gives no ids
+                    unit = unit._replace(took=(*unit.took, UNNAMED))
                 yield unit._replace(parts=list(map(self._called, unit.parts))) if calls else unit
             elif unit.role == "result":
                 yield unit._replace(parts=list(map(self._answered, unit.parts)))

@@ -123,7 +123,7 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
     the ids of earlier calls."""
     natives = [piece.native for piece in step.pieces or () if piece.native is not None]
     is_own = all(map(target.is_home_of, natives))
-    is_same = False
+    is_same = is_named = False
     if is_own:
         for form in _whole_forms(step, natives, target.format):
             parts = _parts("step", natives[0]._replace(wire=form), target, step.at)
@@ -131,13 +131,16 @@ def settle_step(step: Step, target: Target, taken: set[str]) -> None:
                 return
             is_now = _is_untouched(step, parts, target.format, set() if SAME_IDS in step.took else taken)
             is_same = is_same or is_now
-            goes_back = is_now and _goes_back("step", parts, natives[0], target.format)
+            is_named = is_named or UNNAMED in step.took or _has_ids(parts, target.format)
+            goes_back = is_now and is_named and _goes_back("step", parts, natives[0], target.format)
             if goes_back and _is_answerable(parts, step, target):
                 _replay(step, form, parts, target)
                 return
     why = "it belongs to another provider or model"
     if is_own:
         why = REFUSED if is_same else "the step is not as it was"
+        if is_same and not is_named:
+            target.report("native", step.at, "a call has no id in its native content: the log's id goes")
     found = [_parts("step", native, target, step.at) or [] for native in natives]
     for parts in found:
         take_rest(step, parts, why, target)
@@ -192,6 +195,11 @@ def _is_untouched(step: Step, parts: list[Part], format: Format, taken: set[str]
             for part, call in zip(calls, step.calls, strict=True)
         )
     )
+
+
+def _has_ids(parts: list[Part], format: Format) -> bool:
+    """Whether each call has an id, if it needs one."""
+    return format.ids is None or not any(isinstance(part, Call) and part.id == "" for part in parts)
 
 
 def _is_answerable(parts: list[Part], step: Step, target: Target) -> bool:

@@ -10,7 +10,7 @@ SAME_IDS = "same ids"  # calls with the ids of earlier calls
 LAST_WORD = "last word"  # a last answer that the model continues
 UNPADDED = "unpadded"  # base64 without its padding
 FIELDS = "fields"  # fields beside a message's role and content
-UNNAMED = "unnamed"  # a result that does not say which call it answers
+UNNAMED = "unnamed"  # calls without ids, or a result that does not say which call it answers
 REFERRED = "referred"  # results of calls that are only references to the service's store
 REPLACED = "replaced"  # (not by the service) what no store can hold was replaced
 # Which of these are reported for every format, and by which rule.

@@ -45,6 +45,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
                 yield ThinkingDelta(thinks)
     if ended is None:
         raise ConnectionEnded("the stream ended before the answer did")
+    name_calls(calls.values())
     data = _data(model, usage, ended)
     # Some servers refuse the next request unless their thinking, or its signature, is sent back.
     if thought or any(call.keys() > FUNCTION_CALL for call in calls.values()):
@@ -71,13 +72,16 @@ def _error(error: Any) -> str:
     return str(error.get("message", error)) if isinstance(error, dict) else str(error)
 
 
+def name_calls(calls: Iterable[dict[str, Any]]) -> None:
+    """Give calls the ids and names that some servers leave out, and others refuse without."""
+    for call in calls:
+        call["id"] = storable(call["id"]).strip() or f"call_{os.urandom(12).hex()}"
+        call["function"]["name"] = storable(call["function"]["name"]).strip() or "unnamed"
+
+
 def _calls(calls: dict[int, dict[str, Any]]) -> tuple[ToolCall, ...]:
     return tuple(
-        ToolCall(
-            storable(call["id"]).strip() or f"call_{os.urandom(12).hex()}",
-            storable(call["function"]["name"]).strip() or "unnamed",
-            parsed(call["function"]["arguments"]),
-        )
+        ToolCall(call["id"], call["function"]["name"], parsed(call["function"]["arguments"]))
         for call in calls.values()
     )
 

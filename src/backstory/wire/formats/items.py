@@ -47,11 +47,11 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
         case "function_call":
             arguments = field(item, "arguments", str, path)
             called = call_of(id_in(item, "call_id", path), name_in(item, "name", path), arguments)
-            return [called._replace(more=_beside(item)), *_without_id(called)]
+            return [called._replace(more=_beside(item))]
         case "custom_tool_call":
             given = {"input": field(item, "input", str, path)}
             called = Call(id_in(item, "call_id", path), name_in(item, "name", path), given, kind=CUSTOM)
-            return [called._replace(more=_beside(item)), *_without_id(called)]
+            return [called._replace(more=_beside(item))]
         case "reasoning":
             return [Other("reasoning", complete=_is_whole_reasoning(item))]
         case None | "item_reference":
@@ -66,11 +66,6 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
     if type_ in RUN:
         return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
     return [Other(type_)]
-
-
-def _without_id(call: Call) -> list[Part]:
-    """Calls without ids are Chat's: "Invalid 'input[1].call_id': empty string"."""
-    return [] if call.id else [Other("call_id", complete=False)]
 
 
 def _is_whole_reasoning(item: dict[str, Any]) -> bool:
