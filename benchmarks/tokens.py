@@ -66,8 +66,13 @@ def _growth(shorter: Exchange, longer: Exchange) -> Iterator[Measured]:
     charged = (longer.tokens or 0) - (shorter.tokens or 0)
     if before is not None and after is not None and charged > 0:
         kinds = {part.what for part in after.parts[len(before.parts) - 1 :]}
-        exact = all(part.exact for part in after.parts[len(before.parts) - 1 :])
+        exact = not _has_schema(longer) and all(part.exact for part in after.parts[len(before.parts) - 1 :])
         yield Measured(_family(longer), _named(kinds), int(after) - int(before), charged, exact)
+
+
+def _has_schema(exchange: Exchange) -> bool:
+    """Whether the answer has to be JSON: earlier answers that were cost more then, which no count can know."""
+    return "response_format" in exchange.body or "format" in (exchange.body.get("text") or {})
 
 
 def _extends(longer: Exchange, shorter: Exchange) -> bool:

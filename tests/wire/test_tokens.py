@@ -95,6 +95,8 @@ class TestExact:
             (HELLO, None),
             (HELLO, "claude-sonnet-4-5"),
             (HELLO, "gpt-oss:120b"),
+            (HELLO, "gpt-4"),
+            (HELLO, "gpt-4-0613"),
             (HELLO, "gpt-4o-mini-search-preview"),
             (HELLO, "gpt-5-codex"),
             (STEP, "gpt-4o"),
@@ -120,7 +122,7 @@ class TestExact:
         assert count_tokens(STEP, "gpt-4o").how == "counted with o200k_base; estimated: call, result"
         assert count_tokens(HELLO).how == "counted with o200k_base, as for gpt-4o: no model was named"
         assert "no vocabulary of 'claude-x'" in count_tokens(HELLO, "claude-x").how
-        assert "no count for 'gpt-oss'" in count_tokens(HELLO, "gpt-oss").how
+        assert "no exact count for 'gpt-oss'" in count_tokens(HELLO, "gpt-oss").how
 
     def test_it_is_a_stated_estimate_without_the_extra(self, monkeypatch):
         exact = count_tokens(STEP, "gpt-4o")

@@ -101,7 +101,7 @@ def _how(parts: list[Part], counted: "Counter", model: str | None) -> str:
         return f"estimated with {NEWEST}: no vocabulary of {model!r} is known"
     guessed = dict.fromkeys(part.what for part in parts if not part.exact and part.what != "frame")
     if not counted.is_exact:
-        return f"estimated with {family.vocabulary}: no count for {model!r} was measured"
+        return f"estimated with {family.vocabulary}: no exact count for {model!r} is known"
     return f"counted with {family.vocabulary}" + (f"; estimated: {', '.join(guessed)}" if guessed else "")
 
 
