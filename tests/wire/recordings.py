@@ -67,6 +67,7 @@ COSTLY = frozenset(
         "web_search_options",
         "previous_response_id",
         "prompt",
+        "prediction",
     }
     | {
         "conversation",

@@ -119,6 +119,22 @@ def _sequence(messages: list[Any], request: Request) -> Iterator[str]:
         yield from role_violations(turns, TEXTS, pending=request.pending)
     elif turns and turns[-1].role == "assistant" and not _may_go_on(messages[-1], request):
         yield TEXTS["last"]
+    if not request.strict:
+        yield from _placement(messages)
+
+
+def _placement(messages: list[Any]) -> Iterator[str]:
+    """A system message stands behind the user, or a server's tool, and before the model or at the end."""
+    roles = [field(message, "role") for message in messages]
+    for index, role in enumerate(roles):
+        if role != "system" or not index:
+            continue
+        blocks = items(field(messages[index - 1], "content"))
+        is_served = bool(blocks) and str(field(blocks[-1], "type")).endswith("_tool_result")
+        if roles[index - 1] == "assistant" and not is_served:
+            yield f"messages.{index}: role 'system' must follow a user turn or server tool use"
+        if "user" in roles[index + 1 : index + 2]:
+            yield f"messages.{index}: role 'system' must be last or precede an assistant turn"
 
 
 def _may_go_on(message: Any, request: Request) -> bool:

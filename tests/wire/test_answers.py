@@ -209,6 +209,21 @@ def test_a_call_without_arguments_is_a_call_of_nothing(given):
     assert sent["messages"][1]["tool_calls"][0]["function"] == {"name": "glob", "arguments": "{}"}
 
 
+def test_content_that_a_server_parsed_is_its_json():
+    [(_, text, _)] = load_answer(completion(content={"title": "Apples"}), "openai")
+    assert text == '{"title":"Apples"}'
+
+
+def test_calls_of_a_server_that_gives_no_ids_go_back_without_them():
+    call = {"id": "", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    [asked] = load_answer(completion(content=None, tool_calls=[call]), "openai", model="m")
+    result = ("tool_result", "x", {"id": asked[2]["id"]})
+    body, repairs = dump([("user", "Look.", None), asked, result], "openai", model="m")
+    assert body["messages"][1]["tool_calls"] == [call]
+    assert body["messages"][2]["tool_call_id"] == ""
+    assert repairs == []
+
+
 def test_a_spoken_answer_is_named_by_its_id():
     answer = completion(content=None, audio={"id": "audio_1", "data": "c291bmQ=", "transcript": "Yes."})
     [(_, _, data)] = load_answer(answer, "openai")

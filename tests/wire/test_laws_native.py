@@ -33,6 +33,7 @@ from tests.wire.maker import History
 from tests.wire.rules import violations
 
 MARK = re.compile(r"«[^»]*»|#\d+#")
+OPUS = "claude-opus-5"  # takes system messages between others
 KEYS = ("messages", "input", "instructions", "system", "contents", "systemInstruction")
 
 
@@ -114,10 +115,16 @@ def no_text_is_lost_and_none_comes_twice(log: Log) -> None:
                     assert log.said[format].count(mark) == 1
 
 
+def system_messages_inside_stand_where_the_model_takes_them(log: Log) -> None:
+    body, _ = dump(log.events, "anthropic", model=OPUS, system_inside=True)
+    assert violations(body, "anthropic", strict=False, model=OPUS) == []
+
+
 OF_MIXED_LOGS = [
     every_dump_is_accepted,
     a_dump_before_the_open_calls_run_is_accepted_but_for_them,
     no_text_is_lost_and_none_comes_twice,
+    system_messages_inside_stand_where_the_model_takes_them,
     loading_a_dump_and_dumping_it_again_changes_nothing,
     dumping_twice_gives_the_same_bytes,
 ]

@@ -72,13 +72,14 @@ def test_and_is_marked_user_text_where_it_does_not(format):
             ("user", "?", None),
         ],
         [("user", "Hello.", None), ("system", "Be brief.", None), ("user", "?", None)],
+        [*[("user", "Hello.", None)], *[("system", "Be brief.", None)] * 2, ("user", "?", None)],
     ],
-    ids=["behind the model", "before the user"],
+    ids=["behind the model", "before the user", "two before the user"],
 )
 def test_system_text_stands_only_behind_the_user_and_before_the_model(history):
     body, repairs = dump(history, "anthropic", system_inside=True)
     assert "system" not in [message["role"] for message in body["messages"]]
-    assert [repair.rule for repair in repairs] == ["system"]
+    assert {repair.rule for repair in repairs} == {"system"}
 
 
 def test_system_text_behind_results_may_stand_and_so_may_two_in_a_row():

@@ -159,14 +159,10 @@ def placed(
     rest: list[Turn] = turns[count:]
     if format.system_in_place:
         return system, rest
+    inside = _inside(rest, options) if format.name == "anthropic" else set()
     kept: list[Turn] = []
     for index, turn in enumerate(rest):
-        following = rest[index + 1] if index + 1 < len(rest) else None
-        if (
-            isinstance(turn, Step)
-            or turn.role != "system"
-            or may_stand(turn, kept, following, format, options)
-        ):
+        if isinstance(turn, Step) or turn.role != "system" or index in inside:
             kept.append(turn)
         elif is_blank(turn.text):
             report("system", turn.at, f"{format.name} does not take this here: it is left out")
@@ -177,19 +173,34 @@ def placed(
     return system, kept
 
 
-def may_stand(
-    message: MessageTurn, before: list[Turn], following: Turn | None, format: Format, options: Options
-) -> bool:
-    """Whether a system message may stand between others: some of Anthropic's models take it behind the user's
+def _inside(turns: list[Turn], options: Options) -> set[int]:
+    """Which system messages may stand between others: some of Anthropic's models take them behind the user's
     turn, or the result of a tool that the service ran, and before the model's, or at the end; others answer
     "role 'system' is not supported on this model" (aiquila#413). One that came from there goes back to
     the same model."""
-    was_inside = message.is_own and message.wire is not None and message.after == BEHIND_A_MESSAGE
-    if format.name != "anthropic" or not (options.system_inside or was_inside):
-        return False
-    is_behind_user = bool(before) and (not _ends_with_model(before[-1]) or _ends_with_result(before[-1]))
-    is_before_model = following is None or isinstance(following, Step) or following.role == "system"
-    return is_behind_user and is_before_model
+    found: set[int] = set()
+    is_behind_user = False
+    for index, turn in enumerate(turns):
+        if isinstance(turn, Step):
+            is_behind_user = not _ends_with_model(turn) or _ends_with_result(turn)
+        elif turn.role == "system":
+            was_inside = turn.is_own and turn.wire is not None and turn.after == BEHIND_A_MESSAGE
+            if is_behind_user and (options.system_inside or was_inside):
+                found.add(index)
+            is_behind_user = is_behind_user or not is_blank(turn.text)
+        else:
+            is_behind_user = True
+    is_before_model = True
+    for index, turn in reversed(list(enumerate(turns))):
+        if isinstance(turn, Step):
+            is_before_model = True
+        elif turn.role != "system":
+            is_before_model = False
+        elif not is_before_model:
+            found.discard(index)
+        elif index not in found and not is_blank(turn.text):  # it becomes the user's
+            is_before_model = False
+    return found
 
 
 def alternating(turns: list[Turn], options: Options, report: Report) -> list[Turn]:

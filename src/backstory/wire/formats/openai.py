@@ -299,6 +299,8 @@ def answered(response: Mapping[str, Any]) -> Answered:
     form = {key: value for key, value in message.items() if _is_kept(key) and not _is_empty(key, value)}
     if "audio" in form:
         form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
+    if isinstance(form.get("content"), dict):  # Cloudflare parses an answer for which there is a schema
+        form["content"] = compact(form["content"])
     if isinstance(form.get("tool_calls"), list):
         form["tool_calls"] = list(map(_with_arguments, form["tool_calls"]))
     # One that was cut off while it thought: "content or tool_calls must be set" (DeepSeek).
