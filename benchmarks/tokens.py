@@ -71,7 +71,7 @@ def _growth(shorter: Exchange, longer: Exchange) -> Iterator[Measured]:
 
 
 def _has_schema(exchange: Exchange) -> bool:
-    """Whether the answer has to be JSON: earlier answers that were cost more then, which no count can know."""
+    """Whether the answer has to be JSON: earlier answers in JSON cost more then, which no count can know."""
     return "response_format" in exchange.body or "format" in (exchange.body.get("text") or {})
 
 

@@ -18,8 +18,8 @@ ImagePrice = Callable[[Size, str], float]
 # An image of which only the address is known is taken to be of a usual size.
 USUAL = Size(1024, 768)
 
-# Models whose recorded usages were met by the count of plain text, every time. Not gpt-4: Responses charges it one
-# token less than Chat Completions does, and a count does not know where it will be sent.
+# Models whose recorded usages were met by the count of plain text, every time. Not gpt-4: Responses charges
+# it one token less than Chat Completions does, and a count does not know where it will be sent.
 EXACT = re.compile(
     r"(gpt-3\.5-turbo|gpt-35-turbo|gpt-4o(-mini)?|gpt-4\.1(-mini|-nano)?|gpt-4\.5-preview"
     r"|gpt-5(-mini|-nano)?|gpt-5\.[2456](-mini|-nano|-sol|-luna)?|o3-mini)"
