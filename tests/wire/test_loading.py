@@ -91,6 +91,11 @@ REFUSED = [
         r"^input\[0\]\.name: .*non-empty",
     ),
     (
+        "openai-responses",
+        {"input": [{"type": "function_call_output", "call_id": {}, "output": "x"}]},
+        r"^input\[0\]\.call_id: expected a string, found an object",
+    ),
+    (
         "anthropic",
         messages({"role": "user", "content": [{"type": "tool_result", "tool_use_id": ""}]}),
         r"^messages\[0\]\.content\[0\]\.tool_use_id: .*non-empty",

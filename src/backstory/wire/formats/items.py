@@ -7,7 +7,7 @@ calls and outputs are calls and results like others, in a form of their own.
 from collections.abc import Callable
 from typing import Any
 
-from backstory.wire.body import field, id_in, name_in, objects, wrong
+from backstory.wire.body import field, id_in, name_in, objects, text_or_none, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import call_of
 from backstory.wire.formats.openai import detail_of
@@ -62,7 +62,8 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
         return [Call(item["call_id"], name, given, kind=type_, more=_beside(item))]
     if is_output(item):
         parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
-        return [Result(answered_id(item) or "", parts, None, kind=_CALL_OF[type_])]
+        id = text_or_none(answered_id(item), f"{path}.call_id") or ""
+        return [Result(id, parts, None, kind=_CALL_OF[type_])]
     if type_ in RUN:
         return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
     return [Other(type_)]
