@@ -3,7 +3,9 @@
 import json
 import os
 import tempfile
+from base64 import b64encode
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import orjson
@@ -30,7 +32,23 @@ def importers_table(folder: str) -> list[Row]:
     return [
         Row(f"{what}, read as units", "orjson.loads of its lines", ours, floor, LIMIT),
         Row(f"{what}, imported into SQLite", "orjson.loads of its lines", whole, parsed, LIMIT),
+        size_row(path, what),
     ]
+
+
+def size_row(path: str, what: str) -> Row:
+    """What the store takes, signatures included, against what was said: contents and arguments."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "new.db")
+        said = 0
+        with backstory.open(file) as store:
+            store.import_transcripts(path, settle=0)
+            for event in store.agents()[0].events():
+                arguments = (event.data or {}).get("arguments")
+                said += len((event.content or "").encode())
+                said += len(orjson.dumps(arguments)) if arguments is not None else 0
+        size = os.path.getsize(file)
+    return Row(f"size of the store of {what}", "what was said", size / 1e6, said / 1e6, 1.2, "MB")
 
 
 def read(path: str) -> None:
@@ -78,37 +96,68 @@ USAGE = {
 }
 
 
+WORDS = """
+    the a of in to and is for with not file line test value name list index error result config parser
+    function returns import class module request response update missing default string number because
+    before after when while every should check token event store branch commit path folder
+    """
+SENTENCE = 42  # characters, about
+
+
+def sentences() -> list[str]:
+    """Some thousand; a few have characters that are not ASCII."""
+    chance = Random(5)
+    words = WORDS.split()
+    made = [" ".join(chance.choices(words, k=7)) for _ in range(4_000)]
+    return [f"{text[:20]}“{text[20:]}”" if n % 15 == 0 else text for n, text in enumerate(made)]
+
+
+SENTENCES = sentences()
+
+
 class Lines:
     """Records that hang on each other."""
 
     def __init__(self) -> None:
         self.bytes = 0
+        self._chance = Random(7)
         self._count = 0
         self._parent: str | None = None
 
     def turn(self) -> Iterator[dict[str, Any]]:
-        yield self._line("user", content=f"Question {self._count}: why does the parser fail here? " * 8)
-        yield self._line("attachment", attachment={"type": "hook_success", "content": "ok – done\n" * 120})
+        yield self._line("user", content=self._prose(430))
+        yield self._line(
+            "attachment", attachment={"type": "hook_success", "content": self._prose(1200, end="\n")}
+        )
         for number in range(4):
             yield from self._step(is_thoughtful=number != 3)
-        yield self._line("assistant", blocks=[{"type": "text", "text": "It was a missing comma. " * 20}])
+        yield self._line("assistant", blocks=[{"type": "text", "text": self._prose(480)}])
+
+    def _prose(self, size: int, end: str = " ") -> str:
+        """Sentences that differ, because what is packed depends on what is in it."""
+        text = end.join(self._chance.choices(SENTENCES, k=size // SENTENCE + 1))
+        return text[:size]
 
     def _step(self, *, is_thoughtful: bool) -> Iterator[dict[str, Any]]:
         message = f"msg_{self._count}"
         if is_thoughtful:
-            thought = {"type": "thinking", "thinking": "Look at it. " * 14, "signature": "c2ln" * 590}
+            signature = b64encode(self._chance.randbytes(1770)).decode()
+            thought = {"type": "thinking", "thinking": self._prose(170), "signature": signature}
             yield self._line("assistant", blocks=[thought], message=message)
         call = f"toolu_{self._count}"
         edit = {
             "file_path": f"/src/file_{self._count}.py",
-            "old_string": "x = 1\n" * 40,
-            "new_string": "y\n" * 90,
+            "old_string": self._prose(240, end="\n"),
+            "new_string": self._prose(180, end="\n"),
         }
         use = {"type": "tool_use", "id": call, "name": "Edit", "input": edit}
         yield self._line("assistant", blocks=[use], message=message)
         if is_thoughtful:
-            yield self._line("progress", data={"type": "hook_progress", "output": "checked\n" * 180})
-        text = "".join(f"{number:6}\tsome line of the “file”\n" for number in range(62))
+            yield self._line(
+                "progress", data={"type": "hook_progress", "output": self._prose(1440, end="\n")}
+            )
+        lines = self._chance.choices(SENTENCES, k=42)
+        text = "".join(f"{number:6}\t{line}\n" for number, line in enumerate(lines))
         result = {"type": "tool_result", "tool_use_id": call, "content": text}
         patch = [
             {"oldStart": 3, "oldLines": 9, "newStart": 3, "newLines": 9, "lines": [" a", "-b", "+c"] * 6}

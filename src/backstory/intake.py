@@ -275,7 +275,7 @@ class _Commit:
         if not new:
             return
         rows = self._placed(agent, new, self._digest(agent, pieces))
-        self._rows.add_events(agent, rows)
+        self._rows.add_events(agent, rows, pack=True)
         self.written += len(rows)
         last = rows[-1]
         self.records[agent.id] = agent._replace(head=last.seq, updated_us=last.created_us)

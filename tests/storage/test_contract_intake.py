@@ -30,6 +30,63 @@ def test_events_keep_their_own_times_and_never_run_backwards(store):
     assert store.verify() == []
 
 
+# Around the size from which on a backend packs what comes in, and where content and data meet.
+LONG = "x" * 98
+SAYINGS = [
+    ("user", "", None),
+    ("user", LONG, None),
+    ("user", LONG + "x", None),
+    ("user", LONG + "xx", None),
+    ("user", "", {"more": LONG}),
+    ("user", LONG, {}),
+    ("assistant", "Zoë, 日本 🙂 " * 40, {"native": {"text": "\\u0000 \x00 \x7f ﷽" * 40}}),
+    ("assistant", "\x01\x1f\u2028" * 60, None),
+    ("tool_call", None, {"id": "c1", "name": "look", "arguments": {"path": LONG * 3}}),
+    ("tool_call", "", {"id": "c2", "name": "look", "arguments": LONG * 3}),
+    ("tool_call", LONG * 3, {"id": "c3", "name": "look", "arguments": None}),
+    ("tool_result", LONG * 1_000, {"id": "c1"}),
+    ("note", "backstory.test", {"much": LONG * 3}),
+    ("system", "".join(map(chr, range(0x20, 0x400))), None),
+]
+
+
+def test_whatever_comes_in_is_read_as_it_was(store):
+    with store.intake() as intake:
+        intake.extend(intake.agent("tool/1", created_at=T0), SAYINGS)
+    agent, live = store.keyed("tool/1"), store.start("live")
+    live.extend(SAYINGS)
+    assert [(event.kind, event.content, event.data) for event in agent.events()] == SAYINGS
+    assert [event.data_json for event in agent.events()] == [event.data_json for event in live.events()]
+    assert agent.texts() == live.texts()
+    assert [row.size for row in agent.outline()] == [row.size for row in live.outline()]
+    assert len({one.bytes for one in store.stats().agents}) == 1
+    assert store.verify() == []
+
+
+def test_what_came_in_is_found_forked_compacted_exported_and_erased_like_anything_else(store, new_url):
+    with store.intake() as intake:
+        came = [("user", f"word{n} " + LONG, {"n": f"fact{n} {LONG}"}) for n in range(8)]
+        intake.extend(intake.agent("tool/1", created_at=T0), came)
+    agent = store.keyed("tool/1")
+    assert [hit.event.seq for hit in store.search("word3")] == [4]
+    fork = agent.fork("fork", at=6)
+    fork.compact("a summary", keep=2)
+    assert [event.content[:5] for event in fork.context().messages] == ["a sum", "word4", "word5"]
+    assert [event.content[:5] for event in agent.tail(2)] == ["word6", "word7"]
+    agent.erase([4, 6], why="asked")
+    assert store.search("word3") == store.search("word5") == []
+    assert [event.content[:5] for event in fork.context().messages] == ["a sum", "word4", ""]
+    assert store.verify() == []
+    out = io.StringIO()
+    store.export_to(out)
+    assert "word3" not in out.getvalue()
+    assert "fact4" in out.getvalue()
+    with backstory.open(new_url("sqlite")) as other:
+        other.import_from(io.StringIO(out.getvalue()))
+        assert other.keyed("tool/1").events() == agent.events()
+        assert other.verify() == []
+
+
 def test_a_batch_goes_behind_what_is_there_and_keeps_to_its_time(store):
     with store.intake() as intake:
         agent = intake.agent("tool/1", created_at=T0)

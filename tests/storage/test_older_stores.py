@@ -33,27 +33,27 @@ def found(store):
     }
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["store-1.sqlite", "store-2.sqlite", "store-1.postgres"])
 def older_store(request, tmp_path, new_database):
-    """The address of a store as the first version left it, and what is in it."""
-    if request.param == "sqlite":
+    """The address of a store as an older version left it, and what is in it."""
+    if request.param.endswith(".sqlite"):
         path = tmp_path / "older.db"
-        shutil.copy(FIXTURES / "store-1.sqlite", path)
-        return str(path), expected("store-1.sqlite")
+        shutil.copy(FIXTURES / request.param, path)
+        return str(path), expected(request.param)
     url = new_database()
     with psycopg.connect(url, autocommit=True) as db:
         db.execute((FIXTURES / "store-1.postgres.sql").read_text())
     return url, expected("store-1.postgres")
 
 
-def test_a_store_of_the_first_version_is_read_whole_and_is_sound(older_store):
+def test_an_older_store_is_read_whole_and_is_sound(older_store):
     url, wanted = older_store
     with backstory.open(url) as store:
         assert found(store) == wanted
         assert store.verify() == []
 
 
-def test_a_store_of_the_first_version_can_be_written_to(older_store):
+def test_an_older_store_can_be_written_to(older_store):
     url, wanted = older_store
     with backstory.open(url) as store:
         for id in wanted:

@@ -6,7 +6,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
@@ -327,12 +326,9 @@ def _is_record(line: bytes) -> bool:
 
 
 def _zstd(file: IO[bytes]) -> IO[bytes]:
-    try:
-        zstandard = import_module("zstandard")
-    except ImportError:
-        raise Unreadable("compressed with zstd: install backstory[import] to read it") from None
-    stream: IO[bytes] = zstandard.ZstdDecompressor().stream_reader(file)
-    return stream
+    from backstory.storage.zstd import ZstdFile
+
+    return ZstdFile(file)  # type: ignore[return-value]
 
 
 def _gzip(file: IO[bytes]) -> IO[bytes]:

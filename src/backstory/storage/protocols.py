@@ -261,8 +261,9 @@ class Intake(Reader, StoredRows, Protocol):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         """Write an agent as it was made then. Raises NameTaken."""
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
-        """Write events behind the agent's newest, with their positions, times, bases and digests."""
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
+        """Write events behind the agent's newest, with their positions, times, bases and digests. `pack`:
+        they will seldom be read, so they may be stored in less space."""
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         """Replace what is kept beside an agent with what `change` returns."""

@@ -20,7 +20,7 @@ class MemoryIntake(HeldRows):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self._backend.add_agent(new, created_us)
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
         own = self._agents[agent.pk]
         for row in rows:
             own.add(row.event, row.base, row.digest)

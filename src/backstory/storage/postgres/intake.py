@@ -45,7 +45,7 @@ class PostgresIntake(PostgresRows):
             said = f"someone else is writing agents of session {new.session}"
             raise Conflict(said, remedy="import again") from error
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
         place = place_of(agent.session)
         with self._db.cursor().copy(INSERT_EVENTS) as copy:
             for row in rows:

@@ -58,6 +58,8 @@ NEEDED_INDEXES = {
     *("agents_name", "agents_key", "agents_touched", "agents_title"),
     *("jumps", "marks", "notes", "event_keys"),
 }
+TEXT_BESIDE_FRAME = """
+    SELECT count(*) FROM events WHERE packed IS NOT NULL AND (content IS NOT NULL OR data IS NOT NULL)"""
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -235,6 +237,9 @@ class SqliteBackend:
         found += [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
         if strays:
             found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
+        [(doubtful,)] = self._query(TEXT_BESIDE_FRAME, ())
+        if doubtful:
+            found.append(f"{doubtful} events are packed, and have a content or data beside that")
         return found
 
     def _broken_pages(self) -> list[str]:

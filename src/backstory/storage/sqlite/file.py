@@ -21,6 +21,7 @@ except ImportError:  # Windows has other file locks
 
 from backstory.core.chain import START, digest_of
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
+from backstory.storage.sqlite.packing import Unpacker
 
 T = TypeVar("T")
 
@@ -85,6 +86,11 @@ MIGRATIONS = (
         (SELECT created_at FROM events e WHERE e.id BETWEEN no << 32 AND (no << 32) + 4294967295
          ORDER BY e.id DESC LIMIT 1), created_at) / 1000000;
     """,
+    # Version 3: packed events.
+    """
+    ALTER TABLE events ADD COLUMN packed BLOB;
+    ALTER TABLE events ADD COLUMN size INTEGER;
+    """,
 )
 OWN_EVENTS = """
     SELECT id, kind, content, data, created_at, base FROM events
@@ -121,6 +127,7 @@ def connected(path: str, flags: int) -> apsw.Connection:
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     # Overwrite freed space: even splitting a page leaves copies of events behind.
     db.execute("PRAGMA secure_delete = ON").fetchall()
+    Unpacker().register(db)
     return db
 
 

@@ -16,6 +16,7 @@ from backstory.core.chain import is_erased
 from backstory.core.terms import Query, searchable, words
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.protocols import CANDIDATES, Found, Piece
+from backstory.storage.sqlite.packing import CONTENT_LEFT, DATA_LEFT
 from backstory.storage.sqlite.rows import HEAD, ids_of
 
 # The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
@@ -36,18 +37,22 @@ OF_OWNERS = "a.no IN (SELECT value FROM json_each(?))"
 UPTO = f"""
     SELECT a.no, coalesce(s.upto, a.fork_seq)
     FROM agents a LEFT JOIN searched_3 s ON s.agent = a.no WHERE {OF_OWNERS}"""
-UNINDEXED = """
-    SELECT p.key, e.id & 4294967295, e.kind, e.content, e.data FROM json_each(?) p CROSS JOIN events e
+UNINDEXED = f"""
+    SELECT p.key, e.id & 4294967295, e.kind, {CONTENT_LEFT}, {DATA_LEFT}
+    FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN json_extract(p.value, '$[0]') AND json_extract(p.value, '$[1]')"""
-# Those of the events read for indexing that still exist, with the beginning of their data.
-LEFT = UNINDEXED.replace("e.kind, e.content, e.data", "substr(e.data, 1, 16)")
+# Those of the events read for indexing that still exist, with the beginning of their data. Erased events are
+# not packed.
+LEFT = UNINDEXED.replace(f"e.kind, {CONTENT_LEFT}, {DATA_LEFT}", "substr(e.data, 1, 16)")
 MOVE = "INSERT INTO searched_3 VALUES (?1, ?2) ON CONFLICT (agent) DO UPDATE SET upto = ?2"
 INSERT = "INSERT INTO search_3 (rowid, words) VALUES (?, ?)"
 # The index does not store the text: to remove an entry, FTS5 needs the same words again.
-TEXTS = """
-    SELECT e.id, e.kind, e.content, e.data FROM events e JOIN searched_3 s ON s.agent = e.agent
+TEXTS = f"""
+    SELECT e.id, e.kind, {CONTENT_LEFT}, {DATA_LEFT}, e.packed IS NOT NULL
+    FROM events e JOIN searched_3 s ON s.agent = e.agent
     WHERE e.id BETWEEN ?1 AND ?2 AND e.id & 4294967295 <= s.upto"""
 FORGET = "INSERT INTO search_3 (search_3, rowid, words) VALUES ('delete', ?, ?)"
+FORGET_ALL = "INSERT INTO search_3 (search_3) VALUES ('delete-all'); DELETE FROM searched_3"
 MERGE = "INSERT INTO search_3 (search_3, rank) VALUES ('merge', ?)"
 WORTH_MERGING = 20_000  # events
 MERGED_AT_ONCE = 500  # pages
@@ -142,8 +147,11 @@ def _ranges(behind: Sequence[Backlog]) -> str:
 def forget(db: apsw.Connection, no: int, low: int, high: int) -> None:
     """Within a write transaction, before events are removed: remove them from the index."""
     rows: list[Any] = db.execute(TEXTS, ((no << 32) + low, (no << 32) + high)).fetchall()
+    if any(is_packed and content is data is None for *_, content, data, is_packed in rows):
+        db.execute(FORGET_ALL)  # it is not known which words of a damaged event the index has
+        return
     # Erased events are not in the index any more: removing them again would damage it.
-    there = [(id, searchable(kind, content, data)) for id, kind, content, data in rows if not is_erased(data)]
+    there = [(row[0], searchable(*row[1:4])) for row in rows if not is_erased(row[3])]
     db.executemany(FORGET, [(id, " ".join(words(text))) for id, text in there])
 
 

@@ -9,7 +9,12 @@ from collections.abc import Sequence
 from backstory.core.events import Stored
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
+from backstory.storage.sqlite.packing import Packer
 from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
+
+INSERT_PACKED = """
+    INSERT INTO events (id, kind, content, data, created_at, key, base, digest, packed, size)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 class SqliteIntake(SqliteRows):
@@ -21,9 +26,12 @@ class SqliteIntake(SqliteRows):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self.create(new, created_us)
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
         first = agent.pk << 32
-        self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
+        if pack:
+            self._db.executemany(INSERT_PACKED, Packer().packed(first, rows))
+        else:
+            self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
         self.touch(agent, 0, rows[-1].created_us)
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:

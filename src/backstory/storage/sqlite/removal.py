@@ -10,12 +10,13 @@ from backstory.core.events import Stored, stored_rows
 from backstory.storage.ids import new_id
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 from backstory.storage.sqlite import index
-from backstory.storage.sqlite.rows import COLUMNS, SEQ, SqliteRows
+from backstory.storage.sqlite.packing import DATA_LEFT
+from backstory.storage.sqlite.rows import SEQ, WHOLE, SqliteRows
 
 NAMING = f"""
-    SELECT {COLUMNS}, e.base, e.digest FROM events e
-    WHERE e.id BETWEEN ? AND ? AND instr(e.data, ?) > 0 ORDER BY e.id"""
-BLANK = "UPDATE events SET content = ?, data = ? WHERE id = ?"
+    SELECT {WHOLE} FROM events e
+    WHERE e.id BETWEEN ? AND ? AND instr({DATA_LEFT}, ?) > 0 ORDER BY e.id"""
+BLANK = "UPDATE events SET content = ?, data = ?, packed = NULL, size = NULL WHERE id = ?"
 CUT = "DELETE FROM events WHERE id BETWEEN ? AND ?"
 BURY = """
     UPDATE agents SET name = :name, key = NULL, about = NULL, deleted = coalesce(deleted, :now),

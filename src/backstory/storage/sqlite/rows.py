@@ -27,12 +27,13 @@ from backstory.storage.protocols import (
     lost,
     parent_lost,
 )
+from backstory.storage.sqlite.packing import CONTENT, CONTENT_LEFT, DATA, DATA_LEFT, SIZE
 from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
 
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
 SECOND = 1_000_000  # microseconds
 
-COLUMNS = "e.id & 4294967295, e.kind, e.content, e.data, e.created_at, e.key"
+COLUMNS = f"e.id & 4294967295, e.kind, {CONTENT}, {DATA}, e.created_at, e.key"
 
 HEAD = """max(a.fork_seq, coalesce(
     (SELECT max(e.id) & 4294967295 FROM events e
@@ -165,31 +166,19 @@ POSITION_AT = f"""
 READ = f"""
     SELECT {COLUMNS} FROM json_each(?) p CROSS JOIN events e
     WHERE e.id BETWEEN CAST(p.key AS INTEGER) AND p.value"""
-READ_COLUMNS = READ.replace(COLUMNS, "e.id & 4294967295, e.kind, e.content, e.data")
+READ_COLUMNS = READ.replace(COLUMNS, f"e.id & 4294967295, e.kind, {CONTENT}, {DATA}")
 # If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = " AND EXISTS (SELECT 1 FROM agents WHERE no = ? AND deleted IS NULL)"
 SAID = READ + f" AND (e.kind <> 'note' OR e.content IN (SELECT value FROM json_each(?))) {IS_THERE}"
 SPOKEN_KINDS = ", ".join(f"'{kind}'" for kind in sorted(SPOKEN | {"note"}))
-TEXTS = SAID.replace(COLUMNS, "e.content, e.data") + f" AND e.kind IN ({SPOKEN_KINDS})"
+TEXTS = SAID.replace(COLUMNS, f"{CONTENT}, {DATA}") + f" AND e.kind IN ({SPOKEN_KINDS})"
 MARKS = READ.replace("events e", "events e INDEXED BY marks") + " AND e.kind = 'mark'"
 NOTES = READ.replace("events e", "events e INDEXED BY notes") + " AND e.kind = 'note'"
-# SQLite knows the length of a column without reading it, but not the length of an expression.
-OUTLINE = READ.replace(
-    COLUMNS,
-    "e.id & 4294967295, e.kind, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0), "
-    "e.created_at, e.base",
-)
-DATA_OF = READ.replace(COLUMNS, "e.id & 4294967295, e.kind, e.data") + (
+OUTLINE = READ.replace(COLUMNS, f"e.id & 4294967295, e.kind, {SIZE}, e.created_at, e.base")
+DATA_OF = READ.replace(COLUMNS, f"e.id & 4294967295, e.kind, {DATA}") + (
     " AND e.kind IN (SELECT value FROM json_each(?))"
 )
-CENSUS = (
-    READ.replace(
-        COLUMNS,
-        "e.kind, count(*), count(e.base), sum(octet_length(coalesce(e.content, '')) + "
-        "octet_length(coalesce(e.data, '')))",
-    )
-    + " GROUP BY e.kind"
-)
+CENSUS = READ.replace(COLUMNS, f"e.kind, count(*), count(e.base), sum({SIZE})") + " GROUP BY e.kind"
 LAST_NOTE = f"""
     SELECT {COLUMNS} FROM events e WHERE e.id = (
         SELECT found.id FROM (
@@ -207,8 +196,8 @@ KEYED = f"""
 PLACES = KEYED.replace(COLUMNS, "e.key, e.id & 4294967295")
 FOUND = "SELECT a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent WHERE e.key = ? ORDER BY e.id"
 
-STORED = f"""
-    SELECT {COLUMNS}, e.base, e.digest FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"""
+WHOLE = f"e.id & 4294967295, e.kind, {CONTENT_LEFT}, {DATA_LEFT}, e.created_at, e.key, e.base, e.digest"
+STORED = f"SELECT {WHOLE} FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id LIMIT ?"
 
 
 class SqliteRows:

@@ -7,6 +7,7 @@ from typing import Any
 import apsw
 
 from backstory.core.events import Event
+from backstory.storage.sqlite.packing import SIZE
 from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS, HEAD
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
@@ -26,9 +27,8 @@ NEWEST_NOTES = f"""
         SELECT max(n.id) FROM events n INDEXED BY notes
         WHERE n.kind = 'note' AND n.content = :name AND n.id {OWN})
     WHERE a.deleted IS NULL AND {{condition}} ORDER BY a.no"""
-CENSUSES = """
-    SELECT a.id, e.kind, count(*), count(e.base),
-        sum(coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0))
+CENSUSES = f"""
+    SELECT a.id, e.kind, count(*), count(e.base), sum({SIZE})
     FROM events e CROSS JOIN agents a ON a.no = e.agent GROUP BY e.agent, e.kind"""
 
 IRREGULAR = """

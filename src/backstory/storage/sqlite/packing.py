@@ -1,0 +1,139 @@
+"""Packed events: the content and the data of an event as one zstd frame, in the column `packed`.
+
+What an intake brings is packed: imported histories are large, and seldom read. What is appended stays as it
+is. In a packed row, `content` and `data` are NULL, and `size` has the bytes that both have, so that sizes can
+be told without unpacking. Only messages are packed: the indexes need the contents of notes.
+
+Statements read packed rows through the expressions below. They cost nothing for other rows.
+"""
+
+import pkgutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import apsw
+
+from backstory.core.events import Stored, TextAndData
+from backstory.core.kinds import SPOKEN
+from backstory.errors import Corrupt, Remedy
+
+if TYPE_CHECKING:
+    from backstory.storage.zstd import ZstdDict
+
+# What a reader of the log gets: raises Corrupt if the frame is damaged.
+CONTENT = "iif(e.packed IS NULL, e.content, unpacked_content(e.packed))"
+DATA = "iif(e.packed IS NULL, e.data, unpacked_data(e.packed))"
+# For code that must get past a damaged event: both are NULL then.
+CONTENT_LEFT = "iif(e.packed IS NULL, e.content, content_left(e.packed))"
+DATA_LEFT = "iif(e.packed IS NULL, e.data, data_left(e.packed))"
+# SQLite knows the length of a column without reading it, but not the length of an expression.
+SIZE = "coalesce(e.size, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0))"
+
+WORTH_PACKING = 100  # characters
+WORTH_KEEPING = 0.9  # of what a frame has packed
+LEVEL = 1  # higher ones save little more, and take twice as long
+
+_END = "\0"  # between content and data; no text in a store contains it
+_NO_CONTENT = "\0\0"  # before the data of an event whose content is NULL
+
+_dictionary: "ZstdDict | None" = None
+
+
+def dictionary() -> bytes:
+    """What packed events have in common: words, phrases and names of fields that are frequent in transcripts,
+    written by hand. What is near the end costs a frame the least. A frame can only be read with the
+    dictionary that it was written with, so this one never changes."""
+    return pkgutil.get_data(__package__, "dictionary.txt") or b""
+
+
+def _shared_dictionary() -> "ZstdDict":
+    global _dictionary
+    if _dictionary is None:
+        from backstory.storage.zstd import ZstdDict
+
+        _dictionary = ZstdDict(dictionary(), is_raw=True)
+    return _dictionary
+
+
+class Packer:
+    """Packs the rows of one transaction."""
+
+    def __init__(self) -> None:
+        from backstory.storage.zstd import CompressionParameter, ZstdCompressor
+
+        # With a checksum, a damaged frame is never read as another text.
+        options: dict[int, int] = {
+            CompressionParameter.compression_level: LEVEL,
+            CompressionParameter.checksum_flag: 1,
+        }
+        self._compressor = ZstdCompressor(options=options, zstd_dict=_shared_dictionary().as_digested_dict)
+
+    def packed(self, first: int, rows: Sequence[Stored]) -> Iterator[tuple[Any, ...]]:
+        """The rows of events of the agent whose ids begin at `first`, packed where that is worth it."""
+        compress = self._compressor.compress
+        end: Literal[2] = self._compressor.FLUSH_FRAME
+        for seq, kind, content, data, *rest in rows:
+            beside = "" if data is None else _NO_CONTENT + data if content is None else _END + data
+            if kind in SPOKEN and len(content or "") + len(beside) >= WORTH_PACKING:
+                plain = f"{content or ''}{beside}".encode()
+                frame = compress(plain, end)
+                if len(frame) < len(plain) * WORTH_KEEPING:
+                    size = len(plain) - beside.count(_END)
+                    yield first | seq, kind, None, None, *rest, frame, size
+                    continue
+            yield first | seq, kind, content, data, *rest, None, None
+
+
+class Unpacker:
+    """Unpacks the frames that the statements of one connection meet, one after the other."""
+
+    def __init__(self) -> None:
+        self._frame = b""
+        self._parts: TextAndData = (None, None)
+
+    def register(self, db: apsw.Connection) -> None:
+        """Make the functions known that the expressions use."""
+        functions: dict[str, Callable[..., Any]] = {
+            "unpacked_content": lambda frame: self._unpacked(frame)[0],
+            "unpacked_data": lambda frame: self._unpacked(frame)[1],
+            "content_left": lambda frame: self._left(frame)[0],
+            "data_left": lambda frame: self._left(frame)[1],
+        }
+        for name, function in functions.items():
+            db.create_scalar_function(name, function, 1, deterministic=True)
+
+    def _unpacked(self, frame: bytes) -> TextAndData:
+        # A statement asks for the content and then for the data of the same row.
+        if frame != self._frame:
+            self._parts = unpacked(frame)
+            self._frame = frame
+        return self._parts
+
+    def _left(self, frame: bytes) -> TextAndData:
+        try:
+            return self._unpacked(frame)
+        except Corrupt:
+            return None, None
+
+
+def unpacked(frame: bytes) -> TextAndData:
+    """The content and the data in a frame; raises Corrupt."""
+    from backstory.storage.zstd import ZstdDecompressor, ZstdError
+
+    decompressor = ZstdDecompressor(zstd_dict=_shared_dictionary())
+    try:
+        text = decompressor.decompress(frame).decode()
+    except (ZstdError, UnicodeDecodeError) as error:
+        raise _damaged() from error
+    match text.split(_END) if decompressor.eof else ():
+        case [content]:
+            return content, None
+        case [content, data]:
+            return content, data
+        case ["", "", data]:
+            return None, data
+    raise _damaged()
+
+
+def _damaged() -> Corrupt:
+    return Corrupt("a packed event is damaged", remedy=Remedy("{} shows where", "verify"))

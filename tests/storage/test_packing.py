@@ -1,0 +1,212 @@
+"""What an intake brings into SQLite is packed: smaller in the file, the same to everyone who reads it."""
+
+import hashlib
+import io
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backstory
+from backstory.core.events import Stored
+from backstory.storage.sqlite.packing import Packer, dictionary, unpacked
+
+LONG = "The quick brown fox jumps over the lazy dog. " * 20
+FIRST = 1 << 32  # the ids of the first agent's events begin here
+FRAMES = "SELECT id, packed FROM events WHERE packed IS NOT NULL ORDER BY id"
+
+
+def take_in(store, *events, key="tool/1"):
+    with store.intake() as intake:
+        intake.extend(intake.agent(key), events)
+    return store.keyed(key)
+
+
+def frames(path):
+    with closing(apsw.Connection(str(path))) as db:
+        return dict(db.execute(FRAMES).fetchall())
+
+
+def raw(path):
+    """All bytes of all files of a store."""
+    return b"".join(file.read_bytes() for file in Path(path).parent.glob(f"{Path(path).name}*"))
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "store.db"
+
+
+def damage(path, seq):
+    """Flip a bit of one frame."""
+    with closing(apsw.Connection(str(path))) as db:
+        frame = bytearray(frames(path)[FIRST + seq])
+        frame[len(frame) // 2] ^= 0x10
+        db.execute("UPDATE events SET packed = ? WHERE id = ?", (bytes(frame), FIRST + seq))
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=50)
+
+
+@given(st.none() | TEXTS, st.none() | TEXTS, st.sampled_from([1, 3, 200]))
+def test_whatever_is_packed_is_unpacked_the_same(content, data, times):
+    content, data = (None if text is None else text * times for text in (content, data))
+    row = Stored(7, "tool_call", content, data, 1, "key", None, b"digest")
+    [(id, kind, *said, created, key, base, digest, frame, size)] = Packer().packed(2 << 32, [row])
+    assert (id, kind, created, key, base, digest) == ((2 << 32) + 7, "tool_call", 1, "key", None, b"digest")
+    if frame is None:
+        assert said == [content, data]
+        assert size is None
+    else:
+        assert said == [None, None]
+        assert unpacked(frame) == (content, data)
+        assert size == len((content or "").encode()) + len((data or "").encode())
+        assert len(frame) < size
+
+
+def test_long_messages_of_an_intake_are_packed_and_nothing_else_is(path):
+    with backstory.open(path) as store:
+        call = {"id": "c", "name": "look", "arguments": {"text": LONG}}
+        agent = take_in(
+            store,
+            ("user", LONG),
+            ("user", "short"),
+            ("note", LONG, {"text": LONG}),
+            ("mark", None, {"label": LONG}),
+            ("tool_call", None, call),
+        )
+        agent.append("user", LONG)
+        out = io.StringIO()
+        store.export_to(out)
+    assert list(frames(path)) == [FIRST + 1, FIRST + 5]
+    other = path.with_name("other.db")
+    with backstory.open(other) as store:
+        store.import_from(io.StringIO(out.getvalue()))
+    assert frames(other) == {}
+
+
+def test_what_becomes_no_smaller_is_not_packed(path):
+    noise = "".join(chr(0x21 + byte % 94) for byte in hashlib.shake_128(b"noise").digest(120))
+    with backstory.open(path) as store:
+        take_in(store, ("user", noise))
+    assert frames(path) == {}
+
+
+def test_the_dictionary_never_changes():
+    known = "4a06d77919b89fb095a15bc3f0b8596363c8db1662e16f648f28d3ea0b1399ae"
+    assert hashlib.sha256(dictionary()).hexdigest() == known
+
+
+def test_a_store_of_packed_events_is_read_by_those_who_may_only_read(path):
+    with backstory.open(path) as store:
+        take_in(store, ("user", f"apple {LONG}"), ("assistant", LONG))
+    with backstory.open(path, read_only=True) as store:
+        assert [event.content for event in store.keyed("tool/1").events()] == [f"apple {LONG}", LONG]
+        assert [hit.event.seq for hit in store.search("apple")] == [1]
+        assert store.verify() == []
+
+
+@pytest.mark.parametrize("removed", ["erase", "delete", "expire"])
+def test_no_file_of_the_store_holds_the_frame_of_what_was_removed(path, removed):
+    with backstory.open(path) as store:
+        for no in range(3):
+            noise = hashlib.sha256(b"%d" % no).hexdigest()
+            came = [("user", f"{LONG} secret{n}x{no} {noise[n:]}{n}") for n in range(60)]
+            take_in(store, *came, key=f"tool/{no}")
+        store.search("fox")
+        agent, before = store.keyed("tool/1"), frames(path)
+        if removed == "erase":
+            agent.erase(range(1, 61), why="asked")
+        elif removed == "delete":
+            store.delete(agent)
+        else:
+            agent.clear()
+            store.expire(agent.event(61).created_at, dead=True, dry_run=False)
+        gone = before.keys() - frames(path).keys()
+        assert len(gone) == 60
+        left = raw(path)
+        # The end of a frame is in one piece, wherever its page is split.
+        assert [id for id in gone if before[id][-40:] in left] == []
+        assert [id for id in before.keys() - gone if before[id][-40:] not in left] == []
+        assert store.search("secret5x1") == []
+        assert len(store.search("secret5x2")) == 1
+        assert store.verify() == []
+
+
+# --- damage ---
+
+
+def test_a_damaged_frame_is_found_where_it_is(path):
+    with backstory.open(path) as store:
+        take_in(store, *(("user", f"{n} {LONG}") for n in range(5)))
+        damage(path, 3)
+        assert {(found.position, found.severity) for found in store.verify()} == {(3, "error")}
+
+
+@pytest.mark.parametrize("cut", [0, 3, -1])
+def test_a_frame_that_is_cut_off_is_damaged(cut):
+    row = Stored(1, "user", LONG, None, 1, None, None, b"")
+    [(*_, frame, _)] = Packer().packed(0, [row])
+    with pytest.raises(backstory.Corrupt):
+        unpacked(frame[:cut])
+
+
+def test_a_damaged_frame_stops_only_those_who_need_it(path):
+    with backstory.open(path) as store:
+        agent = take_in(store, *(("user", f"word{n} {LONG}") for n in range(50)))
+        other = take_in(store, ("user", LONG), key="tool/2")
+        damage(path, 3)
+        with pytest.raises(backstory.Corrupt, match="packed event is damaged"):
+            agent.context()
+        assert [event.seq for event in agent.tail(2)] == [49, 50]
+        assert agent.context(2).messages[1].content.startswith("word1")
+        assert len(agent.outline()) == 50
+        assert other.context().messages[0].content == LONG
+        assert [hit.event.seq for hit in store.search("word4")] == [5]
+        assert store.stats().events == 51
+        agent.append("user", "on it goes")
+        store.export_to(io.StringIO())
+    with backstory.open(path, read_only=True) as store:
+        assert [hit.event.seq for hit in store.search("word4")] == [5]
+
+
+def test_an_agent_with_a_damaged_frame_can_be_deleted_and_the_index_keeps_none_of_its_words(path):
+    with backstory.open(path) as store:
+        agent = take_in(store, ("user", f"secretword {LONG}"))
+        other = take_in(store, ("user", f"otherword {LONG}"), key="tool/2")
+        assert store.search("secretword")
+        damage(path, 1)
+        store.delete(agent)
+        assert store.search("secretword") == []
+        assert [hit.agent for hit in store.search("otherword")] == [other]
+        assert store.verify() == []
+    assert b"secretword" not in raw(path)
+
+
+def test_a_text_beside_a_frame_is_found(path):
+    with backstory.open(path) as store:
+        take_in(store, ("user", LONG))
+        with closing(apsw.Connection(str(path))) as db:
+            db.execute("UPDATE events SET content = 'smuggled'")
+        [finding] = store.verify()
+        assert "packed" in finding.problem
+
+
+# --- what it costs others ---
+
+
+def test_zstd_is_imported_only_where_something_is_packed(path):
+    code = """
+import sys, backstory
+with backstory.open(sys.argv[1]) as store:
+    store.start("main").user("hello " * 100)
+    assert store.verify() == []
+print([name for name in sys.modules if "zstd" in name])
+"""
+    found = subprocess.run([sys.executable, "-c", code, path], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"
