@@ -173,6 +173,24 @@ def test_an_answer_that_may_still_be_written_is_waited_for(store, tmp_path):
     assert said(main(store)) == ["go", "We"]
 
 
+def test_the_rest_of_an_answer_that_paused_comes_once_and_stays_in_the_context(store, tmp_path):
+    """Claude Code writes a line a block, and some models begin with a blank one before they think for long."""
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [user("u1", "go", None, 1), answer("a1", text("\n\n"), "u1", 2, "m1")]
+    store.import_transcripts(write_lines(path, lines), settle=0)
+    lines += [answer("a2", text("We"), "a1", 3, "m1"), answer("a3", call("c1"), "a2", 4, "m1")]
+    store.import_transcripts(write_lines(path, lines), settle=0)
+    head = main(store).head
+    os.utime(path, (1, 1))
+    store.import_transcripts(path, settle=0)
+    assert main(store).head == head
+    lines += [result("r1", "c1", "done", "a3", 5), user("u2", "more", "r1", 6)]
+    store.import_transcripts(write_lines(path, lines), settle=0)
+    assert [event.content for event in main(store).context().messages] == [
+        *("go", "", "\n\nWe", None, "done", "more")
+    ]
+
+
 def test_a_title_that_a_person_gave_stays(store, tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     title = {"type": "custom-title", "customTitle": "Theirs"}
@@ -364,7 +382,9 @@ def test_a_source_that_grows_ends_in_the_store_where_a_fresh_import_would(tmp_pa
             path = write_lines(tmp_path / name, lines[:end])
             quiet = 0 if end == len(lines) or random.random() < 0.5 else 1e9
             store.import_transcripts(path, format=tool.format, settle=quiet)
-        assert not store.import_transcripts(path, format=tool.format, settle=0).has_news
+            if quiet == 0:  # touched: it is read again, and all of it is known
+                os.utime(path, (end, end))
+                assert not store.import_transcripts(path, format=tool.format).has_news
         [agent] = store.agents()
         kept = logged(store, agent)
         assert without_order(without_instructions(context(kept))) == without_order(story.leaf.context())

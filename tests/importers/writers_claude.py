@@ -48,7 +48,10 @@ class Writer:
 
     def answer(self, turn, parent):
         blocks = [{"type": "thinking", "thinking": turn.thought, "signature": "c2ln"}] if turn.thought else []
+        if turn.text and self.random.random() < 0.3:  # some models begin with a blank block
+            blocks.insert(0, {"type": "text", "text": "\n\n"})
         blocks += [{"type": "text", "text": turn.text}] if turn.text else []
+        turn.text = "".join(block["text"] for block in blocks if block["type"] == "text")
         blocks += [
             {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
             for call in turn.calls

@@ -25,6 +25,13 @@ class LogEvent(NamedTuple):
     source_time: int | None = None
 
 
+class Begun(NamedTuple):
+    """What a log has of an answer's words, which may be only their beginning."""
+
+    words: str
+    rests: tuple[int, ...] = ()  # where the words stand that came behind the first ones
+
+
 class Known(NamedTuple):
     """What a log has of a source already."""
 
@@ -32,7 +39,20 @@ class Known(NamedTuple):
     head: int = 0
     stands_at: int = 0  # the position whose context the head's is: the head, or where its jump went
     time: int | None = None  # of the head
-    unfinished: Mapping[str, str] = {}  # the words of answers that were written before they were whole
+    unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
+
+
+def begun_in(spoken: Iterable[tuple[str, str, int]]) -> dict[str, Begun]:
+    """The answers among some events, each an id, words and a position: the pieces of one put together."""
+    found: dict[str, Begun] = {}
+    for id, words, seq in spoken:
+        first, _, length = id.rpartition("+")
+        before = found.get(first)
+        if before is not None and length == str(len(before.words)):
+            found[first] = Begun(before.words + words, (*before.rests, seq))
+        else:
+            found[id] = Begun(words)
+    return found
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -100,9 +120,7 @@ class Line:
         """What of a unit is not in the log yet, behind what it continues."""
         self._after[unit.id] = unit.after
         self._move = None
-        told = sorted(
-            place for entry in unit.entries if (place := self._known.places.get(entry.id)) is not None
-        )
+        told = sorted(place for entry in unit.entries for place in self._told(entry))
         new = [entry for entry in self._grown(unit.entries) if entry.id not in self._known.places]
         if not told and new:
             yield from self._tell_late()
@@ -117,13 +135,24 @@ class Line:
         elif new:
             self._late.append((unit.id, new))
 
+    def _told(self, entry: Entry) -> Iterator[int]:
+        """Where the log has an entry: one place, or several if it came in pieces."""
+        place = self._known.places.get(entry.id)
+        if place is not None:
+            yield place
+            if entry.id in self._known.unfinished:
+                yield from self._known.unfinished[entry.id].rests
+
     def _grown(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The entries, and for each that the log has only the beginning of, the rest."""
         for entry in entries:
             yield entry
-            words, begun = entry.content or "", self._known.unfinished.get(entry.id)
-            if begun is not None and len(words) > len(begun) and words.startswith(begun):
-                yield entry._replace(id=f"{entry.id}+{len(begun)}", content=words[len(begun) :])
+            begun = self._known.unfinished.get(entry.id)
+            if begun is None:
+                continue
+            words, length = entry.content or "", len(begun.words)
+            if len(words) > length and words.startswith(begun.words):
+                yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
 
     def _tell_late(self) -> Iterator[LogEvent]:
         """What came late for units that others continue already: at the head, if that is on their line; else

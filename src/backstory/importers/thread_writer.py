@@ -13,7 +13,7 @@ from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.linear import Known, Line, LogEvent, ids_in
+from backstory.importers.linear import Known, Line, LogEvent, begun_in, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
@@ -102,8 +102,8 @@ class ThreadWriter:
                 stands_at = (event.data or {}).get("target_message_id", 0)
             elif event.seq == stands_at and event.kind == "note":
                 stands_at -= 1
-        spoken = (event for event in recent if event.kind == "assistant" and event.key)
-        begun = {event.key or "": event.content or "" for event in spoken}
+        spoken = ((e.key, e.content or "", e.seq) for e in recent if e.kind == "assistant" and e.key)
+        begun = begun_in(spoken)
         return Known(self._places, record.head, stands_at, record.updated_us, begun)
 
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
