@@ -130,6 +130,16 @@ def test_a_first_line_longer_than_a_head_still_says_whose_thread_it_is(tmp_path)
     assert [session.id for session in read(tmp_path / "other.jsonl")[0]] == [ID]
 
 
+def test_a_first_line_that_is_still_being_written_is_waited_for(tmp_path):
+    path = write(tmp_path, meta(), said("user", "one"))
+    lines = path.read_bytes()
+    path.write_bytes(lines[:40])
+    assert read(path, format="codex")[0] == []
+    path.write_bytes(lines)
+    [session] = read(path, format="codex")[0]
+    assert session.id == ID
+
+
 def test_a_hosted_search_is_no_call_without_a_result(tmp_path):
     search = {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
     thread = thread_of(tmp_path, said("user", "go"), item(**search), said("assistant", "found"))

@@ -55,6 +55,8 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
             _read_names(source, names)
             paths.append(source.path)
             continue
+        if not head:  # its first line is still being written: whose thread it is, that will say
+            continue
         file = _File(source, head)
         other = threads.get(file.id)
         if other is None or other.source.size() < source.size():
@@ -72,7 +74,7 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 def ties(source: Source) -> Iterator[str]:
     """The thread and those that it came from. What has the names of threads is tied to none."""
     head = [record for record in source.peek() if isinstance(record, dict)]
-    if not (head and _is_name(head[0])):
+    if head and not _is_name(head[0]):
         file = _File(source, head)
         yield from (id for id in (file.id, file.forked_from, file.spawned_from) if id is not None)
 
