@@ -230,6 +230,16 @@ def test_sub_agents_are_found_by_what_the_session_knows_of_them(tmp_path):
     assert all(thread.origin.spawned for thread in session.threads if thread.id)
 
 
+def test_the_agents_of_a_workflow_are_at_the_call_that_began_it(tmp_path):
+    main = [line("a", None), task("b", "a", "call_1", "run"), task("c", "b", "call_2", "run")]
+    answered = {"status": "async_launched", "runId": "wf_1"}
+    write_lines(tmp_path / f"{SESSION}.jsonl", [*main, done("r", "c", "call_2", toolUseResult=answered)])
+    below = tmp_path / SESSION / "subagents" / "workflows" / "wf_1"
+    write_lines(below / "agent-one.jsonl", agent("one", SESSION, line("x", None, content="map")))
+    [session] = read(tmp_path)[0]
+    assert [thread.origin.call for thread in session.threads if thread.id] == ["call_2"]
+
+
 def test_agents_of_a_session_that_is_gone_have_a_session_without_a_main_thread(tmp_path):
     (tmp_path / "gone.jsonl").write_text("")
     write_lines(tmp_path / "agent-x.jsonl", agent("x", "gone", line("a", None)))
@@ -280,6 +290,15 @@ def test_a_file_that_was_resumed_as_a_copy_in_another_file_is_what_that_one_was_
     parent, fork = read(tmp_path)[0]
     assert (parent.id, fork.id, fork.threads[0].origin) == ("2-base", "1-resumed", Origin("2-base", at="b"))
     assert [unit.id for unit in fork.threads[0].units() if not unit.inherited] == ["c"]
+
+
+def test_a_file_that_begins_with_a_large_image_is_recognised(tmp_path):
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}
+    first = line("a", None, content=[{"type": "image", "source": source}], isSidechain=False)
+    late = {"parentUuid": None, "isSidechain": False, "type": "user", "message": first["message"]} | first
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", [late, line("b", "a", "assistant", text("hi"))])
+    [session] = read(path.parent)[0]
+    assert (session.tool, session.id) == ("claude-code", SESSION)
 
 
 def test_a_file_without_a_conversation_is_no_session(tmp_path):

@@ -21,8 +21,11 @@ Agent = tuple[Source, str]  # a sub-agent's file, and its id
 
 
 def fits(head: Head) -> bool:
-    """Objects with a type, and a uuid, a parent or a session."""
-    return any(_is_record(record) for record in head.records) or head.keys >= {"type", "uuid", "parentUuid"}
+    """Objects with a type, and a uuid, a parent or a session. Of a first record that is too long for a head
+    (an image in a prompt), what stands before the message must do."""
+    if any(_is_record(record) for record in head.records):
+        return True
+    return "parentUuid" in head.keys and bool(head.keys & {"uuid", "isSidechain", "sessionId"})
 
 
 def _is_record(record: Any) -> bool:
@@ -181,10 +184,13 @@ def _agent_thread(session: str, file: File, files: list[File], report: Report) -
 
 
 def _called(file: File, others: list[File]) -> str | None:
-    """The call that spawned an agent, by what the session knows of it, else by the prompt's text."""
-    for other in others:
-        if file.agent in other.links:
-            return other.links[file.agent]
+    """The call that spawned an agent, by what the session knows of it or of the workflow that it is part of,
+    else by the prompt's text."""
+    *_, workflow, _ = ("", *file.source.path.split("/"))
+    for known in (file.agent, workflow):
+        for other in others:
+            if known in other.links:
+                return other.links[known]
     first = file.main.rows[0]
     return _by_prompt(file.source.fetch(first.place), others)
 

@@ -26,7 +26,7 @@ class File:
         self.main = Index()
         self.side = Index()
         self.about: dict[str, Any] = dict(state["about"]) if state else {}
-        self.links: dict[str, str] = {}  # an agent's id -> the call that spawned it
+        self.links: dict[str, str] = {}  # the id of an agent, or of a workflow's run -> the call that began it
         self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
         self.forked_from: str | None = None
         self._leaf: tuple[int, str, bool] | None = None
@@ -79,7 +79,7 @@ class File:
                     self.links[agent] = call
         elif kind == records.RESULTS:
             result = record.get("toolUseResult")
-            agent = result.get("agentId") if isinstance(result, dict) else None
+            agent = result.get("agentId", result.get("runId")) if isinstance(result, dict) else None
             if isinstance(agent, str):
                 call = next((id for id in records.result_ids(record) if isinstance(id, str)), None)
                 if call is not None:
