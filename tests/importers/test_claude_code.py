@@ -301,6 +301,16 @@ def test_a_file_that_begins_with_a_large_image_is_recognised(tmp_path):
     assert (session.tool, session.id) == ("claude-code", SESSION)
 
 
+def test_lines_without_ids_are_a_row(tmp_path):
+    rows = [line("a", None), line("b", None, "assistant", text("hi")), line("c", None, content="more")]
+    bare = [{key: row[key] for key in ("type", "message", "timestamp")} for row in rows]
+    for row in bare:
+        row["message"].pop("id", None)
+    write_lines(tmp_path / "exported.jsonl", bare)
+    [session] = read(tmp_path)[0]
+    assert context(log(one([session]))) == [("user", "hello"), ("assistant", "hi"), ("user", "more")]
+
+
 def test_a_file_without_a_conversation_is_no_session(tmp_path):
     write_lines(tmp_path / "x.jsonl", [{"type": "file-history-snapshot", "messageId": "m", "snapshot": {}}])
     assert read(tmp_path)[0] == []

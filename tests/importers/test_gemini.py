@@ -115,3 +115,9 @@ def test_pictures_that_a_tool_found_are_kept_beside_its_words_or_within_them(tmp
     assert [(event.content, event.data["id"]) for event in results] == [("one", "c1"), ("two", "c2")]
     for event in results:
         assert [block["type"] for block in event.data["native"]["wire"][0]["content"]] == ["text", "image"]
+
+
+def test_messages_that_name_their_session_are_not_taken_for_another_tool_s(tmp_path):
+    messages = [user("u", "go") | {"sessionId": "g1"}, answer("a", "gone") | {"sessionId": "g1"}]
+    [session] = read(write_lines(tmp_path / "session-x.jsonl", [META, *messages]))[0]
+    assert (session.tool, session.id) == ("gemini", "g1")

@@ -174,7 +174,7 @@ def test_an_answer_that_may_still_be_written_is_waited_for(store, tmp_path):
 
 
 def test_the_rest_of_an_answer_that_paused_comes_once_and_stays_in_the_context(store, tmp_path):
-    """Claude Code writes a line a block, and some models begin with a blank one before they think for long."""
+    """Claude Code writes a line a block; some models begin with a blank one before they think for long."""
     path = tmp_path / f"{SESSION}.jsonl"
     lines = [user("u1", "go", None, 1), answer("a1", text("\n\n"), "u1", 2, "m1")]
     store.import_transcripts(write_lines(path, lines), settle=0)

@@ -23,6 +23,8 @@ Agent = tuple[Source, str]  # a sub-agent's file, and its id
 def fits(head: Head) -> bool:
     """Objects with a type, and a uuid, a parent or a session. Of a first record that is too long for a head
     (an image in a prompt), what stands before the message must do."""
+    if any(isinstance(record, dict) and "projectHash" in record for record in head.records[:1]):
+        return False  # Gemini CLI, whose messages may name their session
     if any(_is_record(record) for record in head.records):
         return True
     return "parentUuid" in head.keys and bool(head.keys & {"uuid", "isSidechain", "sessionId"})
@@ -32,12 +34,15 @@ def _is_record(record: Any) -> bool:
     return (
         isinstance(record, dict)
         and isinstance(record.get("type"), str)
-        and ("parentUuid" in record or ("sessionId" in record and "projectHash" not in record))
+        and ("parentUuid" in record or "sessionId" in record)
         and "payload" not in record
     ) or (
         isinstance(record, dict)
-        and record.get("type") in records.BOOKKEEPING
-        and ("messageId" in record or "leafUuid" in record)
+        and (
+            (record.get("type") in records.BOOKKEEPING and ("messageId" in record or "leafUuid" in record))
+            # Without ids, as others write them out.
+            or (record.get("type") in records.SPEAKERS and isinstance(records.content_of(record), str | list))
+        )
     )
 
 

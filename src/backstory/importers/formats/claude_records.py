@@ -64,6 +64,7 @@ BOOKKEEPING = frozenset(
         "result",
     }
 )
+SPEAKERS = frozenset({"user", "assistant"})
 # Types whose records may be contracted without a note in the report.
 CONTRACTED = frozenset({"progress", "system", "attachment", "summary", "user", "assistant"})
 USAGE = {
