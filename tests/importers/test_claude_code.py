@@ -1,3 +1,4 @@
+import backstory
 from backstory.importers import Move, Origin, Unit
 from tests.importers.reading import context, everything, log, one, read, write_lines
 from tests.importers.writers_claude import SESSION
@@ -272,6 +273,23 @@ def test_a_fork_with_its_beginning_copied_has_only_its_own_events(tmp_path):
     assert (parent.id, fork.id) == ("base", "fork")
     assert (thread.origin.session, thread.origin.at) == ("base", "b")
     assert [unit.id for unit in thread.units() if not unit.inherited] == ["x"]
+
+
+def test_a_fork_of_a_compacted_session_begins_with_the_boundary_and_is_at_what_it_copied_last(tmp_path):
+    boundary = line("b", None, "system", subtype="compact_boundary", logicalParentUuid="a")
+    base = [line("a", None), boundary, line("c", "b", isCompactSummary=True), line("d", "c", content="left")]
+    copied = [record | {"forkedFrom": {"sessionId": "base"}} for record in base[1:3]]
+    hook = {"type": "progress", "uuid": "h", "parentUuid": None, "data": {"type": "hook_progress"}}
+    write_lines(tmp_path / "1-fork.jsonl", [*copied, line("x", "c", content="right")])
+    write_lines(tmp_path / "2-fork.jsonl", [*copied, hook, line("y", "h", content="cleared")])
+    write_lines(tmp_path / "base.jsonl", base)
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path / "base.jsonl", settle=0)
+        store.import_transcripts(tmp_path, settle=0)  # what was forked is looked up again
+        forks = [store.agent("1-fork"), store.agent("2-fork")]
+        assert [fork.parent for fork in forks] == [store.agent("base").id] * 2
+        added = [[event.content for event in fork.events(after=fork.fork_seq)] for fork in forks]
+    assert added == [["right"], [None, "cleared"]]
 
 
 def test_copies_that_say_nothing_of_a_fork_are_told_apart_by_who_went_on_first(tmp_path):

@@ -14,7 +14,7 @@ from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_file import NAME, File
 from backstory.importers.formats.claude_records import Record
 from backstory.importers.formats.claude_tail import checkpoint, resume
-from backstory.importers.formats.claude_tree import Tree
+from backstory.importers.formats.claude_tree import CLEAR, Tree
 from backstory.importers.transcript import Origin, Report, Session, Thread
 
 Agent = tuple[Source, str]  # a sub-agent's file, and its id
@@ -65,13 +65,17 @@ def _session_of(source: Source, head: Sequence[Any]) -> str:
 
 
 def ties(source: Source) -> Iterator[str]:
-    """The session that a sub-agent belongs to; of other files the name and the first record."""
+    """The session that a sub-agent belongs to; of other files the name, the first record, and the session
+    that they were forked from."""
     head = source.peek()
     if _agent(head) is not None:
         yield _session_of(source, head)
         return
     yield source.stem
     yield from _first_key(head)
+    fork = _forked_from(head)
+    if fork is not None:
+        yield fork
 
 
 def _first_key(head: Sequence[Any]) -> list[str]:
@@ -79,9 +83,19 @@ def _first_key(head: Sequence[Any]) -> list[str]:
     return [key for key in keys if isinstance(key, str)][:1]
 
 
+def _forked_from(head: Sequence[Any]) -> str | None:
+    """The session that the first records of a file were copied from."""
+    for record in head:
+        fork = record.get("forkedFrom") if isinstance(record, dict) else None
+        if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
+            return fork["sessionId"]  # type: ignore[no-any-return]
+    return None
+
+
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """The sessions in the files: each with its sub-agents, forks behind what they were forked from."""
-    families: dict[str, list[Source]] = {}  # files that begin with the same record are copies of one history
+    files: dict[str, Source] = {}
+    heads: dict[str, Sequence[Any]] = {}
     agents: dict[str, list[Agent]] = {}
     for source in sources:
         head = source.peek()
@@ -89,11 +103,24 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         if agent is not None:
             agents.setdefault(_session_of(source, head), []).append((source, agent))
             continue
-        families.setdefault(next(iter(_first_key(head)), source.path), []).append(source)
-    for family in families.values():
+        files[source.path] = source
+        heads[source.stem] = head
+    for family in _families(files.values(), heads):
         yield from _family(family, agents)
     for id, left in agents.items():
         yield from _session(id, None, left, None, Report(), left[0][0].path)
+
+
+def _families(sources: Iterable[Source], heads: dict[str, Sequence[Any]]) -> Iterable[list[Source]]:
+    """Files that are copies of one history: they begin with the same record, or with a later one (a boundary)
+    of the session that they say they were forked from."""
+    found: dict[str, list[Source]] = {}
+    for source in sources:
+        way = [source.stem]
+        while (above := _forked_from(heads[way[-1]])) in heads and above is not None and above not in way:
+            way.append(above)
+        found.setdefault(next(iter(_first_key(heads[way[-1]])), source.path), []).append(source)
+    return found.values()
 
 
 def _family(family: list[Source], agents: dict[str, list[Agent]]) -> Iterator[Session]:
@@ -163,11 +190,20 @@ def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
         return None
     at = None
     for node in tree.forest.ordered():
-        if any(row.own for row in tree.rows.get(node.id, ())):
+        if _is_own(node.id, tree, parent):
             at = node.parent or at
             break
         at = node.id
     return Origin(session, at=at)
+
+
+def _is_own(unit: str, tree: Tree, parent: File | None) -> bool:
+    """Whether a fork did not copy a unit. A cleared context is known by the record that it began with."""
+    if unit in tree.rows:
+        return any(row.own for row in tree.rows[unit])
+    if parent is not None and unit.removeprefix(CLEAR) in parent.main:
+        return False
+    return all(_is_own(child, tree, parent) for child in tree.forest.children.get(unit, ()))
 
 
 def _agent_thread(session: str, file: File, files: list[File], report: Report) -> Thread:

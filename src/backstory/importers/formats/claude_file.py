@@ -26,9 +26,7 @@ class File:
         self.main = Index()
         self.side = Index()
         self.about: dict[str, Any] = dict(state["about"]) if state else {}
-        self.links: dict[
-            str, str
-        ] = {}  # the id of an agent, or of a workflow's run -> the call that began it
+        self.links: dict[str, str] = {}  # an agent, or the run of a workflow -> the call that began it
         self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
         self.forked_from: str | None = None
         self._leaf: tuple[int, str, bool] | None = None

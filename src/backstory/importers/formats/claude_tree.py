@@ -15,6 +15,7 @@ from backstory.importers.formats.claude_records import Line, Record
 from backstory.importers.transcript import Entry, Move, Step, Unit
 
 Fetch = Callable[[Any], Record]
+CLEAR = "clear "  # the unit of a cleared context: this and the key of the record that it began with
 LOST = "?"  # the parent of a record that names none though it must have one
 
 
@@ -320,7 +321,7 @@ class Tree:
             first = root if first is None else first
             if root is not None and root != first:
                 if root not in clears and told is not None:
-                    id = f"clear {self.index.roots[-root - 1]}"
+                    id = f"{CLEAR}{self.index.roots[-root - 1]}"
                     clears[root] = Node(id, told.id, node.first - 0.5, node.first - 0.5)
                 nodes[node.id].parent = clears[root].id if root in clears else None
             if not forest.is_dead_end(node, speaking):
