@@ -107,5 +107,5 @@ def mutated(data, random):
                 lines[number] = bytes(line)
             case 4 if lines:
                 number = random.randrange(len(lines))
-                lines[number] = lines[number][: random.randrange(len(lines[number]))]
+                lines[number] = lines[number][: random.randint(1, len(lines[number]))]
     yield b"".join(lines)

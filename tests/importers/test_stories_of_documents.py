@@ -20,9 +20,9 @@ def name(request):
     return request.param
 
 
-def story_for(name, random):
+def story_for(name, random, **options):
     """A story that the format can tell: the words of aider are lines, and it has no calls."""
-    story = Story(random, **KEEPERS[name].options)
+    story = Story(random, **KEEPERS[name].options | options)
     if name in ("crush", "goose"):  # the context begins at the summary
         for turn in story.turns:
             turn.kept = []
@@ -79,6 +79,29 @@ def test_one_that_grows_ends_in_the_store_where_a_fresh_import_would(tmp_path, n
         assert by_author(told(agent.context().messages)) == by_author(story.leaf.context())
         new = [event for event in events if "copy_of" not in (event.data or {})]
         assert sorted(plain(told(new))) == sorted(plain(story.everything()))
+        assert not store.verify()
+
+
+@tree
+@given(seed=seeds)
+def test_what_vanishes_from_a_source_stays_in_the_log_and_what_took_its_place_is_live(tmp_path, name, seed):
+    if name in NAMELESS or name == "atif":
+        pytest.skip("nothing vanishes, or nothing is known by its id")
+    random = Random(seed)
+    story = story_for(name, random, rewinds="back")
+    ends = sorted(random.sample(range(1, len(story.turns) + 1), min(3, len(story.turns))))
+    seen = {}
+    with backstory.open(":memory:") as store:
+        for number, end in enumerate([*ends, len(story.turns)]):
+            way = story.turns[end - 1].way()  # what was taken back is deleted
+            seen |= {turn.number: turn for turn in way if turn.kind != "compaction"}
+            path = KEEPERS[name].write(way, tmp_path)
+            os.utime(path, (1_772_600_000 + number, 1_772_600_000 + number))
+            store.import_transcripts(path)
+        [agent] = store.agents()
+        assert by_author(told(agent.context().messages)) == by_author(story.leaf.context())
+        kept = set(plain(told(agent.events())))
+        assert kept.issuperset(plain(line for turn in seen.values() for line in turn.said()))
         assert not store.verify()
 
 
