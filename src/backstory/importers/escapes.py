@@ -1,6 +1,6 @@
 """Sessions as every store can hold them: U+0000 is escaped, and no id is used twice. Pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -13,15 +13,18 @@ REPEATED = "id of something else, numbered"
 
 def holdable(session: Session) -> Session:
     """The session with contents and ids that every store can hold."""
-    threads = [
-        replace(thread, steps=partial(_held_steps, thread, session.report)) for thread in session.threads
-    ]
+    threads = [_held_thread(thread, session.report) for thread in session.threads]
     return replace(session, threads=threads)
 
 
-def _held_steps(thread: Thread, report: Report) -> Iterator[Step]:
+def _held_thread(thread: Thread, report: Report) -> Thread:
+    alone = None if thread.alone is None else partial(_held_steps, thread.alone, report)
+    return replace(thread, steps=partial(_held_steps, thread.steps, report), alone=alone)
+
+
+def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[Step]:
     ids: set[str] = set()  # of the entries so far
-    for step in thread.steps():
+    for step in told():
         if isinstance(step, Unit):
             if any("\0" in (entry.content or "") for entry in step.entries):
                 report.mended[ESCAPED] += 1

@@ -73,6 +73,7 @@ class ThreadWriter:
         self._tail = None if read is None else _TailCheck(read, self._places)
         self.calls: dict[str, int] = {}
         self.exported: Exported | None = None
+        self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
         """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
@@ -115,6 +116,8 @@ class ThreadWriter:
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
             for step in chunk:
+                if self.copies is not None and self._is_copy(step):
+                    continue
                 if self._tail is not None:
                     self._tail.check(step)
                 if isinstance(step, Unit):
@@ -122,6 +125,15 @@ class ThreadWriter:
                     if self.exported is not None:
                         self._places.update(self.exported.places(step))
                 yield step
+
+    def _is_copy(self, step: Step) -> bool:
+        """Whether a step repeats what the agent inherits, under an id that it does not have there."""
+        if not isinstance(step, Unit):
+            return False
+        places = [place for id in ids_in(step) if (place := self._places.get(id)) is not None]
+        if self.copies == "first" and any(place > self._agent.fork_seq for place in places):
+            self.copies = None  # from here on it is the agent's own
+        return not places and (self.copies == "first" or step.inherited)
 
     def _take_calls(self, unit: Unit) -> None:
         for entry in unit.entries:

@@ -74,6 +74,8 @@ class Thread:
     # Where its file can be read on when it has grown; asked when all steps were told.
     checkpoint: Callable[[], Checkpoint | None] = field(default=lambda: None, repr=False)
     read: int | None = None  # a tail: how many lines of its file were told before. None: it is the whole
+    # The steps without the thread that it was copied from, if they have other ids then.
+    alone: Callable[[], Iterator[Step]] | None = field(default=None, repr=False)
 
     def units(self) -> Iterator[Unit]:
         """The units alone, in the order of the source."""

@@ -55,6 +55,7 @@ class Told:
     tips: dict[str | None, int] = field(default_factory=dict)
     calls: dict[str, int] = field(default_factory=dict)
     unfinished: int = 0
+    is_alone: bool = False  # its agent does not continue what it was copied from, though that is here
 
 
 class Writer:
@@ -110,12 +111,19 @@ class Writer:
             done.unfinished += 1
             return None
         agent, is_new = birth
+        # What it was copied from may have come since it was born, or may be gone.
+        is_alone = thread.alone is not None and _is_copied(thread) and not agent.fork_seq
+        if thread.alone is not None and is_alone:
+            steps, first = thread.alone(), []
         exported = (
             thread.about.get(PROVENANCE) if agent.key != _agent_key(session.tool, *_place(thread)) else None
         )
         writer = ThreadWriter(
             intake, agent, self._changes, done, min(began, moment) if is_new else 0, thread.read
         )
+        if thread.alone is not None and agent.fork_seq:
+            own = "first" if agent.head > agent.fork_seq else None
+            writer.copies = "marked" if _is_copied(thread) else own
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
         line = writer.write(_chained(first, steps), settled=settled)
@@ -125,7 +133,7 @@ class Writer:
         done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
         done.new_agents += is_new
-        return Told(agent, line.tips, writer.calls, line.left_out)
+        return Told(agent, line.tips, writer.calls, line.left_out, is_alone)
 
     # --- where an agent is born ---
 
@@ -178,7 +186,7 @@ class Writer:
             parent = Told(self._orphanage(intake, tool, origin, began))
         if parent is None:
             return {}
-        if origin.at is not None and origin.at in parent.tips:
+        if origin.at is not None and origin.at in parent.tips and not parent.is_alone:
             birth = {"parent": parent.agent, "at": parent.tips[origin.at]}
             return birth | {"spawned": origin.spawned, "inherits": True}
         if not origin.spawned:
@@ -229,6 +237,11 @@ def _in_order(agent: Agent, exported: dict[str, Any]) -> list[Event]:
 
 def _place(thread: Thread) -> Place:
     return thread.session, thread.id
+
+
+def _is_copied(thread: Thread) -> bool:
+    """Whether the thread that this one was copied from is here."""
+    return thread.origin is not None and thread.origin.at is not None
 
 
 def _waits(thread: Thread, others: set[Place]) -> bool:

@@ -175,7 +175,7 @@ class _Family:
         origin = self._origin(file, parent)
         marks: list[Checkpoint] = []
 
-        def read(met: Report) -> Iterator[Step]:
+        def read(met: Report, parent: Parent | None = parent) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
             reader.is_mirror = file.is_mirror()
             yield from reader.read(file.source.lines(met))
@@ -184,7 +184,9 @@ class _Family:
             met.unknown.update(reader.unknown)
 
         steps = reported(file.report, read)
-        thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None))
+        is_copy = file.forked_from is not None and file.base is None
+        alone = reported(file.report, lambda met: read(met, None)) if is_copy else None
+        thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone)
         return Session(NAME, file.id, [thread], file.source.path, file.report)
 
     def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:

@@ -171,9 +171,12 @@ class Reader:
         self.about |= about_of(payload)
         instructions = payload.get("base_instructions")
         text = text_in(instructions)
-        if text.strip() and not self._has_parent:
+        if self._has_parent:
+            if self.inherits and self.history:  # a rollback of all that the fork copied ends here
+                yield _instructions(self.history[0].unit, text, time, line)._replace(inherited=True)
+        elif text.strip():
             unit = f"{id}:instructions"
-            yield Unit(unit, None, (Entry(unit, "system", text, {"meta": "instructions"}, time),), line)
+            yield _instructions(unit, text, time, line)
             self._remember(unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text})
 
     def _turn(self, payload: Data) -> None:
@@ -334,6 +337,10 @@ class Reader:
             self.fork_at = self._at()
         self.trail.append(Copied(digest, id))
         return id, False
+
+
+def _instructions(unit: str, text: str, time: int | None, line: int) -> Unit:
+    return Unit(unit, None, (Entry(unit, "system", text, {"meta": "instructions"}, time),), line)
 
 
 def _said(event: Data) -> items.Item | None:

@@ -1,0 +1,74 @@
+"""Codex's forks repeat what they were copied from, without ids: whatever is imported first, and alone."""
+
+import json
+import os
+from itertools import count
+
+import backstory
+from tests.importers.test_codex import CHILD, ID, event, meta, said, write
+
+GRANDCHILD = "019e8c81-1800-7f02-a000-0000000000cc"
+moments = count(1)
+
+
+def family(folder, *, of_fork=False):
+    """A thread, a fork of it that goes on, and perhaps a fork of that: the paths of their files."""
+    base = [said("user", "one"), said("assistant", "first"), said("user", "two")]
+    own = [said("user", "other"), said("assistant", "elsewhere")]
+    paths = [write(folder, meta(), *base)]
+    paths.append(write(folder, meta(CHILD, forked_from_id=ID), *base[:2], *own, id=CHILD))
+    if of_fork:
+        more = [meta(GRANDCHILD, forked_from_id=CHILD), *base[:2], *own, said("user", "third")]
+        paths.append(write(folder, *more, id=GRANDCHILD))
+    return paths
+
+
+def words(agent):
+    return [event.content for event in agent.context().messages if event.kind != "jump"]
+
+
+def import_touched(store, *paths):
+    """Import files as if all of them were new: each is read again."""
+    for path in paths:
+        os.utime(path, ns=(0, next(moments)))
+    store.import_transcripts(paths, settle=0)
+
+
+def test_a_fork_that_came_before_what_it_was_copied_from_stays_as_it_is(tmp_path):
+    first, second, third = family(tmp_path, of_fork=True)
+    with backstory.open(":memory:") as store:
+        for paths in ([second], [second, third], [first, second, third], [first, second, third]):
+            import_touched(store, *paths)
+        assert words(store.agent(CHILD)) == ["one", "first", "other", "elsewhere"]
+        assert words(store.agent(GRANDCHILD)) == ["one", "first", "other", "elsewhere", "third"]
+        assert sum(agent.head - agent.fork_seq for agent in store.agents()) == 4 + 3 + 1
+
+
+def test_a_fork_of_a_fork_that_came_before_what_it_was_copied_from_stands_for_itself(tmp_path):
+    first, second, third = family(tmp_path, of_fork=True)
+    with backstory.open(":memory:") as store:
+        for paths in ([second], [first, second], [first, second, third], [first, second, third]):
+            import_touched(store, *paths)
+        assert words(store.agent(GRANDCHILD)) == ["one", "first", "other", "elsewhere", "third"]
+
+
+def test_a_fork_that_is_imported_again_without_what_it_was_copied_from_adds_only_what_is_new(tmp_path):
+    first, second = family(tmp_path)
+    with backstory.open(":memory:") as store:
+        import_touched(store, first, second)
+        second.write_text(second.read_text() + json.dumps(said("user", "more")) + "\n")
+        import_touched(store, second)
+        fork = store.agent(CHILD)
+        assert words(fork) == ["one", "first", "other", "elsewhere", "more"]
+        assert fork.head - fork.fork_seq == 3
+
+
+def test_a_rollback_of_all_that_a_fork_copied_leaves_the_instructions(tmp_path):
+    told = {"base_instructions": {"text": "Be Codex."}}
+    write(tmp_path, meta(**told), said("user", "one"), said("assistant", "first"))
+    back = event("thread_rolled_back", num_turns=2)
+    own = [said("user", "one"), said("user", "other"), back, said("user", "again")]
+    write(tmp_path, meta(CHILD, forked_from_id=ID, **told), *own, id=CHILD)
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        assert words(store.agent(CHILD)) == ["Be Codex.", "again"]
