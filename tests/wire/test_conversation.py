@@ -8,7 +8,7 @@ import pytest
 import backstory
 from backstory import Event, InvalidEvent
 from backstory.core.messages import Message
-from backstory.wire import FORMATS, dump
+from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.encoder import encoded
 from tests.wire.logs import PIXEL
@@ -150,3 +150,16 @@ def test_data_that_is_too_deep_for_an_encoder_is_cut_off(around):
     body, repairs = dump([Event.of(1, "tool_call", None, data)], "anthropic")
     assert "(nested too deeply)" in str(body)
     assert repairs[0].rule == "data"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_what_was_cut_off_fits_into_a_store_when_it_is_loaded_again(format):
+    deep = "[" * 300 + "]" * 300
+    call = Event.of(2, "tool_call", None, f'{{"id":"1","name":"f","arguments":{{"deep":{deep}}}}}')
+    body, _ = dump(
+        [("user", "Look.", None), call, ("assistant", "a", None), ("assistant", "b", None)], format
+    )
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        agent.extend(load(body, format))
+        assert agent.conversation().dump(format) == (body, [])

@@ -47,7 +47,8 @@ class Gathered(Sequence[Event]):
 
 
 _HALF = re.compile("[\ud800-\udfff]")
-DEEPEST = 100  # levels of nesting; encoders give up at about 250
+DEEPEST = 100  # levels of nesting, as in a store; encoders give up at about 250
+ROOM = 10  # levels that stay free in what is cut off, so that it still fits in a form when it is loaded again
 
 
 def rows(messages: Iterable[Readable], report: Report) -> Iterator[Row]:
@@ -220,10 +221,23 @@ def _sound(at: int | None, kind: str, data: Any, report: Report) -> dict[str, An
     return cleaned
 
 
-def clean(value: Any, depth: int = 0) -> Any:
+def clean(value: Any) -> Any:
     """The value as JSON can hold it: no lone surrogates, no NaN, no other objects, no deep nesting."""
-    if depth > DEEPEST:
-        return "(nested too deeply)"
+    try:
+        return _clean(value, DEEPEST, None)
+    except _TooDeep:
+        return _clean(value, DEEPEST - ROOM, "(nested too deeply)")
+
+
+class _TooDeep(Exception):
+    """There are more levels than may be."""
+
+
+def _clean(value: Any, levels: int, instead: str | None) -> Any:
+    if levels < 0:
+        if instead is None:
+            raise _TooDeep
+        return instead
     match value:
         case str():
             return value if value.isascii() else value.encode(errors="replace").decode()
@@ -232,9 +246,11 @@ def clean(value: Any, depth: int = 0) -> Any:
         case float():
             return value if math.isfinite(value) else None
         case dict():
-            return {clean(str(key)): clean(item, depth + 1) for key, item in value.items()}
+            return {
+                _clean(str(key), 0, None): _clean(item, levels - 1, instead) for key, item in value.items()
+            }
         case list() | tuple():
-            return [clean(item, depth + 1) for item in value]
+            return [_clean(item, levels - 1, instead) for item in value]
         case _:
             return str(value)
 
