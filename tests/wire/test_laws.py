@@ -50,14 +50,22 @@ def test_the_laws_hold_for_legal_histories(history):
 def every_dump_is_accepted_and_fits_the_sdk(log: Log) -> None:
     for format in FORMATS:
         body = log.dump(format).body
-        assert violations(body, format) == []
-        check(body, format)
+        assert violations(body, format, model=log.model) == []
+        check(signed(body), format)
+
+
+def signed(value: Any) -> Any:
+    """The same with a signature in all thinking, as Anthropic's SDK wants it: other servers sign nothing."""
+    if isinstance(value, dict):
+        more = {"signature": ""} if value.get("type") == "thinking" else {}
+        return more | {key: signed(item) for key, item in value.items()}
+    return [signed(item) for item in value] if isinstance(value, list) else value
 
 
 def a_dump_before_the_open_calls_run_is_accepted_but_for_them(log: Log) -> None:
     for format in FORMATS:
         body = log.dump(format, pending=True).body
-        assert violations(body, format, pending=True) == []
+        assert violations(body, format, pending=True, model=log.model) == []
 
 
 def no_text_is_lost_and_none_comes_twice(log: Log) -> None:
