@@ -1,5 +1,7 @@
 """What every backend does for pages and lists: outlines, and the marks of a session."""
 
+import itertools
+
 import pytest
 
 import backstory
@@ -162,3 +164,43 @@ def test_the_agent_that_was_written_to_last_is_meant_by_an_at_sign(store, agent)
     assert store.resolve("@").agent == other
     agent.user("x")
     assert store.resolve("@").agent == agent
+
+
+def test_positions_are_read_in_order_and_each_once_through_all_forks(agent):
+    agent.extend([("user", str(n)) for n in range(1, 6)])
+    fork = agent.fork(at=4)
+    fork.extend([("user", "five"), ("user", "six")])
+    grandchild = fork.fork()
+    grandchild.user("seven")
+    wanted = ([7, 2, 5, 4, 2], range(1, 8), range(7, 0, -3), [6], [])
+    for positions in wanted:
+        read = [event.seq for event in grandchild.read(positions)]
+        assert read == sorted(set(positions))
+    assert [event.content for event in grandchild.read([5, 7])] == ["five", "seven"]
+
+
+def test_positions_that_follow_each_other_are_read_as_one_range(agent, monkeypatch):
+    agent.extend([("user", str(n)) for n in range(9)])
+    backend, asked = agent._log.backend, []
+    read = backend.read
+    monkeypatch.setattr(backend, "read", lambda *args: asked.append(args[1]) or read(*args))
+    agent.read([1, 2, 3, 7, 8])
+    assert [[(piece.low, piece.high) for piece in pieces] for pieces in asked] == [[(1, 3), (7, 8)]]
+
+
+@pytest.mark.parametrize("call", ["read", "erase"])
+def test_a_range_of_positions_beyond_the_log_is_refused_at_its_first_position_there(agent, call):
+    agent.extend([("user", "a"), ("user", "b")])
+    seen = []
+
+    def endless():
+        for position in itertools.count(1):
+            seen.append(position)
+            assert position < 10
+            yield position
+
+    for positions in (range(1, 10**12), endless()):
+        with pytest.raises(backstory.PositionNotFound, match="has no position 3"):
+            agent.read(positions) if call == "read" else agent.erase(positions, why="asked")
+    assert seen == [1, 2, 3]
+    assert [event.content for event in agent.events()] == ["a", "b"]

@@ -12,7 +12,7 @@ from backstory.core.events import Event, Stored, to_datetime
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL, labels_in
 from backstory.storage.log import now
-from backstory.storage.positions import check_position, distinct_positions
+from backstory.storage.positions import distinct_positions
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
 
 EXPIRED = "expired"  # the reason given for dead events
@@ -28,14 +28,12 @@ class Readable(Reader, StoredRows, Protocol):
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
     """Erase what the events at some positions of a lineage say, and all copies of them."""
     why = checked_reason(why)
-    wanted = distinct_positions(positions)
+    wanted = distinct_positions(agent, positions, backend.head(agent))
     with backend.removal() as removal:
         agents = {record.id: record for record in removal.held(agent.session)}
         current = agents.get(agent.id)
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
-        for position in wanted:
-            check_position(current, position, current.head, first=1)
         places = {place for position in wanted for place in _same(removal, agents, current, position)}
         return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
 

@@ -35,6 +35,7 @@ from backstory.storage.positions import (
     clipped,
     distinct_positions,
     last_positions,
+    parts_at,
 )
 from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
 
@@ -269,11 +270,8 @@ class Log:
 
     def read_positions(self, agent: AgentRecord, positions: Iterable[int]) -> list[Event]:
         """The events at some positions, in order."""
-        wanted = distinct_positions(positions)
         pieces = self.backend.lineage(agent)
-        for position in wanted:
-            check_position(agent, position, pieces[-1].high, first=1)
-        return self.read(agent, [piece for seq in wanted for piece in clipped(pieces, seq, seq)])
+        return self.read(agent, parts_at(pieces, distinct_positions(agent, positions, pieces[-1].high)))
 
     def digest(self, agent: AgentRecord, at: At) -> bytes:
         """The digest at a position of the lineage."""

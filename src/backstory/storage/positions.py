@@ -1,5 +1,6 @@
 """Positions of a lineage: checks them, and finds them in pieces. Pure."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 from backstory.errors import Invalid, PositionNotFound
@@ -28,14 +29,29 @@ def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
     return [piece for piece in cut if piece.low <= piece.high]
 
 
-def distinct_positions(positions: Iterable[int]) -> list[int]:
-    """Positions, each once and in order. Raises Invalid."""
+def parts_at(pieces: Sequence[Piece], positions: Iterable[int]) -> list[Piece]:
+    """The parts of a lineage at some positions that it has, in order: one for positions that follow each other
+    in one piece."""
+    wanted = set(positions)
+    lows = sorted(position for position in wanted if position - 1 not in wanted)
+    highs = sorted(position for position in wanted if position + 1 not in wanted)
+    ends = [piece.high for piece in pieces]
+    found: list[Piece] = []
+    for low, high in zip(lows, highs, strict=True):
+        found += clipped(pieces[bisect_left(ends, low) : bisect_left(ends, high) + 1], low, high)
+    return found
+
+
+def distinct_positions(agent: AgentRecord, positions: Iterable[int], head: int) -> list[int]:
+    """Positions of a lineage, each once and in order. Raises Invalid, or PositionNotFound at the first one that
+    the lineage does not have: a range may be far longer than the log, and an iterator endless."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
     found = set()
     for position in positions:
         if type(position) is not int:
             raise Invalid(f"{position!r:.60} is not a position", remedy="pass whole numbers")
+        check_position(agent, position, head, first=1)
         found.add(position)
     return sorted(found)
 
