@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.ids import place_of
 from backstory.storage.postgres import append
 from tests.databases import with_parameter
 from tests.processes import wait_until
@@ -177,3 +178,31 @@ class InThread:
 
     def __exit__(self, *_):
         self._thread.join(30)
+
+
+WAITS_FOR = """
+    SELECT l.locktype FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+    WHERE NOT l.granted AND a.datname = current_database() AND a.query ~ %s"""
+
+
+def test_a_jump_comes_after_the_appends_under_way_and_before_those_that_come_later(direct):
+    """The lock of a row is not given in turn: without another, a jump can be overtaken again and again."""
+    store, db = direct
+    agent = store.start()
+    agent.extend([("user", "a"), ("user", "b")])
+    place, no = place_of(agent.session), agent.snapshot.pk
+
+    def waits_for(query):
+        return db.execute(WAITS_FOR, (query,)).fetchall()
+
+    jump, late = threading.Thread(target=lambda: agent.jump(1)), threading.Thread(target=agent.user, args="c")
+    with psycopg.connect(store._log.backend._conninfo) as under_way:  # as an append does
+        under_way.execute("SELECT pg_advisory_xact_lock_shared(%s::bigint # (%s::bigint << 48))", (place, no))
+        under_way.execute("UPDATE backstory.agents SET about = NULL")
+        jump.start()
+        wait_until(lambda: waits_for("FOR NO KEY UPDATE"))
+        late.start()
+        assert wait_until(lambda: waits_for("INSERT INTO")) == [("advisory",)]
+    for thread in (jump, late):
+        thread.join()
+    assert [event.kind for event in agent.events()] == ["user", "user", "jump", "user"]

@@ -188,7 +188,7 @@ def test_a_database_in_another_encoding_is_refused(new_database):
     url = new_database()
     name = database_of(url)
     with psycopg.connect(databases.server(), autocommit=True) as db:
-        db.execute(f"DROP DATABASE {name}")
+        db.execute(f"DROP DATABASE {name} WITH (FORCE)")  # Citus may still have a process there
         db.execute(f"CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     with pytest.raises(backstory.CannotOpen, match="is not in UTF-8: create one with ENCODING 'UTF8'"):
         backstory.open(url)

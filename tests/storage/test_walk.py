@@ -11,6 +11,7 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import agents as postgres_agents
+from backstory.storage.postgres import ranges
 from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
@@ -206,7 +207,7 @@ def test_postgres_reads_the_live_rows_and_no_others(new_database):
         with backend._pool.connection() as db:
             db.execute("VACUUM ANALYZE backstory.events")
         pieces = backend.walk(agent.snapshot, None).pieces
-        bindings = postgres.within(agent.session, pieces)
+        bindings = ranges.within(agent.session, pieces)
         with backend._pool.connection() as db:
             plan = "\n".join(
                 r[0] for r in db.execute("EXPLAIN (ANALYZE, TIMING OFF) " + postgres.READ, bindings)

@@ -30,8 +30,8 @@ def clipped(pieces: Sequence[Piece], low: int, high: int) -> list[Piece]:
 
 
 def parts_at(pieces: Sequence[Piece], positions: Iterable[int]) -> list[Piece]:
-    """The parts of a lineage at some positions that it has, in order: one for positions that follow each other
-    in one piece."""
+    """The parts of a lineage at some positions that it has, in order. Positions that follow each other in one
+    piece are one part."""
     wanted = set(positions)
     lows = sorted(position for position in wanted if position - 1 not in wanted)
     highs = sorted(position for position in wanted if position + 1 not in wanted)
@@ -43,8 +43,8 @@ def parts_at(pieces: Sequence[Piece], positions: Iterable[int]) -> list[Piece]:
 
 
 def distinct_positions(agent: AgentRecord, positions: Iterable[int], head: int) -> list[int]:
-    """Positions of a lineage, each once and in order. Raises Invalid, or PositionNotFound at the first one that
-    the lineage does not have: a range may be far longer than the log, and an iterator endless."""
+    """Positions of a lineage, each once and in order. Raises Invalid, or PositionNotFound at the first one
+    that the lineage does not have: a range may be far longer than the log, and an iterator endless."""
     if not isinstance(positions, Iterable):
         raise Invalid(f"{positions!r:.60} is not a list of positions", remedy="pass positions=[…]")
     found = set()

@@ -20,7 +20,12 @@ from backstory.storage.postgres.schema import IS_FOLLOWED
 Connection = psycopg.Connection[tuple[Any, ...]]
 Placed = tuple[int, int]  # the head before, and the time written
 
-# The agent's row is the lock: writers wait for it, and each sees the head that the previous one left.
+# The agent's row is the lock: writers wait for it, and each sees the head that the previous one left. But it
+# is not fair: a writer that waits for one version of the row can be overtaken by one that finds the next
+# version, again and again. So appends share a second lock, which the server gives in turn, and a rewind takes
+# it alone (`rows.HOLD_NEXT`): it waits for the appends under way, and later ones wait for it.
+TURN: LiteralString = """
+    pg_catalog.pg_advisory_xact_lock{shared}({place}::bigint # ({no}::bigint << 48)) IS NOT NULL"""
 # The server hashes only what the client cannot know in advance: `$11` is the `ending` of core.chain.
 STATEMENT: LiteralString = (
     """
@@ -33,7 +38,9 @@ STATEMENT: LiteralString = (
                 || pg_catalog.int8send(a.head + 1::bigint)
                 || pg_catalog.int8send(greatest(a.updated_at, $5::bigint)) || $11::bytea), 1, 16)
         WHERE a.place = $1::bigint AND a.no = $2::int AND a.created_at = $3::bigint AND a.deleted IS NULL
-            AND ($4::int IS NULL OR a.head = $4::int)
+            AND """
+    + TURN.format(shared="_shared", place="$1", no="$2")
+    + """ AND ($4::int IS NULL OR a.head = $4::int)
         RETURNING a.head, a.updated_at, a.digest)
     INSERT INTO backstory.events (place, created_at, agent, seq, base, kind, content, data, key, digest)
     SELECT $1::bigint, m.updated_at, $2::int, m.head, $10::int, $6::text, $7::text, $8::text, $9::text,

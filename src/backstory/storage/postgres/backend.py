@@ -174,8 +174,10 @@ class PostgresBackend:
             # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
             # ROLLBACK), and within a transaction the append could not be retried.
             rows = PostgresRows(db, call_append)
+            # The server has room for a few thousand such locks, and a batch may be for more agents.
+            in_turn = len(agents) == 1 and not self._is_distributed
             for agent in sorted(agents, key=lambda agent: agent.id):  # in one order, to avoid deadlocks
-                rows.hold(agent)
+                rows.hold(agent, in_turn=in_turn)
             yield rows
 
     def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:

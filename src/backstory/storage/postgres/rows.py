@@ -27,8 +27,9 @@ from backstory.core.outline import DataRow, OutlineRow, outline_row
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
-from backstory.storage.postgres.append import Placed, call_append
+from backstory.storage.postgres.append import TURN, Placed, call_append
 from backstory.storage.postgres.batches import batches, size_of
+from backstory.storage.postgres.ranges import MANY, joined_within, within
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
     AgentRecord,
@@ -58,6 +59,7 @@ ABOUT = f"SELECT about FROM backstory.agents WHERE {IS_AGENT} FOR NO KEY UPDATE"
 DESCRIBE = "UPDATE backstory.agents SET about = %(about)s WHERE place = %(place)s::bigint AND no = %(no)s"
 HEAD = f"SELECT head FROM backstory.agents WHERE {IS_AGENT}"
 HOLD = f"{HEAD} FOR NO KEY UPDATE"
+HOLD_NEXT = HOLD.replace("FOR", f"AND {TURN.format(shared='', place='%(place)s', no='%(no)s')} FOR")
 
 # For several events. An append of one event (`append`) would take half as long again with arrays.
 APPEND_MANY = """
@@ -154,7 +156,13 @@ READ = f"""
         SELECT {COLUMNS} FROM backstory.events
         WHERE place = %(place)s::bigint AND agent = p.no AND seq BETWEEN p.low AND p.high
         OFFSET 0) e"""
-READ_COLUMNS = READ.replace(COLUMNS, "seq, kind, content, data")
+READ_JOINED = READ.replace(
+    "pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)",
+    "pg_catalog.unnest(%(highs)s::int[]), pg_catalog.unnest(%(bits)s::bytea[])) AS p (no, low, high, bits)",
+).replace("p.high\n", "p.high AND (p.bits IS NULL OR pg_catalog.get_bit(p.bits, seq - p.low) = 1)\n")
+READ_COLUMNS, READ_COLUMNS_JOINED = (
+    sql.replace(COLUMNS, "seq, kind, content, data") for sql in (READ, READ_JOINED)
+)
 # If the agent was deleted after its pieces were looked up, return nothing, not even what it inherited.
 IS_THERE = f" WHERE EXISTS (SELECT 1 FROM backstory.agents WHERE {IS_AGENT})"
 SAID = (
@@ -216,9 +224,10 @@ class PostgresRows:
     def head(self, agent: AgentRecord) -> int:
         return _head(self.all(HEAD, of(agent)), agent)
 
-    def hold(self, agent: AgentRecord) -> int:
-        """Within a transaction: keep others from writing to the agent until the transaction ends."""
-        return _head(self.all(HOLD, of(agent)), agent)
+    def hold(self, agent: AgentRecord, *, in_turn: bool = False) -> int:
+        """Within a transaction: keep others from writing to the agent until the transaction ends. `in_turn`:
+        after the appends under way, and before those that come later."""
+        return _head(self.all(HOLD_NEXT if in_turn else HOLD, of(agent)), agent)
 
     def walk(self, agent: AgentRecord, at: int | None) -> Walk:
         asked = of(agent)
@@ -240,10 +249,16 @@ class PostgresRows:
         return found[0][0] if found else 0
 
     def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._events(READ, agent, pieces)
+        if len(pieces) < MANY:
+            return self._events(READ, agent, pieces)
+        rows = self.all(READ_JOINED, joined_within(agent.session, pieces))
+        return sorted(from_rows(rows), key=attrgetter("seq"))
 
     def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
-        rows = self.all(READ_COLUMNS, within(agent.session, pieces)) if pieces else []
+        if len(pieces) < MANY:
+            rows = self.all(READ_COLUMNS, within(agent.session, pieces)) if pieces else []
+        else:
+            rows = self.all(READ_COLUMNS_JOINED, joined_within(agent.session, pieces))
         return columns_in(sorted(rows, key=itemgetter(0)))
 
     def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
@@ -390,17 +405,6 @@ def _columns(events: BasedDrafts) -> dict[str, list[Any]]:
 def of(agent: AgentRecord) -> dict[str, Any]:
     """The parameters that identify an agent in a statement."""
     return {"place": place_of(agent.session), "no": agent.pk, "born": agent.created_us}
-
-
-def within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
-    """The parameters that identify pieces in a statement."""
-    owners, lows, highs, _ = zip(*pieces, strict=True)
-    return {"place": place_of(session), "nos": _array(owners), "lows": _array(lows), "highs": _array(highs)}
-
-
-def _array(numbers: Sequence[int]) -> str:
-    """An array as text, which takes less time than adapting a list of numbers."""
-    return f"{{{','.join(map(str, numbers))}}}"
 
 
 def _head(found: list[tuple[Any, ...]], agent: AgentRecord) -> int:

@@ -6,7 +6,8 @@ from typing import Any
 from backstory.core.events import Event
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import CONDITIONS
-from backstory.storage.postgres.rows import COLUMNS, within
+from backstory.storage.postgres.ranges import within
+from backstory.storage.postgres.rows import COLUMNS
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import AgentRecord, Census, Piece
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote

@@ -120,11 +120,16 @@ def index(db: apsw.Connection, texts: Sequence[tuple[Backlog, Texts]]) -> None:
     left: list[dict[int, str | None]] = [{} for _ in next_ones]
     for place, seq, data in db.execute(LEFT, (_ranges([behind for behind, _ in next_ones]),)):
         left[place][seq] = data
-    for (behind, found), there in zip(next_ones, left, strict=True):
-        if there:
-            kept = ((seq, words) for seq, words in found if seq in there and not is_erased(there[seq]))
-            db.executemany(INSERT, ((behind.owner << 32 | seq, " ".join(words)) for seq, words in kept))
-            db.execute(MOVE, (behind.owner, max(there)))
+    # One call for all agents: if each has a few events, one for each would take longer than the rest.
+    entries = (
+        (behind.owner << 32 | seq, " ".join(words))
+        for (behind, found), there in zip(next_ones, left, strict=True)
+        for seq, words in found
+        if seq in there and not is_erased(there[seq])
+    )
+    db.executemany(INSERT, entries)
+    ends = zip(next_ones, left, strict=True)
+    db.executemany(MOVE, [(behind.owner, max(there)) for (behind, _), there in ends if there])
 
 
 def merge(write: Callable[[], AbstractContextManager[apsw.Connection]]) -> None:
