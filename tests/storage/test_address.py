@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.storage.address import Address, Database, parse_address, without_password
+from backstory.storage.postgres.server import split_prepare
 
 OPENED = {
     ":memory:": Address(Database.MEMORY, ":memory:"),
@@ -15,6 +16,7 @@ OPENED = {
     "sqlite:////var/history.db": Address(Database.SQLITE, "/var/history.db"),
     "~/history.db": Address(Database.SQLITE, os.path.expanduser("~/history.db")),
     "./ann:b@home/history.db": Address(Database.SQLITE, "./ann:b@home/history.db"),
+    "C:/ann@home/history.db": Address(Database.SQLITE, "C:/ann@home/history.db"),
     "notes@home.db": Address(Database.SQLITE, "notes@home.db"),
     "postgres://h/x": Address(Database.POSTGRES, "postgres://h/x"),
     "postgresql://ann:hunter2@h/x": Address(Database.POSTGRES, "postgresql://ann:hunter2@h/x"),
@@ -40,6 +42,17 @@ MISTYPED = [
     "host=h user=ann password=hunter2",
     "password = 'hunter2' host=h",
     "sqlite:///postgresql://ann:hunter2@h/x",
+    " postgresql://ann:hunter2@h/x",
+    "'postgresql://ann:hunter2@h/x'",
+    "DATABASE_URL=postgresql://ann:hunter2@h/x",
+    "psql postgresql://ann:hunter2@h/x",
+    "jdbc:postgresql://h/x?user=ann&password=hunter2",
+    "postgresql//ann:hunter2@h/x",
+    "//ann:hunter2@h/x",
+    "ann:/hunter2@h/x",
+    "ann:x//hunter2@h/x",
+    "sqlite://ann:/hunter2@h/x",
+    "application_name=me password=x hunter2",
 ]
 
 
@@ -69,9 +82,28 @@ SHOWN = {
     "postgresql://ann:12?34@h/x": "postgresql://ann@h/x",
     "postgresql://h/x?sslpassword=hunter2&sslmode=require": "postgresql://h/x?sslpassword=…&sslmode=require",
     "postgresql://h:5432/x": "postgresql://h:5432/x",
+    "postgresql://h/x?user=ann&password=12@34": "postgresql://h/x?user=ann&password=…",
+    "postgresql:///x?password=1?2/3@4&host=/run/pg": "postgresql:///x?password=…&host=/run/pg",
 }
 
 
 @pytest.mark.parametrize("url", SHOWN)
 def test_an_address_is_shown_without_its_password(url):
     assert without_password(url) == SHOWN[url]
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://ann:x@hunter2@h/x", "postgresql://:x/hunter2@h/x", "postgresql://ann:1/hunter2@h/x"]
+)
+def test_a_password_that_libpq_would_take_for_a_host_or_a_database_is_refused_unseen(url):
+    with pytest.raises(backstory.CannotOpen, match="with special characters percent-encoded") as caught:
+        backstory.open(url)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("password", ["12?34", "12#34", "12&34?", "?prepare=on"])
+def test_prepare_is_found_behind_any_password(password):
+    url = f"postgresql://ann:{password}@h/x"
+    assert split_prepare(f"{url}?prepare=off") == (url, False)
+    assert split_prepare(f"{url}?sslmode=disable&prepare=off") == (f"{url}?sslmode=disable", False)
+    assert split_prepare(url) == (url, True)

@@ -29,14 +29,23 @@ class Address(NamedTuple):
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 _MEMORY = ":memory:"
-# What is treated as an attempt at a URL and not as a path: a scheme, user:password@ at the beginning, or the
-# key=value form of libpq. A file with such a name can still be given as ./name.
+# What is treated as an attempt at a URL and not as a path: a scheme, with or without something before it,
+# user:password@ at the beginning, or the key=value form of libpq. A file with such a name can still be given
+# as ./name. C:/ is the beginning of a path.
 _LIKE_A_URL = re.compile(
-    r"\w[\w+.-]*://|(sqlite|file|postgres(ql)?):|[^/\\]*:[^/\\]*@|(host|dbname|user|password)\s*=",
-    re.IGNORECASE,
+    r"[^/\\]*://|\s*postgres(ql)?/|\s*(sqlite|file|postgres(ql)?):|(//|(?![a-z]:[/\\]))[^/\\]*:.*@|"
+    r"\s*(host|dbname|user)\s*=|[^/\\]*password\s*=",
+    re.IGNORECASE | re.DOTALL,
 )
-_USER_AND_HOST = re.compile(r"((?:[\w+.-]+:/+|postgres(?:ql)?:)?[^:@/]*)(?::.*)?@(.*)", re.DOTALL)
-_PASSWORD_VALUE = re.compile(r"(\w*password\s*=\s*)('[^']*'|[^&\s]*)", re.IGNORECASE)
+_USER_AND_HOST = re.compile(
+    r"((?:[\w+.-]{2,}://|postgres(?:ql)?:/*)?[^:@/]*)(?::.*)?@(.*)", re.DOTALL | re.IGNORECASE
+)
+_ANYTHING_AND_HOST = re.compile(r".*(@.*)", re.DOTALL)
+# In a URL, a password ends where the next parameter begins; elsewhere a space may be a part of it.
+_PASSWORD_PARAMETER = re.compile(r"(\w*password\s*=).*?(?=&\w+=|$)", re.IGNORECASE | re.DOTALL)
+_PASSWORD_VALUE = re.compile(r"(\w*password\s*=).*", re.IGNORECASE | re.DOTALL)
+# To libpq, the user and password end at the first @, if no slash comes before it.
+_AFTER_USER = re.compile(r"\w+://(?:[^@/]*@)?([^?]*)", re.DOTALL)
 
 
 def parse_address(url: str | os.PathLike[str]) -> Address:
@@ -67,12 +76,23 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
 
 def without_password(url: str) -> str:
     """An address that is safe to show, valid or not."""
+    url = (_PASSWORD_PARAMETER if "://" in url else _PASSWORD_VALUE).sub(r"\1…", url)
     place, mark, query = url.partition("?")
     if "@" in query and "@" not in place:  # the question mark is a part of the password
         place, mark, query = url, "", ""
     if found := _USER_AND_HOST.fullmatch(place):
         place = f"{found[1]}@{found[2]}"
-    return _PASSWORD_VALUE.sub(r"\1…", place + mark + query)
+    elif found := _ANYTHING_AND_HOST.fullmatch(place):
+        place = f"…{found[1]}"
+    return place + mark + query
+
+
+def split_postgres(url: str) -> tuple[str, str, str]:
+    """A PostgreSQL URL, divided as libpq does: up to the password, the host and database, and the
+    parameters, which begin with a question mark."""
+    found = _AFTER_USER.match(url)
+    start, end = found.span(1) if found else (0, len(url))
+    return url[:start], url[start:end], url[end:]
 
 
 def _is_readable(text: str) -> bool:

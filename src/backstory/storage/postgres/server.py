@@ -13,6 +13,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
 from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
+from backstory.storage.address import split_postgres
 from backstory.storage.postgres.cluster import distribute, has_citus, is_distributed
 from backstory.storage.postgres.schema import VERSION_2
 
@@ -98,6 +99,14 @@ def conninfo(url: str, *, read_only: bool = False) -> str:
     return make_conninfo("", **{**known, "options": options, "client_encoding": "UTF8"})
 
 
+def check_address(url: str) -> None:
+    """Raise ValueError if a password has an @ or a slash that is not percent-encoded. libpq would take what
+    follows for the host, port or database, and show it in its errors."""
+    ports = str(conninfo_to_dict(url).get("port") or "").split(",")
+    if "@" in split_postgres(url)[1] or not all(port.isdigit() or not port for port in ports):
+        raise ValueError("not an address")
+
+
 def _settings(read_only: bool) -> dict[str, str]:
     """The settings that a connection must have, as SQL literals."""
     return SETTINGS | {"default_transaction_read_only": "on"} if read_only else SETTINGS
@@ -111,13 +120,13 @@ def _options(read_only: bool) -> str:
 
 def split_prepare(url: str) -> tuple[str, bool]:
     """An address without `prepare=on` or `prepare=off`, and whether statements may be prepared."""
-    place, mark, query = url.partition("?")
-    parts = query.split("&") if mark else []
+    user, place, query = split_postgres(url)
+    parts = query[1:].split("&") if query else []
     asked = [part for part in parts if part.startswith("prepare=")]
     if any(part not in ("prepare=on", "prepare=off") for part in asked):
         raise ValueError("prepare must be on or off")
     rest = "&".join(part for part in parts if part not in asked)
-    return place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
+    return user + place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
 
 
 def is_pooled(db: Connection) -> bool:
