@@ -149,6 +149,15 @@ def test_writing_and_reading_a_log_imports_no_wire_format():
     assert not {"backstory.wire", "orjson"} & loaded_by(code)
 
 
+def test_reading_a_store_imports_nothing_large_that_it_does_not_need(tmp_path):
+    """Of a new process that reads a context, most of the time is imports."""
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start().user("x")
+    code = f"import backstory; store = backstory.open({str(path)!r}); store.resolve('@').agent.context()"
+    assert not {"tempfile", "random", "urllib.parse", "uuid", "logging", "backstory.wire"} & loaded_by(code)
+
+
 def loaded_by(code):
     command = [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())

@@ -2,14 +2,13 @@
 
 import os
 import time
-from uuid import UUID, uuid5
 
 from backstory.core.events import checked_key, plain
 from backstory.errors import Invalid
 
 LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end
-KEYS = UUID("6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5")  # the namespace that ids of keyed agents are derived in
+KEYS = "6d2b1f0e-5a0c-5c6e-9a55-0b1a5e7c0de5"  # the namespace that ids of keyed agents are derived in
 MOST_GENERATIONS = 100_000  # that are tried before an id and a key are said not to match
 
 
@@ -37,7 +36,9 @@ def own_digits(id: str) -> str:
 def keyed_id(key: str, generation: int = 0) -> str:
     """The id of the agent with a key. It is the same everywhere, so the primary key decides who creates the
     agent. After a deletion that left forks, the next agent is of the next generation."""
-    return str(uuid5(KEYS, checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"))
+    from uuid import UUID, uuid5  # here, because it is slow to import, and only keys need it
+
+    return str(uuid5(UUID(KEYS), checked_key(key) if not generation else f"{checked_key(key)}\n{generation}"))
 
 
 def has_key(id: str, key: str) -> bool:

@@ -5,12 +5,10 @@ Nothing here reads or writes an event.
 
 import errno
 import os
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import quote
 
 import apsw
 
@@ -195,6 +193,8 @@ def make_private(path: str) -> None:
 def readable(path: str) -> tuple[apsw.Connection, Place]:
     """A read-only connection, and how to open more of them. If nothing can be written and there is no
     write-ahead log, the file is opened as immutable, without locks or shared memory."""
+    from urllib.parse import quote  # here, because few stores are read-only
+
     if not os.path.isfile(path):
         raise CannotOpen(f"no store at {path!r}", remedy=ANOTHER_PATH)
     log = f"{path}-wal"
@@ -300,6 +300,8 @@ def refuses_locks(path: str) -> bool:
     """
     if fcntl is None:
         return False
+    import tempfile  # here, because it takes as long to import as all of this package
+
     try:
         with tempfile.TemporaryFile(dir=os.path.dirname(os.path.abspath(path))) as beside:
             fcntl.lockf(beside, fcntl.LOCK_EX | fcntl.LOCK_NB)
