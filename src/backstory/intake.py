@@ -23,6 +23,7 @@ from backstory.core.events import (
     moment_us,
     parse_object,
     plain,
+    stored_rows,
     to_json,
 )
 from backstory.errors import Conflict, Invalid, KeyTaken
@@ -288,8 +289,8 @@ class _Commit:
             newest = max(newest, time)
             kind, content, data, key = draft
             previous = digest_of(previous, seq, kind, newest, base, key, content, data)
-            rows.append(Stored(seq, kind, content, data, newest, key, base, previous))
-        return rows
+            rows.append((seq, kind, content, data, newest, key, base, previous))
+        return stored_rows(rows)
 
     def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
         """The digest at the head."""

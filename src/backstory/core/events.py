@@ -36,7 +36,8 @@ EARLIEST, LATEST = (
 
 def to_microseconds(moment: datetime) -> int:
     """The microseconds since 1970 of an aware datetime, exactly."""
-    return (moment - EPOCH) // _MICROSECOND
+    since = moment - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds  # faster than a division
 
 
 def to_datetime(microseconds: int) -> datetime:
@@ -238,6 +239,8 @@ def checked_key(key: Any) -> str:
         raise Invalid(f"{what}, not {type(key).__name__}", remedy="pass a string")
     if not key:
         raise Invalid(f"{what}, and this one is empty", remedy="leave it out, or use another one")
+    if key.isascii() and "\0" not in key and len(key) <= LONGEST_KEY:
+        return plain(key)
     if len(key) > LONGEST_KEY:
         raise Invalid(f"{what}, and this one has {len(key):,}", remedy="use its hash")
     check_text(key, "the key")

@@ -144,17 +144,27 @@ def tool_result(content: Any, data: Any) -> ToolResult:
 
 def check_message(kind: str, content: str | None, data: Any) -> None:
     """Refuse tool events that no wire format could represent."""
-    if kind == "tool_call":
-        call = tool_call(data)
-        _check_named(kind, "id", call.id)
-        _check_named(kind, "name", call.name)
-    elif kind == "tool_result":
-        _check_named(kind, "id", tool_result(content, data).id)
+    if kind in TOOL_KINDS and not _is_named(kind, data):
+        if kind == "tool_call":
+            call = tool_call(data)
+            _check_named(kind, "id", call.id)
+            _check_named(kind, "name", call.name)
+        else:
+            _check_named(kind, "id", tool_result(content, data).id)
     if kind in SPOKEN and isinstance(data, dict) and not isinstance(data.get("native", {}), dict):
         raise InvalidEvent(
             f"the native data of this {kind} event is not an object",
             remedy="pass an object with the name of its provider",
         )
+
+
+def _is_named(kind: str, data: Any) -> bool:
+    """Whether a tool event has today's shape, and its id and name are not blank: nearly all are like that, so
+    it is checked before anything else."""
+    if type(data) is not dict:
+        return False
+    id, name = data.get("id"), data.get("name") if kind == "tool_call" else "-"
+    return type(id) is str and type(name) is str and bool(id.strip()) and bool(name.strip())
 
 
 def check_says_something(kind: str, content: Any, data: Any = None) -> None:

@@ -79,7 +79,7 @@ def as_text(value: Any) -> str:
 
 def shallow(value: Any, deepest: int = SHALLOW) -> Any:
     """The value, with anything nested too deeply for an event as JSON text."""
-    if not isinstance(value, dict | list) or _fits(value, deepest):
+    if not isinstance(value, _NESTED) or _fits(value, deepest):
         return value
     if deepest <= 1:
         return _deep_text(value)
@@ -99,9 +99,12 @@ def _fits(value: Any, deepest: int) -> bool:
     if deepest <= 0:
         return False
     for one in value.values() if isinstance(value, dict) else value:
-        if isinstance(one, dict | list) and not _fits(one, deepest - 1):
+        if isinstance(one, _NESTED) and not _fits(one, deepest - 1):
             return False
     return True
+
+
+_NESTED = (dict, list)
 
 
 def named(value: Any, otherwise: str) -> str:
@@ -175,19 +178,27 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
     said: Part | None = None
     thought = False
     for number, block in enumerate(blocks):
-        match block:
-            case {"type": "thinking", "thinking": str(), "signature": str()} if len(block) == 3 and not found:
-                thought = True
-            case {"type": "text", "text": str(text)} if len(block) == 2 and said is None and not found:
-                said = Part("assistant", text, None, number)
-                if not text.strip():
-                    return None
-            case {"type": "tool_use", "id": id, "name": name, "input": dict(given)} if len(block) == 4:
-                if not (_is_plain(id) and _is_plain(name)):
-                    return None
-                found.append(Part("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
-            case _:
+        if type(block) is not dict:
+            return None
+        type_, size = block.get("type"), len(block)
+        if type_ == "tool_use" and size == 4:
+            id, name, given = block.get("id"), block.get("name"), block.get("input")
+            if not (_is_plain(id) and _is_plain(name) and type(given) is dict):
                 return None
+            found.append(Part("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
+        elif found:
+            return None
+        elif type_ == "thinking" and size == 3:
+            if not (isinstance(block.get("thinking"), str) and isinstance(block.get("signature"), str)):
+                return None
+            thought = True
+        elif type_ == "text" and size == 2 and said is None:
+            text = block.get("text")
+            if not isinstance(text, str) or not text.strip():
+                return None
+            said = Part("assistant", text, None, number)
+        else:
+            return None
     if said is not None or not found:
         found.insert(0, said or Part("assistant", "", None, 0))
     if thought:
@@ -209,7 +220,7 @@ def _tidy(block: Any) -> Any:
     """A block without fields that say nothing: that the model is the caller, that there is no error."""
     if not isinstance(block, dict):
         return block
-    if block.get("caller") == {"type": "direct"}:
+    if "caller" in block and block["caller"] == {"type": "direct"}:
         block = {key: value for key, value in block.items() if key != "caller"}
     if "is_error" in block and block["is_error"] is not True:
         block = {key: value for key, value in block.items() if key != "is_error"}
@@ -303,8 +314,11 @@ def usage_of(usage: Any, names: Mapping[str, str]) -> Data:
     return {
         ours: value
         for ours, theirs in names.items()
-        if (value := usage.get(theirs)) and isinstance(value, int | float)
+        if (value := usage.get(theirs)) and isinstance(value, _NUMBERS)
     }
+
+
+_NUMBERS = (int, float)
 
 
 def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], extra: Data) -> list[Entry]:

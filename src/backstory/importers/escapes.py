@@ -26,7 +26,7 @@ def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[
     ids: set[str] = set()  # of the entries so far
     for step in told():
         if isinstance(step, Unit):
-            if any("\0" in (entry.content or "") for entry in step.entries):
+            if _has_nul(step.entries):
                 report.mended[ESCAPED] += 1
                 entries = (e._replace(content=held(e.content)) if e.content else e for e in step.entries)
                 step = step._replace(entries=tuple(entries))
@@ -36,6 +36,14 @@ def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[
                 step = step._replace(entries=tuple(_numbered(step.entries, ids)))
             ids |= own
         yield step
+
+
+def _has_nul(entries: Iterable[Entry]) -> bool:
+    for entry in entries:
+        content = entry.content
+        if content is not None and "\0" in content:
+            return True
+    return False
 
 
 def _numbered(entries: Iterable[Entry], ids: set[str]) -> Iterator[Entry]:

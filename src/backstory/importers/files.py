@@ -5,6 +5,7 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
@@ -45,7 +46,11 @@ _LENGTH, _PART = (1 << _LENGTH_BITS) - 1, (1 << _PART_BITS) - 1
 
 
 def _packed(offset: int, length: int, part: int) -> int:
-    return (offset << _LENGTH_BITS | length) << _PART_BITS | min(part, _PART)
+    return (offset << _LENGTH_BITS | length) << _PART_BITS | (min(part, _PART) if part else 0)
+
+
+# `tuple.__new__` runs no Python code, `SourceLine(…)` would.
+_source_line: Callable[[tuple[int, int, Any, Any]], SourceLine] = partial(tuple.__new__, SourceLine)
 
 
 class FileSource:
@@ -61,7 +66,12 @@ class FileSource:
         self.heard: Heard | None = None  # called with how far it was read
         self._fetched = 0
         self._start = Reach(0, 0)
-        self.reach = Reach(0, 0)  # how far its whole lines were read
+        self._reached: tuple[int, int] = (0, 0)
+
+    @property
+    def reach(self) -> Reach:
+        """How far its whole lines were read."""
+        return Reach(*self._reached)
 
     @property
     def stem(self) -> str:
@@ -121,7 +131,7 @@ class FileSource:
     def lines(self, report: Report) -> Iterator[SourceLine]:
         """All records. A damaged line is skipped; an incomplete last line is left for the next time."""
         with self._open() as file:
-            offset, number = self.reach = self._start
+            offset, number = self._reached = self._start
             keep = os.fstat(file.fileno()).st_size - offset <= KEPT and not offset
             file.seek(offset)
             while line := file.readline(LONGEST):
@@ -134,10 +144,10 @@ class FileSource:
                 except orjson.JSONDecodeError:
                     pass
                 else:
-                    yield SourceLine(number, 0, value, value if keep else _packed(offset, length, 0))
+                    yield _source_line((number, 0, value, value if keep else _packed(offset, length, 0)))
                     offset += length
                     if line.endswith(b"\n"):
-                        self.reach = Reach(offset, number)
+                        self._reached = offset, number
                     continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
                 if cut:
@@ -152,7 +162,7 @@ class FileSource:
                     (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))
                 offset += length
                 if line.endswith(b"\n"):
-                    self.reach = Reach(offset, number)
+                    self._reached = offset, number
 
     def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
         """A line that is too long for memory, with its longest texts shortened."""

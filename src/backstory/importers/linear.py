@@ -5,7 +5,8 @@ unit does not continue what the head continues, a jump to what it does continue 
 is told the same way: what the log already has is passed over.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from backstory.core.labels import LABEL
@@ -23,6 +24,10 @@ class LogEvent(NamedTuple):
     base: int | None  # None: the event before
     id: str | None = None  # the entry's id; None: ours
     source_time: int | None = None
+
+
+# `tuple.__new__` runs no Python code, `LogEvent(…)` would.
+_log_event: Callable[[tuple[Any, ...]], LogEvent] = partial(tuple.__new__, LogEvent)
 
 
 class Begun(NamedTuple):
@@ -92,7 +97,7 @@ class Line:
         self.tips: dict[str | None, int] = {None: 0}  # where the context of a unit was whole
         self._after: dict[str | None, str | None] = {}
         self._places: dict[str, int] = {}  # of the entries written here
-        self._late: list[tuple[str, list[Entry]]] = []
+        self._late: list[tuple[str, Sequence[Entry]]] = []
         self._labels: set[tuple[str | None, str]] = set()
         self.left_out = 0  # units of which more may still come
 
@@ -120,11 +125,12 @@ class Line:
         """What of a unit is not in the log yet, behind what it continues."""
         self._after[unit.id] = unit.after
         self._move = None
-        told = sorted(place for entry in unit.entries for place in self._told(entry))
-        new = [entry for entry in self._grown(unit.entries) if entry.id not in self._known.places]
+        told, new = self._told_and_new(unit.entries)
         if not told and new:
-            yield from self._tell_late()
-            yield from self._go(unit.after, new[0].time)
+            if self._late:
+                yield from self._tell_late()
+            if unit.after != self._at:
+                yield from self._go(unit.after, new[0].time)
             yield from self._write(unit.id, new)
             return
         self.tips[unit.id] = _whole(told) if told else self.tips.get(unit.after, self.seq)
@@ -134,6 +140,14 @@ class Line:
             yield from self._write(unit.id, new)
         elif new:
             self._late.append((unit.id, new))
+
+    def _told_and_new(self, entries: Sequence[Entry]) -> tuple[list[int], Sequence[Entry]]:
+        """Where the log has entries already, and those that it does not have."""
+        known = self._known
+        if not known.places and not known.unfinished:
+            return [], entries
+        told = sorted(place for entry in entries for place in self._told(entry))
+        return told, [entry for entry in self._grown(entries) if entry.id not in known.places]
 
     def _told(self, entry: Entry) -> Iterator[int]:
         """Where the log has an entry: one place, or several if it came in pieces."""
@@ -233,7 +247,7 @@ class Line:
         own = time if time is not None else self._time
         held = own if self._time is None or own is None else max(own, self._time)
         self._time = held
-        return LogEvent(self.seq, kind, content, data, held, base, id, own if own != held else None)
+        return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))
 
 
 def _whole(places: list[int]) -> int:

@@ -61,6 +61,7 @@ class ThreadWriter:
         self._intake = intake
         self._agent = agent
         self._changes = changes
+        self._has_changes = changes != NO_CHANGES
         self._done = done
         self._places: dict[str, int] = {}
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
@@ -164,7 +165,7 @@ class ThreadWriter:
         data, content = event.data, event.content
         if event.source_time is not None:
             data = (data or {}) | {"source": {"time": event.source_time}}
-        if self._changes != NO_CHANGES:
+        if self._has_changes:
             data = self._changes.made(data)
             if self._changes.mask is not None and content is not None:
                 content = self._changes.mask.text(content)

@@ -343,11 +343,13 @@ class Tree:
         rows = self.rows.get(node.id)
         if rows is None:
             return Unit(node.id, node.parent, (Entry(node.id, "clear"),))
-        entries = tuple(self._entries(node.id))
-        spoken = [row for row in rows if row.kind == records.ANSWER]
-        settled = not spoken or spoken[-1].stopped or spoken[-1].line != last
-        inherited = not any(row.own for row in rows)
-        return Unit(node.id, node.parent, entries, rows[0].line, inherited, settled)
+        settled = inherited = True
+        for row in rows:
+            if row.own:
+                inherited = False
+            if row.kind == records.ANSWER:
+                settled = row.stopped or row.line != last
+        return Unit(node.id, node.parent, tuple(self._entries(node.id)), rows[0].line, inherited, settled)
 
     def _entries(self, unit: str) -> list[Entry]:
         """What a unit says, and behind the summary of a compaction what that kept."""
