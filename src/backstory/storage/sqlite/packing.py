@@ -7,8 +7,8 @@ be told without unpacking. Only messages are packed: the indexes need the conten
 Statements read packed rows through the expressions below. They cost nothing for other rows.
 """
 
-import pkgutil
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
@@ -43,7 +43,7 @@ def dictionary() -> bytes:
     """What packed events have in common: words, phrases and names of fields that are frequent in transcripts,
     written by hand. What is near the end costs a frame the least. A frame can only be read with the
     dictionary that it was written with, so this one never changes."""
-    return pkgutil.get_data(__package__, "dictionary.txt") or b""
+    return Path(__file__).with_name("dictionary.txt").read_bytes()
 
 
 def _shared_dictionary() -> "ZstdDict":
