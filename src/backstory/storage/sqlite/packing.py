@@ -8,7 +8,6 @@ Statements read packed rows through the expressions below. They cost nothing for
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
@@ -43,6 +42,8 @@ def dictionary() -> bytes:
     """What packed events have in common: words, phrases and names of fields that are frequent in transcripts,
     written by hand. What is near the end costs a frame the least. A frame can only be read with the
     dictionary that it was written with, so this one never changes."""
+    from pathlib import Path
+
     return Path(__file__).with_name("dictionary.txt").read_bytes()
 
 
