@@ -73,3 +73,14 @@ def test_the_model_gets_back_the_arguments_as_it_wrote_them():
             Event.of(3, "tool_result", "x", {"id": "c1", "name": "ls"}),
         ]
         assert json.dumps(given).encode() in to_bytes(events, format)
+
+
+def test_an_event_that_was_checked_before_is_taken_as_it_is():
+    made = draft("tool_result", "42", {"id": "c"}, text='{"id":"c","more":[]}')
+    assert drafts([made])[0] is made
+    assert made.data == {"id": "c", "more": []}
+
+
+def test_a_tuple_like_a_checked_event_is_not_one():
+    with pytest.raises(InvalidEvent, match="must be a dict"):
+        drafts([tuple(draft("user", "a", {"a": 1}))])

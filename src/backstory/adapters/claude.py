@@ -146,7 +146,7 @@ def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
         batch = drafts_of(written, new)
         if "subpath" not in key and new:
             is_moved = any(event.kind in ("clear", "jump") for event in batch)
-            batch += _summary(agent, key, [each.line for each in new], is_moved=is_moved)
+            batch += _summary(written, key, [each.line for each in new], is_moved=is_moved)
         try:
             agent.extend(batch, expected=written.head) if batch else None
             return
@@ -154,16 +154,16 @@ def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
             continue
 
 
-def _summary(agent: Agent, key: Key, lines: list[Line], *, is_moved: bool) -> list[Event]:
+def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -> list[wire.Draft]:
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
-    note = agent.last_note(SUMMARY)
+    note = written.agent.last_note(SUMMARY) if written.head else None
     before = kept_in(note.data, "summary") if note else None
-    if note is None:  # a fork from before it, or a person's rewind: all lines are folded again
-        lines = [*(_load(agent, session_id=key["session_id"]) or []), *lines]
+    if note is None and written.head:  # a fork from before it, or a person's rewind: all are folded again
+        lines = [*(_load(written.agent, session_id=key["session_id"]) or []), *lines]
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)
     is_new = is_moved or folded["data"] != before
-    return [Event.of(0, "note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
+    return [wire.draft("note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
 
 
 # --- reading ---

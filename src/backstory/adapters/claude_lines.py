@@ -42,14 +42,14 @@ class Written:
     """What an agent holds of a transcript, read as far as it is needed."""
 
     def __init__(self, agent: Agent, *, is_main: bool = True) -> None:
-        self._agent = agent
+        self.agent = agent
         self.head = agent.head
         self._is_main = is_main
 
     def new(self, lines: Sequence[NewLine]) -> list[NewLine]:
         """The lines without those that are there already."""
         unique = {line.key or number: line for number, line in enumerate(lines)}
-        known = self._agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
+        known = self.agent.places(key for key in unique if isinstance(key, str)) if self.head else {}
         return [line for key, line in unique.items() if key not in known]
 
     def entries(self, line: Line) -> list[Entry]:
@@ -60,8 +60,8 @@ class Written:
     def newest(self) -> list[Line]:
         """The last live lines."""
         events: list[Event] = []
-        for low, high in reversed(self._agent.live_ranges() if self.head else []):
-            events = self._agent.events(after=max(low - 1, high - PAGE), until=high) + events
+        for low, high in reversed(self.agent.live_ranges() if self.head else []):
+            events = self.agent.events(after=max(low - 1, high - PAGE), until=high) + events
             if len(events) >= PAGE:
                 break
         return [line for _, line in lines_in(events)]
@@ -74,7 +74,7 @@ class Written:
     @cached_property
     def everything(self) -> list[tuple[Event, Line]]:
         """All lines of the lineage, and the events that carry them."""
-        return lines_in(self._agent.events())
+        return lines_in(self.agent.events())
 
     def lines(self) -> list[Line]:
         """All lines of the lineage that are part of this transcript's own tree."""
@@ -84,7 +84,7 @@ class Written:
 
     def positions(self) -> Iterator[tuple[int, Line]]:
         """All lines, each with the position of its last event."""
-        parts = {event.seq for event in self._agent.events() if "part" in _tag(event)}
+        parts = {event.seq for event in self.agent.events() if "part" in _tag(event)}
         for event, line in self.everything:
             last = event.seq
             while last + 1 in parts:
@@ -105,9 +105,9 @@ def _tag(event: Event) -> dict[str, Any]:
 # --- writing ---
 
 
-def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
+def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[wire.Draft]:
     """The events that new lines become, with the moves that lead to what they continue."""
-    batch: list[Event] = []
+    batch: list[wire.Draft] = []
     told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
     with wire.pause_gc():
@@ -126,7 +126,7 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
     return batch
 
 
-def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[Event]:
+def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[wire.Draft]:
     """The events of a line, with its key."""
     events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
     events += copies
@@ -149,7 +149,9 @@ def _words(entry: Entry) -> str | None:
     return entry.content
 
 
-def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Event]:
+def _move(
+    written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None
+) -> list[wire.Draft]:
     """The jump or clear before a line that does not continue the newest one that says something. Nearly all
     lines do, or continue its unit; for the others the whole tree is asked."""
     last = spoken.get("uuid") if spoken else None
@@ -171,8 +173,8 @@ def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken
     return [_move_event("jump", target_message_id=max(targets))] if targets else []
 
 
-def _move_event(kind: str, *, key: str | None = None, **data: int) -> Event:
-    return Event.of(0, kind, None, {**data, "by": ADAPTER}, key=key)
+def _move_event(kind: str, *, key: str | None = None, **data: int) -> wire.Draft:
+    return wire.draft(kind, None, {**data, "by": ADAPTER}, key)
 
 
 def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:

@@ -18,29 +18,87 @@ HOLES = {name: f'{{"{HOLE}":"{name}"}}'.encode() for name in ("content", "argume
 SMALLEST = 40  # characters below which a hole saves nothing
 NATIVE = '"native":{"provider":"openai-responses","wire":['  # before an item that is OpenAI's own form
 BEFORE, BEHIND = b":[,", b",]}"  # what a value in JSON may have around it
+HOLE_BEGINS = ANY_HOLE.encode()
+HERE = {HOLE: "content"}
 AT_ONCE = 100  # items that are parsed together
-USUAL = ("content", "text", "output", "data", "message", "parts")  # the way to what an item says
+USUAL = ("content", "text", "output", "data", "message", "parts", "input")  # the way to what an item says
 
 TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
 
 
 def holed(
-    tag: dict[str, str], text: bytes, content: str | None, data: dict[str, Any], provider: str | None
+    tag: dict[str, str],
+    item: Any,
+    exact: bytes,
+    content: str | None,
+    data: dict[str, Any],
+    provider: str | None,
 ) -> str:
-    """The JSON of the data of an event that carries an item, by the item's JSON, with holes for what the
+    """The JSON of the data of an event that carries an item, whose JSON is `exact`, with holes for what the
     event says. ValueError where only a search in the item itself finds their places."""
-    said = {"content": content, "arguments": data.get("arguments")}
-    known = [(name, orjson.dumps(value)) for name, value in said.items() if value is not None]
-    text = _with_holes(text, known)
-    if provider is not None:
-        own = {"provider": provider, "wire": [orjson.Fragment(text)]}
-        return orjson.dumps({**data, "native": own, "item": tag}).decode()
-    native = data.get("native")
-    if isinstance(native, dict) and "wire" in native:
-        wire = _with_holes(orjson.dumps(native["wire"]), known)
-        text = _with_holes(text, [("native", wire)])
-        data = {**data, "native": {**native, "wire": orjson.Fragment(wire)}}
-    return orjson.dumps({**data, "item": with_form(tag, orjson.Fragment(text))}).decode()
+    said = _said(content, data.get("arguments"))
+    native = data.get("native") if provider is None else None
+    wire = native.get("wire") if isinstance(native, dict) else None
+    form = _with_usual_holes(item, exact, said) if wire is None else None
+    if form is not None:
+        whole = _whole(tag, form, data, provider)
+        if whole.count(ANY_HOLE) != len(said):
+            raise ValueError
+        return whole
+    if HOLE_BEGINS in exact:
+        raise ValueError
+    known = [(name, orjson.dumps(value)) for name, value, _ in said]
+    text = _with_holes(exact, known)
+    if native is not None and wire is not None:
+        kept = _with_holes(orjson.dumps(wire), known)
+        text = _with_holes(text, [("native", kept)])
+        data = {**data, "native": {**native, "wire": orjson.Fragment(kept)}}
+    return _whole(tag, text, data, provider)
+
+
+def _whole(tag: dict[str, str], form: bytes, data: dict[str, Any], provider: str | None) -> str:
+    """The JSON of an event's data, with a form in it."""
+    if provider is None:
+        return orjson.dumps({**data, "item": with_form(tag, orjson.Fragment(form))}).decode()
+    own = {"provider": provider, "wire": [orjson.Fragment(form)]}
+    return orjson.dumps({**data, "native": own, "item": tag}).decode()
+
+
+def _said(content: str | None, arguments: Any) -> list[tuple[str, Any, int]]:
+    """What an event says and is worth a hole, and how long it is at least."""
+    said: list[tuple[str, Any, int]] = []
+    if content is not None and len(content) >= SMALLEST:
+        said.append(("content", content, len(content)))
+    if arguments is not None and (length := len(orjson.dumps(arguments))) >= SMALLEST:
+        said.append(("arguments", arguments, length))
+    return said
+
+
+def _with_usual_holes(item: Any, exact: bytes, said: list[tuple[str, Any, int]]) -> bytes | None:
+    """The JSON of an item with holes in the usual places; None if something may be said elsewhere, too."""
+    if not said:
+        return exact
+    try:
+        for name, value, _ in said:
+            item = _with_usual_hole(item, value, {HOLE: name})
+    except LookupError:
+        return None
+    text = orjson.dumps(item)
+    return None if any(length < len(text) for _, _, length in said) else text
+
+
+def _with_usual_hole(value: Any, said: Any, hole: dict[str, str]) -> Any:
+    """A copy of a value with a hole where it says this, if it does so in the usual place; else LookupError.
+    An object must be the same one: one that is equal may still be other JSON."""
+    if value is said or (type(value) is str and value == said):
+        return hole
+    if type(value) is list and len(value) == 1:
+        return [_with_usual_hole(value[0], said, hole)]
+    if type(value) is dict:
+        for name in USUAL:
+            if name in value:
+                return {**value, name: _with_usual_hole(value[name], said, hole)}
+    raise LookupError
 
 
 def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
@@ -50,8 +108,7 @@ def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
 
 def _with_holes(text: bytes, known: list[tuple[str, bytes]]) -> bytes:
     for name, said in known:
-        if len(said) >= SMALLEST:
-            text = _with_hole(text, said, HOLES[name])
+        text = _with_hole(text, said, HOLES[name])
     return text
 
 
@@ -179,7 +236,26 @@ def _at_once(tag: Tag, rows: list[TextAndData]) -> list[Any]:
     except ValueError:
         return []
     holes = whole.count(ANY_HOLE)
-    return found if not holes or sum(map(_put, found, contents)) == holes else []
+    return found if not holes or _filled(found, contents) == holes else []
+
+
+def _filled(items: list[Any], contents: list[str | None]) -> int:
+    """Fill the holes for contents, and return how many there were. Most are in one of three places."""
+    holes = 0
+    for item, content in zip(items, contents, strict=True):
+        if content is None or type(item) is not dict:
+            continue
+        said = item.get("content")
+        if said == HERE:
+            item["content"] = content
+        elif said is None and item.get("output") == HERE:
+            item["output"] = content
+        elif type(said) is list and len(said) == 1 and type(said[0]) is dict and said[0].get("text") == HERE:
+            said[0]["text"] = content
+        elif not _put(item, content):
+            continue
+        holes += 1
+    return holes
 
 
 def _put(item: Any, content: str | None) -> bool:

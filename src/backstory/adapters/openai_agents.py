@@ -5,14 +5,17 @@ popping are moves in the log: everything stays in it.
 """
 
 import json
+import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
+import orjson
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
 
 from backstory import Agent, Conflict, Error, Event, wire
+from backstory.adapters.forms import HERE, SMALLEST
 from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, last_items, newest_items, note
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
@@ -31,7 +34,11 @@ ANSWERED = {
 }
 
 MOST_LEVELS = 50  # of a call's arguments, for them to be read at once
-CALL_NAMES = {"type", "call_id", "name", "arguments", "id", "status"}  # what a plain call has
+LONG_NUMBER = re.compile("[0-9]{19}")  # it may have more than 64 bits: orjson would make it a fraction
+# What a plain call, a plain answer and its only part have.
+CALL_NAMES = {"type", "call_id", "name", "arguments", "id", "status"}
+ANSWER_NAMES = {"type", "role", "content", "id", "status"}
+PART_NAMES = {"type", "text", "annotations", "logprobs"}
 
 Item = dict[str, Any]
 R = TypeVar("R")
@@ -91,7 +98,7 @@ class BackstorySession:
         """Write items behind the others, all or none."""
         self._history.store  # noqa: B018  a closed session refuses even an empty list
         if items:
-            batch = [event for item in items for event in drafts(item)]
+            batch = written(items)
             await self._write(lambda agent: agent.extend(batch))
 
     async def pop_item(self) -> Item | None:
@@ -121,7 +128,7 @@ class BackstorySession:
             def replace(agent: Agent) -> bool:
                 kept = None if prune_prefix is None else _behind_pruned(agent, place, prune_prefix)
                 batch: Batch = [_back_to(place - 1) if kept is None else _clear()]
-                batch += [event for item in (*(kept or ()), *output) for event in drafts(item)]
+                batch += written((*(kept or ()), *output))
                 return bool(agent.extend(batch, expected=head))
 
             try:
@@ -219,50 +226,88 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def drafts(item: Any) -> list[Event]:
-    """The events that an item becomes; TypeError for what is no item."""
+def written(items: Iterable[Any]) -> list[wire.Draft]:
+    """The events that items become; TypeError for what is no item."""
+    batch: list[wire.Draft] = []
+    for item in items:
+        event = _plain(item)
+        batch += drafts(item) if event is None else (event,)
+    return batch
+
+
+def drafts(item: Any) -> list[wire.Draft]:
+    """The events that an item becomes, whatever it is."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
     exact = wire.exact_json(item)
     form: Item = json.loads(json.dumps(item)) if exact is None else item
-    plain = [] if exact is None else _read_at_once(form)
-    events = plain or _loaded(form)
+    events = _loaded(form)
     if not events:
         return [note(ADAPTER, f"{ADAPTER}.item", form)]
-    return carried(ADAPTER, form, events, provider=FORMAT, exact=exact, is_parsed=bool(plain))
+    return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
 
 
-def _read_at_once(item: Item) -> list[Draft]:
-    """What the plainest items say, as the format itself would read them; nothing for all others."""
+def _plain(item: Any) -> wire.Draft | None:
+    """The event of one of the plainest items, which `drafts` would make just so; None for all others. Such an
+    item has nothing but texts and empty lists, so it need not be shown to be exact JSON."""
     match item:
-        case {"role": "user", "content": str(text)} if len(item) == 2 and text and not text.isspace():
-            return [("user", text, None)]
+        case {"role": "user", "content": str(text)} if len(item) == 2 and _has_texts(item):
+            return _event("user", text, {}, {**item, "content": _hole_for(text)})
         case {"type": "function_call_output", "call_id": str(id), "output": str(text)}:
-            if len(item) == 3 and text and id and not text.isspace() and not id.isspace():
-                return [("tool_result", text, {"id": id})]
+            if len(item) == 3 and _has_texts(item) and _is_said(id):
+                return _event("tool_result", text, {"id": id}, {**item, "output": _hole_for(text)})
         case {"type": "function_call", "call_id": str(id), "name": str(name), "arguments": str(given)}:
-            if item.keys() <= CALL_NAMES and id and name and not id.isspace() and not name.isspace():
+            if item.keys() <= CALL_NAMES and _has_texts(item) and _is_said(id) and _is_said(name):
                 arguments = _object_in(given)
                 data = {"id": id, "name": name, "arguments": arguments}
-                return [] if arguments is None else [("tool_call", None, data)]
+                return None if arguments is None else _event("tool_call", None, data, item)
         case {
             "type": "message",
             "role": "assistant",
             "content": [{"type": "output_text", "text": str(text)}],
         }:
-            if text and not text.isspace():
-                return [("assistant", text, None)]
-    return []
+            part, around = item["content"][0], {**item, "content": ""}
+            if item.keys() <= ANSWER_NAMES and part.keys() <= PART_NAMES and _has_texts(around, part):
+                form = {**item, "content": [{**part, "text": _hole_for(text)}]}
+                return _event("assistant", text, {}, form)
+    return None
+
+
+def _has_texts(*objects: Item) -> bool:
+    """Whether all values are texts or empty lists, themselves and not of another type that is like them."""
+    values = (value for each in objects for value in each.values())
+    return all(type(value) is str or (type(value) is list and not value) for value in values)
+
+
+def _is_said(text: str) -> bool:
+    return bool(text) and "\0" not in text and not text.isspace()
+
+
+def _hole_for(text: str) -> str | dict[str, str]:
+    return text if len(text) < SMALLEST else HERE
+
+
+def _event(kind: str, content: str | None, data: dict[str, Any], form: Item) -> wire.Draft | None:
+    """The event that has an item's form, unless the format would read it in another way."""
+    if content is not None and not _is_said(content):
+        return None
+    try:
+        own = {"provider": FORMAT, "wire": [form]}
+        text = orjson.dumps({**data, "native": own, "item": {"of": ADAPTER}}).decode()
+    except TypeError:  # half of a surrogate pair
+        return None
+    return wire.draft(kind, content, data, text=text)
 
 
 def _object_in(text: str) -> Item | None:
     """The JSON object in a text, if it is one that anyone would read the same way, and not a deep one."""
+    if LONG_NUMBER.search(text) or text.count("{") + text.count("[") > MOST_LEVELS:
+        return None
     try:
-        value = json.loads(text)
+        value = orjson.loads(text)
     except ValueError:
         return None
-    is_flat = isinstance(value, dict) and text.count("{") + text.count("[") < MOST_LEVELS
-    return value if is_flat and wire.exact_json(value) is not None else None
+    return value if isinstance(value, dict) else None
 
 
 def _loaded(item: Item) -> list[Draft]:

@@ -204,7 +204,7 @@ def _messages(agent: Agent) -> Messages:
     return found
 
 
-def drafts(message: SessionMessage) -> list[Event]:
+def drafts(message: SessionMessage) -> list[wire.Draft]:
     """The events of a message; of a redacted one, the new text."""
     form = plain(message.to_dict())
     try:

@@ -24,6 +24,7 @@ else:
 
 DEEPEST = 100  # levels of nested data
 LONGEST_KEY = 1_000  # characters
+A_KEY = f"a key is a text of 1 to {LONGEST_KEY:,} characters"
 
 TextAndData = tuple[str | None, str | None]  # an event's content, and the JSON of its data
 
@@ -217,6 +218,11 @@ class Draft(NamedTuple):
     data_json: str | None
     key: str | None = None
 
+    @property
+    def data(self) -> dict[str, Any] | None:
+        """The parsed JSON object."""
+        return parse_object(self.data_json)
+
     def at(self, seq: int, created_us: int = 0) -> Event:
         """The event that it becomes at a position."""
         return Event((seq, self.kind, self.content, self.data_json, created_us, self.key))
@@ -234,16 +240,14 @@ class Draft(NamedTuple):
 
 def checked_key(key: Any) -> str:
     """A key of an event or agent: any text of 1 to 1,000 characters; raises Invalid."""
-    what = f"a key is a text of 1 to {LONGEST_KEY:,} characters"
     if not isinstance(key, str):
-        raise Invalid(f"{what}, not {type(key).__name__}", remedy="pass a string")
+        raise Invalid(f"{A_KEY}, not {type(key).__name__}", remedy="pass a string")
     if not key:
-        raise Invalid(f"{what}, and this one is empty", remedy="leave it out, or use another one")
-    if key.isascii() and "\0" not in key and len(key) <= LONGEST_KEY:
-        return plain(key)
+        raise Invalid(f"{A_KEY}, and this one is empty", remedy="leave it out, or use another one")
     if len(key) > LONGEST_KEY:
-        raise Invalid(f"{what}, and this one has {len(key):,}", remedy="use its hash")
-    check_text(key, "the key")
+        raise Invalid(f"{A_KEY}, and this one has {len(key):,}", remedy="use its hash")
+    if not key.isascii() or "\0" in key:
+        check_text(key, "the key")
     return plain(key)
 
 
@@ -272,8 +276,9 @@ def redrafted(event: Event) -> Draft:
     """A draft that says what an event says. The text of its data is kept, if it is compact."""
     _, kind, content, text, _, key = cast("Row", event)  # faster than its attributes
     data = None if text is None else compact_object(text)
-    if data is None:
+    if text is None or data is None:
         return draft(kind, content, event.data, key)
+    _check_levels(kind, data, text)
     return draft(kind, content, data, key, text=text)
 
 
@@ -287,8 +292,8 @@ def draft(
     text: str | None = None,
 ) -> Draft:
     """A draft that can be stored; raises InvalidEvent, which says what to correct. `is_parsed`: the data is
-    what a JSON parser returned, so its text need not be parsed again for a comparison. `text`: the data's
-    compact JSON, where it is known."""
+    what a JSON parser returned, so its text need not be parsed again for a comparison. `text`: the compact
+    JSON to store, where it is known. It is not checked, and may say more than the data does."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
@@ -324,9 +329,13 @@ def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:
     if text is None:
         exact = parsed_json(data) if is_parsed else exact_json(data)
         text = _slower_json(kind, data) if exact is None else exact.decode()
+        _check_levels(kind, data, text)
+    return text
+
+
+def _check_levels(kind: str, data: dict[str, Any], text: str) -> None:
     if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
         _check_depth(data, DEEPEST, kind)
-    return text
 
 
 def _slower_json(kind: str, data: dict[str, Any]) -> str:

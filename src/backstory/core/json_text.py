@@ -5,7 +5,21 @@ JSON has: NaN, whole numbers beyond 64 bits, lone surrogates. Those are left to 
 """
 
 import json
+from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
+
+
+@cache
+def _orjson() -> tuple[Callable[[Any], bytes], Callable[[bytes | str], Any]]:
+    """How orjson writes and reads; imported here, so that `import backstory` does not wait for it."""
+    import orjson
+
+    # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
+    as_it_is = (
+        orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+    )
+    return partial(orjson.dumps, option=as_it_is), orjson.loads
 
 
 def exact_json(value: Any) -> bytes | None:
@@ -16,33 +30,24 @@ def exact_json(value: Any) -> bytes | None:
 
 def exact_copy(value: Any) -> tuple[bytes, Any] | None:
     """The same JSON, and the equal value that was parsed from it."""
-    import orjson  # here, so that `import backstory` does not wait for it
-
-    text = _compact_json(value)
-    if text is None:
+    dumps, loads = _orjson()
+    try:
+        text = dumps(value)
+    except (TypeError, ValueError, RecursionError):
         return None
-    copy = orjson.loads(text)
+    copy = loads(text)
     return (text, copy) if copy == value else None
 
 
 def parsed_json(value: Any) -> bytes | None:
     """The same for a value that a JSON parser gave, which need not be compared, as a rule: only a number that
     is not finite (Python parses 1e400 as infinity) is not given back, because orjson writes null for it."""
-    text = _compact_json(value)
-    return text if text is None or b"null" not in text else exact_json(value)
-
-
-def _compact_json(value: Any) -> bytes | None:
-    import orjson
-
-    # Subclasses, dataclasses and dates are not JSON, but orjson would write them.
-    as_it_is = (
-        orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-    )
+    dumps, _ = _orjson()
     try:
-        return orjson.dumps(value, option=as_it_is)
+        text = dumps(value)
     except (TypeError, ValueError, RecursionError):
         return None
+    return exact_json(value) if b"null" in text else text
 
 
 def is_same_json(one: Any, other: Any) -> bool:

@@ -125,9 +125,10 @@ class Log:
             return {}
         if len(set(keys)) < len(keys):
             raise Invalid("two events of one batch have the same key", remedy="give each its own")
-        known: dict[str | None, Event] = {
-            event.key: event for event in rows.keyed(agent, rows.lineage(agent), keys)
-        }
+        pieces = rows.lineage(agent)
+        if not pieces[-1].high:  # an empty log
+            return {}
+        known: dict[str | None, Event] = {event.key: event for event in rows.keyed(agent, pieces, keys)}
         for draft in drafts:
             event = known.get(draft.key)
             if event is not None and not draft.says(event):

@@ -11,6 +11,7 @@ contains only what happened, and loses no text. Pure: no I/O, no clock, no rando
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from backstory.core.events import Draft, draft
 from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import filled, holed
 from backstory.core.json_text import exact_copy, exact_json
@@ -39,8 +40,10 @@ FORMATS = tuple(_FORMATS)
 
 __all__ = [
     "FORMATS",
+    "Draft",
     "Dump",
     "Repair",
+    "draft",
     "dump",
     "exact_copy",
     "exact_json",

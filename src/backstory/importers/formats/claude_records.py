@@ -148,7 +148,7 @@ def meta_of(record: Record, content: Any) -> str | None:
     text = _beginning(content)
     if text.startswith(STARTS):
         return next(what for start, what in MOUTHED if text.startswith(start))
-    if text.split()[:1] == [COMPACT]:
+    if text.startswith(COMPACT) and text.split()[0] == COMPACT:
         return "command"
     return "tool" if record.get("isMeta") else None
 

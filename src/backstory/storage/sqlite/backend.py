@@ -37,13 +37,13 @@ from backstory.storage.sqlite.beside import FilesBeside
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
     Place,
+    Translated,
     connected,
     emptied_log,
     identity,
     make_private,
     prepared,
     readable,
-    translation,
 )
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.removal import SqliteRemoval
@@ -79,7 +79,8 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._closed = False
         self._unmerged = 0  # events indexed since the last merge
-        with self._translated():
+        self._translated = Translated(self.url)
+        with self._translated:
             self._free.append(self._first(read_only))
         self._file = identity(self.url)
         self._beside = FilesBeside(self.url)
@@ -319,7 +320,7 @@ class SqliteBackend:
     def watch(self) -> SqliteWatch:
         if self._closed:
             raise self._is_closed()
-        with self._translated():
+        with self._translated:
             watch = SqliteWatch(self._committed, self.url, self._place)
         self._watches.add(watch)
         return watch
@@ -340,13 +341,14 @@ class SqliteBackend:
         """A write transaction: durably commits everything that the block writes, or nothing."""
         if self.read_only:
             raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
-        with self._writing, self._connection() as db:
-            if identity(self.url) != self._file:
-                raise StorageError(
-                    f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
-                )
-            db.execute("BEGIN IMMEDIATE")
+        with self._writing, self._translated:  # a fork waits for the lock: no need to pass the gate
+            db = self._borrowed()
             try:
+                if identity(self.url) != self._file:
+                    raise StorageError(
+                        f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
+                    )
+                db.execute("BEGIN IMMEDIATE")
                 yield db
                 db.execute("COMMIT")
                 self._check_files()
@@ -355,6 +357,8 @@ class SqliteBackend:
                 if db.in_transaction:
                     db.execute("ROLLBACK")
                 raise
+            finally:
+                self._give_back(db)
 
     def _check_files(self) -> None:
         """Raise if the files were removed or replaced: no other process would see what was just written."""
@@ -369,23 +373,30 @@ class SqliteBackend:
     @contextmanager
     def _connection(self) -> Iterator[apsw.Connection]:
         """A connection for this thread while the block runs."""
+        with self._asking, self._translated:
+            db = self._borrowed()
+            try:
+                yield db
+            finally:
+                self._give_back(db)
+
+    def _borrowed(self) -> apsw.Connection:
+        """A connection for this thread alone."""
         if self._closed:
             raise self._is_closed()
         if self._pid != os.getpid():
             self._start_again_after_fork()
-        with self._asking, self._translated():
-            try:
-                db = self._free.pop()
-            except IndexError:
-                db = connected(*self._place)
-            try:
-                yield db
-            finally:
-                if self._closed or db.in_transaction:
-                    db.close()
-                    self._beside.forget()  # SQLite removes the log with the last connection
-                else:
-                    self._free.append(db)
+        try:
+            return self._free.pop()
+        except IndexError:
+            return connected(*self._place)
+
+    def _give_back(self, db: apsw.Connection) -> None:
+        if self._closed or db.in_transaction:
+            db.close()
+            self._beside.forget()  # SQLite removes the log with the last connection
+        else:
+            self._free.append(db)
 
     def _is_closed(self) -> StorageError:
         return StorageError(f"the store {self.url!r} is closed", remedy="open it again")
@@ -396,10 +407,3 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._left_to_parent += self._free
         self._free = []
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except apsw.Error as error:
-            raise translation(error, self.url) from error

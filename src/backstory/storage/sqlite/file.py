@@ -310,6 +310,20 @@ def refuses_locks(path: str) -> bool:
     return False
 
 
+class Translated:
+    """Around a block: errors of SQLite's leave it as ours. It has no state, so one serves many threads."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, apsw.Error):
+            raise translation(error, self._path) from error
+
+
 def translation(error: apsw.Error, path: str) -> StorageError | Corrupt:
     """An error from SQLite, as one of our errors, with a remedy."""
     match error:
