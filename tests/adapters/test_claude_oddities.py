@@ -52,6 +52,16 @@ def test_a_line_without_anything_comes_back(store, run):
     assert run(store.load(KEY)) == lines
 
 
+def test_a_session_that_was_just_compacted_is_still_summed_up(store, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    before = run(store.list_session_summaries("proj"))
+    boundary = lines.add("system", parent=None, subtype="compact_boundary", content="Conversation compacted")
+    run(store.append(KEY, [boundary]))  # it says nothing new, but the summary is not in the context any more
+    [after] = run(store.list_session_summaries("proj"))
+    assert after["data"] == before[0]["data"]
+
+
 def test_a_fork_from_before_its_summary_is_summed_up_from_its_first_line(store, run):
     lines = story().lines
     run(store.append(KEY, lines))

@@ -328,6 +328,7 @@ def test_outputs_without_calls_are_left_out_when_asked(run):
         session = BackstorySession("s", repair=repair)
         run(session.add_items(items))
         assert run(session.get_items()) == expected
+        assert run(session.get_items(1)) == items[-1:]  # its call is there, beyond the limit
 
 
 def test_the_newest_items_are_replaced_in_one_step_unless_someone_wrote(session, run):
