@@ -224,8 +224,10 @@ def test_a_session_object_without_a_marker_is_judged_by_what_it_holds(service, r
 def test_the_same_event_delivered_again_is_stored_once(service, run):
     session = run(service.create_session(**IDS, session_id="s"))
     event = said("a", id="e1", state_delta={"user:n": 1})
+    before = session.model_copy(deep=True)
     for _ in range(2):
         run(service.append_event(session, event))
+    run(service.append_event(before, event))  # again, by someone who never heard that it was written
     found = run(service.get_session(**IDS, session_id="s"))
     assert texts(found) == ["a"]
 

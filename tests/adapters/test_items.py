@@ -102,6 +102,13 @@ def test_what_the_event_says_anyway_is_stored_once_and_comes_back():
     assert json.dumps(carried("mine", item, [("tool_call", None, call)])).count("a long text") == 40
 
 
+def test_what_is_only_equal_to_what_the_event_says_comes_back_as_it_was():
+    long = "a long text " * 20
+    call = {"id": "1", "name": "f", "arguments": {"n": True, "text": long}}
+    item = {"input": {"n": 1, "text": long}}
+    assert json.dumps(read(stored(carried("mine", item, [("tool_call", None, call)])))) == json.dumps([item])
+
+
 @pytest.mark.parametrize("begin", ["", ",", ":", "]", "}", "{", '"', '\\"', "\\"])
 @pytest.mark.parametrize("provider", [None, "openai-responses"])
 def test_a_hole_is_only_where_the_text_is_a_value(begin, provider):

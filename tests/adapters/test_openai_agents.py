@@ -228,6 +228,13 @@ def test_clearing_one_session_leaves_the_others_alone(durable_url, run):
     two.close()
 
 
+def test_a_session_that_someone_deleted_begins_again(session, run):
+    run(session.add_items(users("a")))
+    session._history.store.delete(session.agent.id)
+    run(session.add_items(users("b")))
+    assert texts(run(session.get_items())) == ["b"]
+
+
 def test_a_closed_session_refuses_everything(run):
     session = BackstorySession("s")
     run(session.add_items(users("a")))

@@ -155,8 +155,9 @@ def test_a_redaction_hides_and_keeps_the_rest(repository):
     changed.state = {"n": 5}
     repository.update_agent("s", changed)
     hidden = repository.read_message("s", "a", 1)
-    hidden.redact_message = {"role": "user", "content": [{"text": "(redacted)"}]}
-    repository.update_message("s", "a", hidden)
+    redacted = message(1, "the secret", redact_message={"role": "user", "content": [{"text": "(redacted)"}]})
+    repository.update_message("s", "a", redacted)
+    assert repository.read_message("s", "a", 1).created_at == hidden.created_at
     assert texts(repository) == ["a", "(redacted)", "c"]
     conversation = repository.agent("s", "a").conversation()
     assert [each.content for each in conversation] == ["a", "(redacted)", "c"]
