@@ -46,6 +46,10 @@ def test_filling_gives_back_the_form_with_the_order_of_its_keys(form):
     assert json.dumps(filled(there, content=TEXT, arguments=text)) == json.dumps(form)
 
 
+def test_a_hole_for_the_text_of_arguments_is_filled_with_their_compact_json():
+    assert filled([{HOLE: "arguments_text"}], arguments={"x": [1]}) == ['{"x":[1]}']
+
+
 def test_the_data_of_an_event_is_filled_in_its_native_form_and_its_item():
     wire = [{"type": "text", "text": {HOLE: "content"}}, {"input": {HOLE: "arguments"}}]
     data = {
