@@ -102,6 +102,15 @@ def test_what_the_event_says_anyway_is_stored_once_and_comes_back():
     assert json.dumps(carried("mine", item, [("tool_call", None, call)])).count("a long text") == 40
 
 
+def test_a_native_form_that_a_hole_has_made_short_is_not_worth_another_one():
+    long = "a long text " * 20
+    native = {"native": {"provider": "gemini", "wire": [{"text": long}]}}
+    item = {"content": {"parts": [{"text": long}], "role": "model"}}
+    batch = carried("mine", item, [("assistant", long, native)])
+    assert [event.data_json.count('{"$backstory":"content"}') for event in batch] == [2]
+    assert read(stored(batch)) == [item]
+
+
 def test_what_is_only_equal_to_what_the_event_says_comes_back_as_it_was():
     long = "a long text " * 20
     call = {"id": "1", "name": "f", "arguments": {"n": True, "text": long}}

@@ -108,7 +108,8 @@ def with_form(tag: dict[str, str], form: Any) -> dict[str, Any]:
 
 def _with_holes(text: bytes, known: list[tuple[str, bytes]]) -> bytes:
     for name, said in known:
-        text = _with_hole(text, said, HOLES[name])
+        if len(said) >= SMALLEST:
+            text = _with_hole(text, said, HOLES[name])
     return text
 
 
