@@ -145,7 +145,9 @@ def test_a_damaged_frame_is_found_where_it_is(path):
     with backstory.open(path) as store:
         take_in(store, *(("user", f"{n} {LONG}") for n in range(5)))
         damage(path, 3)
-        assert {(found.position, found.severity) for found in store.verify()} == {(3, "error")}
+        whole, *found = store.verify()
+        assert "event 3 of agent 'tool_1'" in whole.problem
+        assert {(each.position, each.severity) for each in found} == {(3, "error")}
 
 
 @pytest.mark.parametrize("cut", [0, 3, -1])
@@ -154,6 +156,37 @@ def test_a_frame_that_is_cut_off_is_damaged(cut):
     [(*_, frame, _)] = Packer().packed(0, [row])
     with pytest.raises(backstory.Corrupt):
         unpacked(frame[:cut])
+
+
+def packed_frame(content):
+    [(*_, frame, _)] = Packer().packed(0, [Stored(1, "user", content, None, 1, None, None, b"")])
+    return frame
+
+
+def test_a_frame_that_no_longer_says_that_it_has_a_checksum_is_damaged():
+    frame = bytearray(packed_frame(LONG))
+    frame[4] &= ~0x04  # the checksum flag of the frame's header
+    with pytest.raises(backstory.Corrupt):
+        unpacked(bytes(frame))
+
+
+def test_bytes_behind_a_frame_are_damage():
+    with pytest.raises(backstory.Corrupt):
+        unpacked(packed_frame(LONG) + b"x")
+
+
+def test_a_frame_of_many_parts_is_damaged():
+    with pytest.raises(backstory.Corrupt):
+        unpacked(packed_frame("\0" * 1000))
+
+
+def test_an_empty_frame_is_damaged_for_the_first_reader_too(path):
+    with backstory.open(path) as store:
+        take_in(store, ("user", LONG))
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("UPDATE events SET packed = x''")
+    with backstory.open(path) as store, pytest.raises(backstory.Corrupt):
+        store.keyed("tool/1").context()
 
 
 def test_a_damaged_frame_stops_only_those_who_need_it(path):
@@ -188,13 +221,22 @@ def test_an_agent_with_a_damaged_frame_can_be_deleted_and_the_index_keeps_none_o
     assert b"secretword" not in raw(path)
 
 
-def test_a_text_beside_a_frame_is_found(path):
+def test_a_text_that_an_older_program_writes_takes_the_frame_away(path):
     with backstory.open(path) as store:
-        take_in(store, ("user", LONG))
+        agent = take_in(store, ("user", f"secret {LONG}"))
         with closing(apsw.Connection(str(path))) as db:
-            db.execute("UPDATE events SET content = 'smuggled'")
+            db.execute("UPDATE events SET content = 'another'")
+        assert agent.context().messages[0].content == "another"
+        assert frames(path) == {}
+        assert [found.position for found in store.verify()] == [1]
+
+
+def test_verify_notices_that_the_trigger_for_older_programs_is_gone(path):
+    with backstory.open(path) as store:
+        with closing(apsw.Connection(str(path))) as db:
+            db.execute("DROP TRIGGER event_texts")
         [finding] = store.verify()
-        assert "packed" in finding.problem
+        assert finding.problem == "the trigger event_texts is missing"
 
 
 # --- what it costs others ---

@@ -46,6 +46,7 @@ from backstory.storage.sqlite.file import (
     readable,
 )
 from backstory.storage.sqlite.intake import SqliteIntake
+from backstory.storage.sqlite.packing import DAMAGED
 from backstory.storage.sqlite.removal import SqliteRemoval
 from backstory.storage.sqlite.rows import CENSUS, SqliteRows, ranges_of
 from backstory.storage.sqlite.survey import SqliteSurvey
@@ -53,13 +54,12 @@ from backstory.storage.sqlite.watch import SqliteWatch
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-INDEXES = "SELECT name FROM sqlite_master WHERE type = 'index'"
-NEEDED_INDEXES = {
-    *("agents_name", "agents_key", "agents_touched", "agents_title"),
-    *("jumps", "marks", "notes", "event_keys"),
+OBJECTS = "SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger')"
+NEEDED = {
+    **dict.fromkeys(("agents_name", "agents_key", "agents_touched", "agents_title"), "index"),
+    **dict.fromkeys(("jumps", "marks", "notes", "event_keys"), "index"),
+    "event_texts": "trigger",
 }
-TEXT_BESIDE_FRAME = """
-    SELECT count(*) FROM events WHERE packed IS NOT NULL AND (content IS NOT NULL OR data IS NOT NULL)"""
 STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
@@ -234,13 +234,12 @@ class SqliteBackend:
     def damage(self) -> list[str]:
         found = self._broken_pages()
         [(strays, agent)] = self._query(STRAYS, ())
-        there = {name for (name,) in self._query(INDEXES, ())}
-        found += [f"the index {name} is missing" for name in sorted(NEEDED_INDEXES - there)]
+        there = {name for (name,) in self._query(OBJECTS, ())}
+        found += [f"the {NEEDED[name]} {name} is missing" for name in sorted(NEEDED.keys() - there)]
         if strays:
             found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
-        [(doubtful,)] = self._query(TEXT_BESIDE_FRAME, ())
-        if doubtful:
-            found.append(f"{doubtful} events are packed, and have a content or data beside that")
+        for name, id, seq in self._query(DAMAGED, ()):
+            found.append(f"event {seq} of agent {name!r} ({id}) is packed, and the frame is damaged")
         return found
 
     def _broken_pages(self) -> list[str]:
@@ -404,6 +403,6 @@ class SqliteBackend:
     def _start_again_after_fork(self) -> None:
         """Set the parent's connections aside, so that new ones are opened. SQLite's connections must not be
         used in a forked process, not even to close them."""
-        self._pid = os.getpid()
         self._left_to_parent += self._free
         self._free = []
+        self._pid = os.getpid()  # last: another thread that sees it takes a connection

@@ -84,10 +84,14 @@ MIGRATIONS = (
         (SELECT created_at FROM events e WHERE e.id BETWEEN no << 32 AND (no << 32) + 4294967295
          ORDER BY e.id DESC LIMIT 1), created_at) / 1000000;
     """,
-    # Version 3: packed events.
+    # Version 3: packed events. A program of version 2 that still has the store open knows nothing of frames:
+    # what it writes into an event, such as that it was erased, takes the frame away.
     """
     ALTER TABLE events ADD COLUMN packed BLOB;
     ALTER TABLE events ADD COLUMN size INTEGER;
+    CREATE TRIGGER event_texts AFTER UPDATE OF content, data ON events
+    WHEN new.packed IS NOT NULL AND (new.content IS NOT NULL OR new.data IS NOT NULL)
+    BEGIN UPDATE events SET packed = NULL, size = NULL WHERE id = new.id; END;
     """,
 )
 OWN_EVENTS = """

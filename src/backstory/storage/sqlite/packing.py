@@ -27,6 +27,10 @@ CONTENT_LEFT = "iif(e.packed IS NULL, e.content, content_left(e.packed))"
 DATA_LEFT = "iif(e.packed IS NULL, e.data, data_left(e.packed))"
 # SQLite knows the length of a column without reading it, but not the length of an expression.
 SIZE = "coalesce(e.size, coalesce(octet_length(e.content), 0) + coalesce(octet_length(e.data), 0))"
+DAMAGED = """
+    SELECT a.name, a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent
+    WHERE e.packed IS NOT NULL AND content_left(e.packed) IS NULL AND data_left(e.packed) IS NULL
+    ORDER BY e.id"""
 
 WORTH_PACKING = 100  # characters
 WORTH_KEEPING = 0.9  # of what a frame has packed
@@ -89,7 +93,7 @@ class Unpacker:
     """Unpacks the frames that the statements of one connection meet, one after the other."""
 
     def __init__(self) -> None:
-        self._frame = b""
+        self._frame: bytes | None = None
         self._parts: TextAndData = (None, None)
 
     def register(self, db: apsw.Connection) -> None:
@@ -126,7 +130,9 @@ def unpacked(frame: bytes) -> TextAndData:
         text = decompressor.decompress(frame).decode()
     except (ZstdError, UnicodeDecodeError) as error:
         raise _damaged() from error
-    match text.split(_END) if decompressor.eof else ():
+    # Bytes behind the end would be the checksum of a frame whose header no longer says that it has one.
+    is_whole = decompressor.eof and not decompressor.unused_data
+    match text.split(_END, 3) if is_whole else ():
         case [content]:
             return content, None
         case [content, data]:
