@@ -6,12 +6,16 @@ import sqlite3
 import subprocess
 import sys
 import zipfile
+from random import Random
 
 import apsw
 import pytest
 
-from tests.importers.reading import write_lines
+import backstory
+from tests.importers.reading import read, write_lines
+from tests.importers.stories import Story
 from tests.importers.test_import import REWOUND, SESSION, answer, main, said, settle, text, user
+from tests.importers.writers import TOOLS
 
 
 def test_nul_and_lone_surrogates_come_in_as_escapes(store, tmp_path):
@@ -188,3 +192,34 @@ def test_a_source_that_cannot_be_read_keeps_no_other_out(store, tmp_path):
     outcome = store.import_transcripts([folder], settle=0)
     assert [session.id for session in outcome.sessions] == ["sound"]
     assert [fault.source.rsplit("/", 1)[-1] for fault in outcome.everything().unread] == ["broken.db"]
+
+
+# What a broken record may have where a word is expected.
+ODD = [[], ["message"], {}, {"a": 1}, None, True, 1, "", "\ud800"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_record_whose_type_is_no_word_does_not_stop_an_import(tmp_path, tool):
+    for number, odd in enumerate(ODD):
+        name, lines = TOOLS[tool].write(Story(Random(number), **TOOLS[tool].options))
+        broken = [line | {"type": odd} for line in lines] + [
+            line | {"payload": line["payload"] | {"type": odd}} for line in lines if "payload" in line
+        ]
+        with backstory.open(":memory:") as store:
+            path = write_lines(tmp_path / name, [*lines, *broken])
+            store.import_transcripts(path, settle=0)
+            store.import_transcripts(path, format=TOOLS[tool].format, settle=0)
+            assert store.agents()
+            assert store.verify() == []
+
+
+def test_a_zip_whose_member_is_broken_is_reported(tmp_path):
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("user.json", "{}")
+        archive.writestr("conversations.json", "[]")
+    whole = path.read_bytes()
+    second = whole.index(b"PK\x03\x04", 4)  # the header of the member, not that of the zip
+    path.write_bytes(whole[:second] + b"PK\x00\x00" + whole[second + 4 :])
+    _, report = read(path)
+    assert [fault.source for fault in report.unread] == [path.as_posix()]

@@ -52,3 +52,7 @@ def test_arguments_are_what_their_text_says_if_that_is_an_object():
     assert entries.arguments_of("ls -l") == "ls -l"
     assert entries.arguments_of("[1]") == "[1]"
     assert entries.arguments_of(None) == {}
+
+
+def test_a_number_of_more_than_64_bits_is_a_text_like_any_other():
+    assert entries.as_text({"id": 2**70}) == '{"id": 1180591620717411303424}'

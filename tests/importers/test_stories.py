@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import given
 
-from backstory.importers import events
+from backstory.importers import Entry, Unit, events
 from backstory.importers.linear import Known, begun_in
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
@@ -125,3 +125,9 @@ def joined(lines):
     """All that was said, and all words as one: an answer that came in pieces is told in pieces."""
     spoken = "".join(sorted(line[1] for line in lines if line[0] == "assistant"))
     return sorted(line for line in lines if line[0] != "assistant"), sorted(spoken)
+
+
+def test_the_rest_of_an_answer_is_not_sought_in_something_else_that_has_its_id_now():
+    """Where the number of a line is the id, a file that was rewritten has other things there."""
+    known = Known({"3": 1}, 1, 1, None, begun_in([("3", "", 1)]))
+    assert list(events([Unit("3", None, (Entry("3", "user", "hello"),))], known)) == []

@@ -3,6 +3,7 @@
 import os
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from backstory.importers.transcript import Fault, Report
 
 MAGIC = b"PK\x03\x04"
 CONVERSATIONS = "conversations.json"
+BROKEN = (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError)
 
 
 class ZipSource(FileSource):
@@ -41,8 +43,11 @@ class ZipSource(FileSource):
         text = ""
         parts = self._parts(CONVERSATIONS)
         if parts:
-            with zipfile.ZipFile(self._path) as archive, archive.open(parts[0]) as file:
-                text = file.read(64 * 1024).decode("utf-8", "replace")
+            try:
+                with zipfile.ZipFile(self._path) as archive, archive.open(parts[0]) as file:
+                    text = file.read(64 * 1024).decode("utf-8", "replace")
+            except BROKEN as error:
+                raise Unreadable(f"not a zip that can be read: {error}") from error
         members = frozenset(self._members()) | ({CONVERSATIONS} if parts else set())
         return Head([], text, frozenset(), {}, members)
 
@@ -61,7 +66,7 @@ class ZipSource(FileSource):
         try:
             with zipfile.ZipFile(self._path) as archive, archive.open(info) as file:
                 yield from elements(file, f"{self.path}/{name}", report)
-        except (zipfile.BadZipFile, OSError, EOFError, RuntimeError, NotImplementedError) as error:
+        except BROKEN as error:
             raise Unreadable(f"{name} cannot be unpacked: {error}") from error
 
 

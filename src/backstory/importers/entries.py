@@ -3,6 +3,7 @@
 What the wire refuses is kept as text: an import would rather lose the form than the text.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -72,9 +73,17 @@ def as_text(value: Any) -> str:
     """Any value as text: strings unchanged, the rest as JSON."""
     if isinstance(value, str):
         return value
-    return (
-        orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode() if value is not None else ""
-    )
+    return json_of(value).decode() if value is not None else ""
+
+
+def json_of(value: Any, *, is_sorted: bool = False) -> bytes:
+    """Any value as JSON, with the keys of objects in order or as they are."""
+    option = orjson.OPT_NON_STR_KEYS | (orjson.OPT_SORT_KEYS if is_sorted else 0)
+    try:
+        return orjson.dumps(value, default=str, option=option)
+    except TypeError:  # a number of more than 64 bits
+        text = json.dumps(value, default=str, ensure_ascii=False, sort_keys=is_sorted)
+        return text.encode("utf-8", "replace")
 
 
 def shallow(value: Any, deepest: int = SHALLOW) -> Any:

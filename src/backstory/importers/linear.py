@@ -162,7 +162,7 @@ class Line:
         for entry in entries:
             yield entry
             begun = self._known.unfinished.get(entry.id)
-            if begun is None:
+            if begun is None or entry.kind != "assistant":  # a line that is an id may hold another thing now
                 continue
             words, length = entry.content or "", len(begun.words)
             if len(words) > length and words.startswith(begun.words):

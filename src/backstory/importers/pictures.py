@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from backstory.importers.words import Words
+
 LEFT_OUT = "(image left out)"
-_KINDS = frozenset({"image", "input_image", "image_url"})
+_KINDS = Words({"image", "input_image", "image_url"})
 
 
 def without_pictures(value: Any) -> Any:

@@ -19,10 +19,11 @@ from backstory.importers.entries import (
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Source
 from backstory.importers.transcript import Entry, Move, Report, Session, Step, Thread, Unit
+from backstory.importers.words import Words
 
 NAME = "claude-ai"
 FILE = "conversations.json"
-SPOKEN = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
+SPOKEN = Words({"text", "thinking", "redacted_thinking", "tool_use"})
 
 
 def fits(head: Head) -> bool:

@@ -8,9 +8,10 @@ from backstory.importers.formats.claude_records import Record
 from backstory.importers.formats.claude_tree import Index, Tree
 from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Report
+from backstory.importers.words import Words
 
 NAME = "claude-code"
-AGENT_TOOLS = frozenset({"Task", "Agent"})
+AGENT_TOOLS = Words({"Task", "Agent"})
 ABOUT = {"cwd": "cwd", "version": "version", "branch": "gitBranch"}
 
 

@@ -14,6 +14,7 @@ from backstory.importers.entries import (
     usage_of,
 )
 from backstory.importers.transcript import Entry
+from backstory.importers.words import Words
 
 Record = dict[str, Any]
 
@@ -39,7 +40,7 @@ STARTS = tuple(start for start, _ in MOUTHED)
 # A bare /compact is kept as a prompt beside the boundary that it led to.
 COMPACT = "/compact"
 # Records that are not part of the tree, and known to say nothing that a model saw.
-BOOKKEEPING = frozenset(
+BOOKKEEPING = Words(
     {
         "summary",
         "custom-title",
@@ -64,9 +65,9 @@ BOOKKEEPING = frozenset(
         "result",
     }
 )
-SPEAKERS = frozenset({"user", "assistant"})
+SPEAKERS = Words({"user", "assistant"})
 # Types whose records may be contracted without a note in the report.
-CONTRACTED = frozenset({"progress", "system", "attachment", "summary", "user", "assistant"})
+CONTRACTED = Words({"progress", "system", "attachment", "summary", "user", "assistant"})
 USAGE = {
     "input": "input_tokens",
     "output": "output_tokens",

@@ -25,6 +25,7 @@ from backstory.importers.formats.codex_reader import (
 )
 from backstory.importers.provenance import PROVENANCE
 from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread
+from backstory.importers.words import Words
 
 
 def fits(head: Head) -> bool:
@@ -90,7 +91,7 @@ def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
 
 
 UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-ITEMS = BARE | {"response_item", "compacted"}
+ITEMS = Words(BARE | {"response_item", "compacted"})
 
 
 class _File:

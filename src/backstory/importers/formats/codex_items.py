@@ -3,14 +3,13 @@
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import orjson
-
 from backstory.errors import Invalid
 from backstory.importers.entries import (
     Data,
     arguments_of,
     as_text,
     call_data,
+    json_of,
     loaded_answer,
     named,
     result_data,
@@ -18,17 +17,18 @@ from backstory.importers.entries import (
     text_in,
 )
 from backstory.importers.transcript import Entry
+from backstory.importers.words import Words
 from backstory.wire import load
 
 Item = dict[str, Any]
 
-CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
-OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
+CALLS = Words({"function_call", "custom_tool_call", "local_shell_call", "tool_search_call"})
+OUTPUTS = Words({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 # What leads to an answer without being said: it rides in the native content of what follows.
-SILENT = frozenset({"reasoning", "web_search_call", "image_generation_call"})
-SEALED = frozenset({"compaction", "compaction_summary", "context_compaction"})
+SILENT = Words({"reasoning", "web_search_call", "image_generation_call"})
+SEALED = Words({"compaction", "compaction_summary", "context_compaction"})
 # Of use to Codex only.
-PRIVATE = frozenset({"internal_chat_message_metadata_passthrough", "metadata"})
+PRIVATE = Words({"internal_chat_message_metadata_passthrough", "metadata"})
 
 # The tool in the user's mouth (codex-rs/thread-store, rollback.rs), by how the text begins.
 MOUTHED = (
@@ -115,7 +115,7 @@ def digest(item: Item) -> bytes:
         item.get("arguments") or item.get("input"),
         item.get("output"),
     )
-    return blake2b(orjson.dumps(said, option=orjson.OPT_NON_STR_KEYS, default=str), digest_size=16).digest()
+    return blake2b(json_of(said), digest_size=16).digest()
 
 
 def entry(item: Item, before: list[Item], id: str, time: int | None, model: str | None) -> Entry | None:
@@ -129,7 +129,7 @@ def entry(item: Item, before: list[Item], id: str, time: int | None, model: str 
             return _call(item, before, id, time, model)
         case type_ if type_ in OUTPUTS:
             return _output(item, id, time)
-        case type_ if type_ in SILENT | SEALED:
+        case type_ if type_ in SILENT or type_ in SEALED:
             return _loaded([*before, item], id, time, model)
     return None
 

@@ -10,13 +10,14 @@ from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
 from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Entry, Move, Step, Unit
+from backstory.importers.words import Words
 
 NAME = "codex"
-TYPES = frozenset(
+TYPES = Words(
     {"session_meta", "response_item", "event_msg", "turn_context", "compacted", "world_state"}
     | {"inter_agent_communication", "inter_agent_communication_metadata", "security_risk_score"}
 )
-BARE = frozenset({"message", "reasoning", *items.CALLS, *items.OUTPUTS})
+BARE = Words({"message", "reasoning", *items.CALLS, *items.OUTPUTS})
 USAGE = {"input": "input_tokens", "output": "output_tokens", "cache_read": "cached_input_tokens"}
 # Without a replacement history, the newest prompts stay, as far as these many tokens go (core, compact.rs).
 KEPT_TOKENS = 20_000

@@ -18,9 +18,10 @@ from backstory.importers.entries import (
 )
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread, Unit
+from backstory.importers.words import Words
 
 NAME = "crush"
-KNOWN = frozenset(
+KNOWN = Words(
     {"text", "reasoning", "image_url", "binary", "tool_call", "tool_result", "finish", "shell_command"}
 )
 

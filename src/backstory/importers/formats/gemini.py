@@ -21,12 +21,13 @@ from backstory.importers.entries import (
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats import gemini_results as results
 from backstory.importers.transcript import Entry, Move, Origin, Report, Session, Step, Thread, Unit
+from backstory.importers.words import Words
 from backstory.wire import load
 
 NAME = "gemini"
 USAGE = {"input": "input", "output": "output", "cache_read": "cached"}
-UNSEEN = frozenset({"info", "error", "warning"})  # shown to people only
-RUNNING = frozenset({"scheduled", "validating", "awaiting_approval", "executing"})
+UNSEEN = Words({"info", "error", "warning"})  # shown to people only
+RUNNING = Words({"scheduled", "validating", "awaiting_approval", "executing"})
 # What the tool put into the user's mouth, by how the text begins.
 MOUTHED = (
     ("<session_context>", "environment"),

@@ -24,6 +24,7 @@ from backstory.importers.entries import (
 )
 from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+from backstory.importers.words import Words
 
 NAME = "goose"
 
@@ -42,15 +43,14 @@ def fits(head: Head) -> bool:
 
 
 # What is not part of the conversation: questions to the person, notices, the mark of an old compaction.
-UNSPOKEN = frozenset(
-    {"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"}
-)
+UNSPOKEN = Words({"toolConfirmationRequest", "actionRequired", "systemNotification", "conversationCompacted"})
 
 
-SPOKEN = frozenset(
+SPOKEN = Words(
     {"text", "image", "toolRequest", "toolResponse", "frontendToolRequest"}
     | {"thinking", "redactedThinking", "reasoning"}
 )
+KNOWN = Words(SPOKEN | UNSPOKEN)
 
 
 class Message(NamedTuple):
@@ -303,9 +303,7 @@ def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
     def read(met: Report) -> Iterator[Step]:
         messages = reader(source, id, met)
         types = (as_text(part.get("type")) for message in messages for part in message.content)
-        met.unknown.update(
-            f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in SPOKEN | UNSPOKEN
-        )
+        met.unknown.update(f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in KNOWN)
         return chained(_units(messages, header.get("provider_name"), None))
 
     title = header.get("name") or header.get("description")

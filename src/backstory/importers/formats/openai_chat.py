@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import orjson
-
 from backstory.errors import Invalid
 from backstory.importers.chain import Calls, chained
 from backstory.importers.entries import (
     Data,
     as_text,
     call_data,
+    json_of,
     loaded_answer,
     result_data,
     shallow,
@@ -24,10 +23,11 @@ from backstory.importers.entries import (
 )
 from backstory.importers.format import Format, Head, Source
 from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+from backstory.importers.words import Words
 from backstory.wire import load
 
 NAME = "openai-chat"
-ROLES = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+ROLES = Words({"system", "developer", "user", "assistant", "tool", "function"})
 LISTS = ("messages", "traj", "conversation")
 
 
@@ -178,7 +178,7 @@ def _values(source: Source, report: Report) -> Iterator[Any]:
 
 
 def _session(messages: list[Data], value: Any, seen: Counter[str]) -> Thread:
-    digest = hashlib.sha256(orjson.dumps(messages, option=orjson.OPT_SORT_KEYS)).hexdigest()[:24]
+    digest = hashlib.sha256(json_of(messages, is_sorted=True)).hexdigest()[:24]
     seen[digest] += 1
     id = digest if seen[digest] == 1 else f"{digest}#{seen[digest]}"
     about = {key: value[key] for key in ("reward", "task_id", "trial", "model") if _is_plain(value, key)}

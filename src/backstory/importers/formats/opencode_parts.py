@@ -15,11 +15,13 @@ from backstory.importers.entries import (
     result_with,
 )
 from backstory.importers.transcript import Entry
+from backstory.importers.words import Words
 
-FINISHED = frozenset({"completed", "error"})
+FINISHED = Words({"completed", "error"})
 # The parts that say something, and those that are bookkeeping.
-SPOKEN = frozenset({"text", "reasoning", "tool", "file", "agent", "subtask", "compaction"})
-BOOKKEEPING = frozenset({"step-start", "step-finish", "snapshot", "patch", "retry"})
+SPOKEN = Words({"text", "reasoning", "tool", "file", "agent", "subtask", "compaction"})
+BOOKKEEPING = Words({"step-start", "step-finish", "snapshot", "patch", "retry"})
+KNOWN = Words(SPOKEN | BOOKKEEPING)
 
 
 class Message(NamedTuple):
@@ -73,7 +75,7 @@ def order(message: Message) -> tuple[int, int, str]:
 def unknown(message: Message) -> Iterator[str]:
     """The types of parts that nobody understands."""
     for part in message.parts:
-        if part.get("type") not in SPOKEN | BOOKKEEPING:
+        if part.get("type") not in KNOWN:
             yield as_text(part.get("type"))[:40]
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from backstory.importers.entries import Data, as_text
 from backstory.importers.formats.opencode_parts import Message
 from backstory.importers.transcript import Report
+from backstory.importers.words import Words
 
 TABLE = "session_message"
-BOOKKEEPING = frozenset({"agent-switched", "model-switched"})
+BOOKKEEPING = Words({"agent-switched", "model-switched"})
 
 
 def message_of(id: str, type_: Any, seq: Any, row: Data, report: Report) -> Message | None:

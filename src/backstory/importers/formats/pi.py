@@ -20,14 +20,15 @@ from backstory.importers.format import Format, Head, Place, Source
 from backstory.importers.formats.pi_messages import message_entries, said, texts_of
 from backstory.importers.provenance import PROVENANCE, provenance_in
 from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
+from backstory.importers.words import Words
 
 NAME = "pi"
 # Entries that say nothing to the model. What hangs on them hangs on what they hang on.
-SILENT = frozenset(
+SILENT = Words(
     {"model_change", "thinking_level_change", "custom", "label", "session_info"}
     | {"title", "title_change", "credential_pin", "ttsr_injection"}  # omp
 )
-SPEAKING = frozenset({"message", "compaction", "branch_summary", "custom_message", "session_init"})
+SPEAKING = Words({"message", "compaction", "branch_summary", "custom_message", "session_init"})
 
 
 def fits(head: Head) -> bool:

@@ -10,10 +10,8 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any
 
-import orjson
-
 from backstory.importers.chain import chained
-from backstory.importers.entries import Data, as_text, text_in
+from backstory.importers.entries import Data, as_text, json_of, text_in
 from backstory.importers.format import Format, Head, Source
 from backstory.importers.formats import openai_chat
 from backstory.importers.transcript import Entry, Report, Session, Step, Thread
@@ -76,15 +74,11 @@ def _units(messages: list[Data], id: str) -> Iterator[tuple[str, list[Entry]]]:
     plain = [{key: value for key, value in message.items() if key != "is_demo"} for message in messages]
     digest = blake2b(digest_size=9)
     for message, (number, found) in zip(plain, openai_chat.entries(plain), strict=True):
-        digest.update(_bytes(message))
+        digest.update(json_of(message, is_sorted=True))
         unit = f"{id}:{digest.hexdigest()}"
         if number in demos:
             found = [entry._replace(data=(entry.data or {}) | {"meta": "demonstration"}) for entry in found]
         yield unit, [entry._replace(id=unit + entry.id.removeprefix(number)) for entry in found]
-
-
-def _bytes(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str)
 
 
 def _id(stem: str, document: Data, messages: list[Data]) -> str:
@@ -92,7 +86,7 @@ def _id(stem: str, document: Data, messages: list[Data]) -> str:
     if "status" not in _about(document):
         answers = (n for n in count() if n >= len(messages) or messages[n].get("role") == "assistant")
         messages = messages[: next(answers) + 1]
-    return f"{stem}-{blake2b(_bytes(messages), digest_size=6).hexdigest()}"
+    return f"{stem}-{blake2b(json_of(messages, is_sorted=True), digest_size=6).hexdigest()}"
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
