@@ -37,7 +37,7 @@ PURE = {"errors", "core", "wire"}
 PURE_PARTS = {
     f"importers/{name}"
     for name in (
-        *("transcript", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
+        *("transcript", "words", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
         *("provenance", "escapes", "outcome", "checkpoints"),
         *("format", "decode", "formats"),
     )

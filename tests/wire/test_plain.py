@@ -134,6 +134,12 @@ def test_it_gives_up_where_turns_are_not_taken(history, format):
 USUAL = {
     "a conversation": [("system", "s", None), USER, ("assistant", "a", None), USER],
     "text of all kinds of letters": [("user", "Größe 🎈", None)],
+    "texts that end as if another one followed": [
+        ("user", 'one ",', None),
+        ("assistant", '",', None),
+        ("user", ',"', None),
+        ("assistant", 'x\\",', None),
+    ],
     "the model's last word": [USER, ("assistant", "a", None)],
     "a step": [USER, ("assistant", "a", None), CALL, RESULT, ("assistant", "b", None), USER],
     "parallel calls": [USER, CALL, call(id="2"), RESULT, ("tool_result", "x", {"id": "2", "error": False})],
