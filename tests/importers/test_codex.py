@@ -3,7 +3,7 @@ import json
 import pytest
 
 import backstory
-from backstory.storage.zstd import ZstdCompressor
+from backstory.storage.zstd import zstd
 from tests.importers.reading import context, everything, log, one, read, write_lines
 
 ID = "019e8c7f-1800-7f02-a000-0000000000aa"
@@ -323,7 +323,7 @@ def test_a_thread_that_was_reverted_goes_on_in_another_file_as_a_fork(tmp_path):
 def test_a_compressed_rollout_is_read(tmp_path):
     plain = write(tmp_path / "plain", meta(), said("user", "go"))
     packed = tmp_path / f"rollout-{ID}.jsonl.zst"
-    packed.write_bytes(ZstdCompressor().compress(plain.read_bytes(), ZstdCompressor.FLUSH_FRAME))
+    packed.write_bytes(zstd.compress(plain.read_bytes()))
     [session] = read(packed)[0]
     assert context(log(session.threads[0])) == [("user", "go")]
 

@@ -336,9 +336,9 @@ def _is_record(line: bytes) -> bool:
 
 
 def _zstd(file: IO[bytes]) -> IO[bytes]:
-    from backstory.storage.zstd import ZstdFile
+    from backstory.storage.zstd import zstd
 
-    return ZstdFile(file)  # type: ignore[return-value]
+    return zstd.ZstdFile(file)  # type: ignore[return-value]
 
 
 def _gzip(file: IO[bytes]) -> IO[bytes]:

@@ -45,8 +45,8 @@ from backstory.storage.sqlite.file import (
     prepared,
     readable,
 )
+from backstory.storage.sqlite.frames import DAMAGED
 from backstory.storage.sqlite.intake import SqliteIntake
-from backstory.storage.sqlite.packing import DAMAGED
 from backstory.storage.sqlite.removal import SqliteRemoval
 from backstory.storage.sqlite.rows import CENSUS, SqliteRows, ranges_of
 from backstory.storage.sqlite.survey import SqliteSurvey

@@ -19,7 +19,7 @@ except ImportError:  # Windows has other file locks
 
 from backstory.core.chain import START, digest_of
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
-from backstory.storage.sqlite.packing import Unpacker
+from backstory.storage.sqlite.frames import Unpacker
 
 T = TypeVar("T")
 

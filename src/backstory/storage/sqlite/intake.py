@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from backstory.core.events import Stored
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
-from backstory.storage.sqlite.packing import Packer
+from backstory.storage.sqlite.frames import Packer
 from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
 
 INSERT_PACKED = """

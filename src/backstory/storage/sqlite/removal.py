@@ -10,7 +10,7 @@ from backstory.core.events import Stored, stored_rows
 from backstory.storage.ids import new_id
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 from backstory.storage.sqlite import index
-from backstory.storage.sqlite.packing import DATA_LEFT
+from backstory.storage.sqlite.frames import DATA_LEFT
 from backstory.storage.sqlite.rows import SEQ, WHOLE, SqliteRows
 
 NAMING = f"""

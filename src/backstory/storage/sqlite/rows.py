@@ -27,7 +27,7 @@ from backstory.storage.protocols import (
     lost,
     parent_lost,
 )
-from backstory.storage.sqlite.packing import CONTENT, CONTENT_LEFT, DATA, DATA_LEFT, SIZE
+from backstory.storage.sqlite.frames import CONTENT, CONTENT_LEFT, DATA, DATA_LEFT, SIZE
 from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
 
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position

@@ -7,7 +7,7 @@ from typing import Any
 import apsw
 
 from backstory.core.events import Event
-from backstory.storage.sqlite.packing import SIZE
+from backstory.storage.sqlite.frames import SIZE
 from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS, HEAD
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 

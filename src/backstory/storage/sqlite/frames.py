@@ -17,7 +17,7 @@ from backstory.core.kinds import SPOKEN
 from backstory.errors import Corrupt, Remedy
 
 if TYPE_CHECKING:
-    from backstory.storage.zstd import ZstdDict
+    from backstory.storage.zstd import zstd
 
 # What a reader of the log gets: raises Corrupt if the frame is damaged.
 CONTENT = "iif(e.packed IS NULL, e.content, unpacked_content(e.packed))"
@@ -39,7 +39,7 @@ LEVEL = 1  # higher ones save little more, and take twice as long
 _END = "\0"  # between content and data; no text in a store contains it
 _NO_CONTENT = "\0\0"  # before the data of an event whose content is NULL
 
-_dictionary: "ZstdDict | None" = None
+_dictionary: "zstd.ZstdDict | None" = None
 
 
 def dictionary() -> bytes:
@@ -51,12 +51,12 @@ def dictionary() -> bytes:
     return Path(__file__).with_name("dictionary.txt").read_bytes()
 
 
-def _shared_dictionary() -> "ZstdDict":
+def _shared_dictionary() -> "zstd.ZstdDict":
     global _dictionary
     if _dictionary is None:
-        from backstory.storage.zstd import ZstdDict
+        from backstory.storage.zstd import zstd
 
-        _dictionary = ZstdDict(dictionary(), is_raw=True)
+        _dictionary = zstd.ZstdDict(dictionary(), is_raw=True)
     return _dictionary
 
 
@@ -64,14 +64,15 @@ class Packer:
     """Packs the rows of one transaction."""
 
     def __init__(self) -> None:
-        from backstory.storage.zstd import CompressionParameter, ZstdCompressor
+        from backstory.storage.zstd import zstd
 
         # With a checksum, a damaged frame is never read as another text.
         options: dict[int, int] = {
-            CompressionParameter.compression_level: LEVEL,
-            CompressionParameter.checksum_flag: 1,
+            zstd.CompressionParameter.compression_level: LEVEL,
+            zstd.CompressionParameter.checksum_flag: 1,
         }
-        self._compressor = ZstdCompressor(options=options, zstd_dict=_shared_dictionary().as_digested_dict)
+        shared = _shared_dictionary()
+        self._compressor = zstd.ZstdCompressor(options=options, zstd_dict=shared.as_digested_dict)
 
     def packed(self, first: int, rows: Sequence[Stored]) -> Iterator[tuple[Any, ...]]:
         """The rows of events of the agent whose ids begin at `first`, packed where that is worth it."""
@@ -123,12 +124,12 @@ class Unpacker:
 
 def unpacked(frame: bytes) -> TextAndData:
     """The content and the data in a frame; raises Corrupt."""
-    from backstory.storage.zstd import ZstdDecompressor, ZstdError
+    from backstory.storage.zstd import zstd
 
-    decompressor = ZstdDecompressor(zstd_dict=_shared_dictionary())
+    decompressor = zstd.ZstdDecompressor(zstd_dict=_shared_dictionary())
     try:
         text = decompressor.decompress(frame).decode()
-    except (ZstdError, UnicodeDecodeError) as error:
+    except (zstd.ZstdError, UnicodeDecodeError) as error:
         raise _damaged() from error
     # Bytes behind the end would be the checksum of a frame whose header no longer says that it has one.
     is_whole = decompressor.eof and not decompressor.unused_data

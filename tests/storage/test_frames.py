@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory.core.events import Stored
-from backstory.storage.sqlite.packing import Packer, dictionary, unpacked
+from backstory.storage.sqlite.frames import Packer, dictionary, unpacked
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 FIRST = 1 << 32  # the ids of the first agent's events begin here
