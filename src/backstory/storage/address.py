@@ -29,23 +29,31 @@ class Address(NamedTuple):
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 _MEMORY = ":memory:"
-# What is treated as an attempt at a URL and not as a path: a scheme, with or without something before it,
-# user:password@ at the beginning, or the key=value form of libpq. A file with such a name can still be given
-# as ./name. C:/ is the beginning of a path.
-_LIKE_A_URL = re.compile(
-    r"[^/\\]*://|\s*postgres(ql)?/|\s*(sqlite|file|postgres(ql)?):|(//|(?![a-z]:[/\\]))[^/\\]*:.*@|"
-    r"\s*(host|dbname|user)\s*=|[^/\\]*password\s*=",
-    re.IGNORECASE | re.DOTALL,
+# A PostgreSQL URL as libpq divides it: user and password end at the first @, if no slash comes before it.
+# libpq would take the rest of a password with an @ or a slash for the host, the port or the database, and
+# show it in its errors. So these may have no @, and a port has digits only.
+_HOST = r"(?:\[[^\]@/?]*\]|[^\]\[:@/?,]*)(?::\d*)?"
+_POSTGRES_URL = re.compile(
+    r"(?P<scheme>\w+://)(?:(?P<user>[^:@/]*)(?P<password>:[^@/]*)?@|(?![^/]*@))"
+    rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@?]*)?)(?P<query>\?.*)?",
+    re.DOTALL,
 )
-_USER_AND_HOST = re.compile(
-    r"((?:[\w+.-]{2,}://|postgres(?:ql)?:/*)?[^:@/]*)(?::.*)?@(.*)", re.DOTALL | re.IGNORECASE
+# The name of a parameter may be percent-encoded, and libpq strips blanks around it.
+_SECRET_VALUE = re.compile(r"([?&][^=&]*(?:pass|secret|key|token|%)[^=&]*=)[^&]*", re.IGNORECASE | re.DOTALL)
+_BEFORE_ANY_SECRET = re.compile(r"[^:@=?]*[:@=?]?/*")
+# What is treated as an attempt at a database's address and not as a path, unless it begins with / or ./
+_LIKE_AN_ADDRESS = re.compile(
+    r"""(?!\.{0,2}/(?!/))(?:
+    [^/\\]*://  # a scheme, whatever comes before it
+    | \s*(sqlite|file|postgres(ql)?):
+    | (\s*postgres(ql)?)?/*(?![a-z]:[/\\])[^/\\]*:(  # user:password@, but C:/ is the beginning of a path
+        [^/\\]*@ | .*@(?!.*\.(db|sqlite)\d?$)  # a password with a slash, but not in front of a file's name
+    )
+    | \s*(\w+\s*=.*\s)?(host|hostaddr|dbname|user|password|pass)\s*=  # the key=value form of libpq
+    | .*[?&](password|pass)=
+    )""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-_ANYTHING_AND_HOST = re.compile(r".*(@.*)", re.DOTALL)
-# In a URL, a password ends where the next parameter begins; elsewhere a space may be a part of it.
-_PASSWORD_PARAMETER = re.compile(r"(\w*password\s*=).*?(?=&\w+=|$)", re.IGNORECASE | re.DOTALL)
-_PASSWORD_VALUE = re.compile(r"(\w*password\s*=).*", re.IGNORECASE | re.DOTALL)
-# To libpq, the user and password end at the first @, if no slash comes before it.
-_AFTER_USER = re.compile(r"\w+://(?:[^@/]*@)?([^?]*)", re.DOTALL)
 
 
 def parse_address(url: str | os.PathLike[str]) -> Address:
@@ -61,38 +69,39 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
     path = text.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
     if path == _MEMORY:
         return Address(Database.MEMORY, path)
-    if path != text and "?" in path:  # a file that is called so can be given as a path
-        raise CannotOpen(
-            f"{without_password(text)!r} is not a store: a URL of SQLite takes no options",
-            remedy="leave out what follows the question mark; read_only=True opens a store for reading",
-        )
-    if not path or _LIKE_A_URL.match(path):
+    if not path or _LIKE_AN_ADDRESS.match(path):
         raise CannotOpen(
             f"{without_password(text)!r} is not a store",
-            remedy="give the path of a file, ':memory:', 'sqlite:///path' or 'postgresql://…'",
+            remedy="give the path of a file (./NAME if the name looks like an address), ':memory:', "
+            "'sqlite:///path' or 'postgresql://user:password@host:port/database'",
+        )
+    if path != text and "?" in path:  # a file that is called so can be given as a path
+        raise CannotOpen(
+            f"{text[: text.index('?')] + '?…'!r} is not a store: a URL of SQLite takes no options",
+            remedy="leave out what follows the question mark; read_only=True opens a store for reading",
         )
     return Address(Database.SQLITE, os.path.expanduser(path))
 
 
 def without_password(url: str) -> str:
-    """An address that is safe to show, valid or not."""
-    url = (_PASSWORD_PARAMETER if "://" in url else _PASSWORD_VALUE).sub(r"\1…", url)
-    place, mark, query = url.partition("?")
-    if "@" in query and "@" not in place:  # the question mark is a part of the password
-        place, mark, query = url, "", ""
-    if found := _USER_AND_HOST.fullmatch(place):
-        place = f"{found[1]}@{found[2]}"
-    elif found := _ANYTHING_AND_HOST.fullmatch(place):
-        place = f"…{found[1]}"
-    return place + mark + query
+    """An address that is safe to show. A PostgreSQL URL only lacks its secrets; of anything else, nothing is
+    shown that follows the first colon, @, equals or question mark, because it may be a password."""
+    found = _POSTGRES_URL.fullmatch(url) if url.startswith(_POSTGRES) else None
+    if found is None:
+        start = _BEFORE_ANY_SECRET.match(url)
+        return url if start is None or start[0] == url else f"{start[0]}…"
+    user = "" if found["user"] is None else f"{found['user']}@"
+    return _SECRET_VALUE.sub(r"\1…", found["scheme"] + user + found["place"] + (found["query"] or ""))
 
 
-def split_postgres(url: str) -> tuple[str, str, str]:
-    """A PostgreSQL URL, divided as libpq does: up to the password, the host and database, and the
-    parameters, which begin with a question mark."""
-    found = _AFTER_USER.match(url)
-    start, end = found.span(1) if found else (0, len(url))
-    return url[:start], url[start:end], url[end:]
+def split_postgres(url: str) -> tuple[str, str]:
+    """A PostgreSQL URL up to its parameters, and these, which begin with a question mark. Raises ValueError
+    if a part of its password could be taken for something else."""
+    found = _POSTGRES_URL.fullmatch(url)
+    if found is None:
+        raise ValueError("not an address")
+    query = found["query"] or ""
+    return url.removesuffix(query), query
 
 
 def _is_readable(text: str) -> bool:

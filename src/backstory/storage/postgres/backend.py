@@ -50,7 +50,6 @@ from backstory.storage.postgres.server import (
     PATIENCE,
     Clash,
     Connection,
-    check_address,
     check_connection,
     conninfo,
     is_pooled,
@@ -91,7 +90,6 @@ class PostgresBackend:
             self.url = without_password(url)
             address, self._prepares = split_prepare(url)
             self._conninfo = conninfo(address, read_only=read_only)
-            check_address(address)
         except (psycopg.Error, ValueError):  # the driver's message may contain the password
             raise CannotOpen(
                 "this is not a PostgreSQL address",

@@ -99,14 +99,6 @@ def conninfo(url: str, *, read_only: bool = False) -> str:
     return make_conninfo("", **{**known, "options": options, "client_encoding": "UTF8"})
 
 
-def check_address(url: str) -> None:
-    """Raise ValueError if a password has an @ or a slash that is not percent-encoded. libpq would take what
-    follows for the host, port or database, and show it in its errors."""
-    ports = str(conninfo_to_dict(url).get("port") or "").split(",")
-    if "@" in split_postgres(url)[1] or not all(port.isdigit() or not port for port in ports):
-        raise ValueError("not an address")
-
-
 def _settings(read_only: bool) -> dict[str, str]:
     """The settings that a connection must have, as SQL literals."""
     return SETTINGS | {"default_transaction_read_only": "on"} if read_only else SETTINGS
@@ -120,13 +112,13 @@ def _options(read_only: bool) -> str:
 
 def split_prepare(url: str) -> tuple[str, bool]:
     """An address without `prepare=on` or `prepare=off`, and whether statements may be prepared."""
-    user, place, query = split_postgres(url)
+    place, query = split_postgres(url)
     parts = query[1:].split("&") if query else []
     asked = [part for part in parts if part.startswith("prepare=")]
     if any(part not in ("prepare=on", "prepare=off") for part in asked):
         raise ValueError("prepare must be on or off")
     rest = "&".join(part for part in parts if part not in asked)
-    return user + place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
+    return place + (f"?{rest}" if rest else ""), "prepare=off" not in asked
 
 
 def is_pooled(db: Connection) -> bool:
