@@ -196,9 +196,9 @@ class _Asking:
 
     def _read(self, wanted: Iterable[Found]) -> dict[tuple[str, int], Event]:
         """The events of the matches, with one query for each agent that owns some."""
-        places: dict[str, list[int]] = {}
+        places: dict[str, set[int]] = {}
         for one in wanted:
-            places.setdefault(one.agent, []).append(one.seq)
+            places.setdefault(one.agent, set()).add(one.seq)
         events: dict[tuple[str, int], Event] = {}
         for id, positions in places.items():
             owner = self._record(id)

@@ -10,7 +10,7 @@ LAST_POSITION = 2**31 - 1
 
 
 def last_positions(pieces: Sequence[Piece], count: int) -> tuple[list[Piece], list[Piece]]:
-    """The last `count` positions of some pieces, and the rest."""
+    """The last `count` positions of some pieces, and the rest. All are in order, oldest first."""
     taken: list[Piece] = []
     rest = list(pieces)
     while rest and count > 0:

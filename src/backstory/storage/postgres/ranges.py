@@ -32,11 +32,14 @@ def joined_within(session: str, pieces: Sequence[Piece]) -> dict[str, Any]:
 
 
 def joined(pieces: Sequence[Piece]) -> list[Joined]:
-    """Pieces, oldest first, as ranges with bits: the lowest bit of the first byte is the first position."""
+    """Pieces as ranges with bits: the lowest bit of the first byte is the first position. Raises ValueError
+    unless the pieces of an agent are in order and do not overlap: bits are only ever added at the end."""
     found: list[Joined] = []
     owner: Any = None
     first = last = wanted = 0
     for no, low, high, _ in pieces:
+        if low > high or (no == owner and low <= last):
+            raise ValueError(f"the piece {low} to {high} is empty, or not behind the one before it")
         if no == owner and low - last <= NEAR + 1 and high - first < LONGEST:
             wanted |= ((1 << high - low + 1) - 1) << low - first
             last = high
