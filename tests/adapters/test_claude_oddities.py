@@ -5,7 +5,7 @@ import pytest
 import backstory
 from backstory import AgentNotFound
 from backstory.adapters.claude import BackstorySessionStore
-from tests.adapters.claude_lines import KEY, story
+from tests.adapters.claude_lines import KEY, Transcript, story, text, use
 
 
 @pytest.fixture
@@ -71,3 +71,30 @@ def test_a_fork_from_before_its_summary_is_summed_up_from_its_first_line(store, 
     run(store.append(KEY | {"session_id": "other"}, [new]))
     found = {each["session_id"]: each["data"] for each in run(store.list_session_summaries("proj"))}
     assert found["other"]["first_prompt"] == before["data"]["first_prompt"]
+
+
+def nested(levels):
+    value = "leaf"
+    for number in range(levels):
+        value = [value] if number % 2 else {"k": value}
+    return value
+
+
+@pytest.mark.parametrize("levels", [90, 92, 93, 95, 97, 98, 101, 150, 240])
+def test_a_line_that_is_too_deep_for_an_event_is_carried_as_text(store, durable_url, run, levels):
+    lines = Transcript()
+    lines.says("List the files.")
+    lines.answers({"type": "odd", "x": nested(levels)})
+    lines.answers(use("toolu_1", within=nested(levels)), id="msg_2")
+    answer = lines.answers(text("One moment."), id="msg_3")
+    answer["message"]["content"] += [
+        use("toolu_2", within=nested(levels)),
+        {"type": "odd", "x": nested(levels)},
+    ]
+    run(store.append(KEY, lines.lines))
+    assert run(store.load(KEY)) == lines.lines
+    with backstory.open(durable_url) as opened, backstory.open(":memory:") as other:
+        [agent] = opened.agents()
+        other.start().extend(agent.events())  # checks all of it again
+        as_text = ["text" in event.data["item"] for event in agent.events() if "item" in (event.data or {})]
+    assert any(as_text) == (levels + 5 > 97)  # a call's input is the fifth level; three are around a line

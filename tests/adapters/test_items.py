@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
+from backstory import Event
 from backstory.adapters.items import all_items, carried, note, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
@@ -282,3 +283,17 @@ def test_the_ids_of_an_agent_are_known_where_its_key_has_their_hashes(id):
     agent = history.told(history.ensured(agent_key("mine", "p", id), id), whole_path("mine", "p", id))
     assert ids_of(agent) == ["p", id]
     assert [ids_of(each) for each in history.store.agents(prefix=key_prefix("mine", "p"))] == [["p", id]]
+
+
+@pytest.mark.parametrize("said", ["words " * 10, "few"])
+def test_an_event_whose_native_form_has_several_items_carries_the_first(said):
+    [made] = carried(
+        "mine", {"role": "user", "content": said}, [("user", said, None)], provider="openai-responses"
+    )
+    data = made.data
+    data["native"]["wire"].append({"role": "user", "content": "another"})
+    events = [Event.of(0, "user", said, data), *carried("mine", {"x": 1}, [("user", "mine", None)])]
+    agent = holding(events)
+    expected = [{"role": "user", "content": said}, {"x": 1}]
+    assert read(agent.messages()) == expected
+    assert all_items("mine", agent, lambda event: None) == expected

@@ -412,6 +412,20 @@ def test_the_plainest_items_become_what_the_format_reads(text, id):
         assert written([item]) == drafts(item)
 
 
+@pytest.mark.parametrize("text", ["x" * 40 + "\ud800", "é" * 40 + "\udc80", "\ud800"])
+def test_half_of_a_surrogate_pair_does_not_lose_the_batch(run, text):
+    said = MESSAGE["content"][0] | {"text": text}
+    items = [
+        {"role": "user", "content": "before"},
+        {"role": "user", "content": text},
+        OUTPUT | {"output": text},
+        MESSAGE | {"content": [said]},
+    ]
+    session = BackstorySession("s")
+    run(session.add_items(items))
+    assert run(session.get_items()) == items
+
+
 def test_the_plainest_items_are_not_read_by_the_format(monkeypatch):
     monkeypatch.setattr("backstory.adapters.openai_agents.drafts", None)
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}', "id": "fc"}

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+import backstory
 from backstory import Event, InvalidEvent
 from backstory.core.drafts import call_data, drafts
-from backstory.core.events import Stored, draft, stored_rows
+from backstory.core.events import Draft, Stored, draft, stored_rows
 from backstory.core.messages import check_says_something
 from backstory.wire import to_bytes
 
@@ -75,12 +76,25 @@ def test_the_model_gets_back_the_arguments_as_it_wrote_them():
         assert json.dumps(given).encode() in to_bytes(events, format)
 
 
-def test_an_event_that_was_checked_before_is_taken_as_it_is():
-    made = draft("tool_result", "42", {"id": "c"}, text='{"id":"c","more":[]}')
-    assert drafts([made])[0] is made
-    assert made.data == {"id": "c", "more": []}
+FORGED = [
+    Draft("bogus", "a", None),
+    Draft("user", "a", '{"a":'),
+    Draft("user", "a", '{"erased":{"at":1}}'),
+    Draft("user", "a\0b", None),
+    Draft("user", "\ud800", None),
+    Draft("user", "a", None, "k" * 5_000),
+    Draft("tool_call", None, None),
+    Draft("jump", None, '{"target_message_id":"x"}'),
+    draft("user", "a")._replace(kind="bogus"),
+]
 
 
-def test_a_tuple_like_a_checked_event_is_not_one():
-    with pytest.raises(InvalidEvent, match="must be a dict"):
-        drafts([tuple(draft("user", "a", {"a": 1}))])
+@pytest.mark.parametrize("forged", FORGED)
+def test_nobody_can_vouch_for_an_event(forged):
+    with backstory.open(":memory:") as store:
+        agent = store.ensure("k")
+        with pytest.raises(backstory.Invalid):
+            agent.extend([("user", "before"), forged])
+        with store.intake() as intake, pytest.raises(backstory.Invalid):
+            intake.extend(intake.agent("k"), [("user", "before"), forged])
+        assert agent.events() == []

@@ -12,7 +12,7 @@ REWIND = "adk.rewind"
 Form = dict[str, Any]  # an event as ADK serializes it
 
 
-def drafts(form: Form, content: Form | None) -> list[wire.Draft | Event]:
+def drafts(form: Form, content: Form | None) -> list[Event]:
     """The events of an ADK event; the last has its id as key. `content` is what it says, as Gemini has it."""
     events = _loaded(content) if content and content.get("parts") else []
     if events:

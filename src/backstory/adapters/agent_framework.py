@@ -130,7 +130,7 @@ def _newest(agent: Agent, limit: int | None) -> list[Carried]:
 # --- messages and events ---
 
 
-def drafts(form: Form) -> list[wire.Draft]:
+def drafts(form: Form) -> list[Event]:
     """The events of a message."""
     contents = [part for part in form.get("contents", ()) if isinstance(part, dict)]
     events = _events(str(form.get("role")), contents)

@@ -154,7 +154,7 @@ def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
             continue
 
 
-def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -> list[wire.Draft]:
+def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -> list[Event]:
     """The SDK's summary with these lines folded in, if it changed or its note has left the context."""
     note = written.agent.last_note(SUMMARY) if written.head else None
     before = kept_in(note.data, "summary") if note else None
@@ -163,7 +163,7 @@ def _summary(written: Written, key: Key, lines: list[Line], *, is_moved: bool) -
     previous = note and {"session_id": key["session_id"], "mtime": 0, "data": plain(before)}
     folded: Any = fold_session_summary(previous or None, key, lines)
     is_new = is_moved or folded["data"] != before
-    return [wire.draft("note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
+    return [Event.of(0, "note", SUMMARY, kept("summary", plain(folded["data"])))] if is_new else []
 
 
 # --- reading ---

@@ -105,9 +105,9 @@ def _tag(event: Event) -> dict[str, Any]:
 # --- writing ---
 
 
-def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[wire.Draft]:
+def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
     """The events that new lines become, with the moves that lead to what they continue."""
-    batch: list[wire.Draft] = []
+    batch: list[Event] = []
     told: list[tuple[int, Line]] = []  # the lines so far, each with the position that its last event gets
     spoken: Line | None = None  # the last of them that says something
     with wire.pause_gc():
@@ -126,7 +126,7 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[wire.Draft]:
     return batch
 
 
-def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[wire.Draft]:
+def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[Event]:
     """The events of a line, with its key."""
     events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
     events += copies
@@ -149,9 +149,7 @@ def _words(entry: Entry) -> str | None:
     return entry.content
 
 
-def _move(
-    written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None
-) -> list[wire.Draft]:
+def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken: Line | None) -> list[Event]:
     """The jump or clear before a line that does not continue the newest one that says something. Nearly all
     lines do, or continue its unit; for the others the whole tree is asked."""
     last = spoken.get("uuid") if spoken else None
@@ -173,8 +171,8 @@ def _move(
     return [_move_event("jump", target_message_id=max(targets))] if targets else []
 
 
-def _move_event(kind: str, *, key: str | None = None, **data: int) -> wire.Draft:
-    return wire.draft(kind, None, {**data, "by": ADAPTER}, key)
+def _move_event(kind: str, *, key: str | None = None, **data: int) -> Event:
+    return Event.of(0, kind, None, {**data, "by": ADAPTER}, key=key)
 
 
 def _copies(written: Written, told: Sequence[Line]) -> list[Draft]:

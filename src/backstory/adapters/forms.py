@@ -236,6 +236,8 @@ def _at_once(tag: Tag, rows: list[TextAndData]) -> list[Any]:
         found: list[Any] = orjson.loads(whole)
     except ValueError:
         return []
+    if len(found) != len(contents):  # a native form of several items, of which only the first is carried
+        return []
     holes = whole.count(ANY_HOLE)
     return found if not holes or _filled(found, contents) == holes else []
 

@@ -22,7 +22,7 @@ ITEM_NOTES = ("item", "message", "event", "rewind")  # with the adapter's name: 
 NAMED = {"tool_call": ("id", "name"), "tool_result": ("id",)}  # what these cannot be without
 READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result", "note"})
 
-Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key), or a checked one
+Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
 Batch = list[Draft | Event]  # what is written at once
 Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
 
@@ -58,7 +58,7 @@ def carried(
     exact: bytes | None = None,
     is_parsed: bool = False,
     key: str | None = None,
-) -> list[wire.Draft]:
+) -> list[Event]:
     """The events that say what an item says, with the item in the first of them. With `provider`, the item
     is that provider's own form. `id` is kept beside the item. `exact` is its exact JSON, where that is known
     already. `is_parsed`: the events' data is what a JSON parser gave, and no deeper than the item. `key` is
@@ -67,29 +67,31 @@ def carried(
     data = data or {}
     if provider is not None and "native" in data:
         data = {name: value for name, value in data.items() if name != "native"}
-    storable = _named if is_parsed else _storable
-    content, data = _kept(content), storable(kind, data)
     if exact is None:
         exact = wire.exact_json(item)
+    if exact is not None and _is_too_deep(exact, item):
+        exact = None  # no data has room for it: it is carried as text
+    storable = _named if is_parsed and exact is not None else _storable
+    content, data = _kept(content), storable(kind, data)
     tag = {"of": adapter} if id is None else {"of": adapter, "id": id}
     text = _carrier(tag, item, content, data, provider, exact)
-    made = [wire.draft(kind, content, data, key, text=text)]
+    made = [Event.of(0, kind, content, text, key=key)]
     part = {"item": {"of": adapter, "part": True}}
     for number, (kind, content, data) in enumerate(rest, 1):
         data, own = storable(kind, data or {}) | part, None if key is None else f"{key}:{number}"
-        made.append(wire.draft(kind, _kept(content), data, own))
+        made.append(Event.of(0, kind, _kept(content), orjson.dumps(data).decode(), key=own))
     return made
 
 
-def note(adapter: str, name: str, item: Any, *, id: str | None = None, key: str | None = None) -> wire.Draft:
+def note(adapter: str, name: str, item: Any, *, id: str | None = None, key: str | None = None) -> Event:
     """An item that is not a message."""
     [event] = carried(adapter, item, [("note", name, None)], id=id, key=key)
     return event
 
 
-def with_key(event: wire.Draft, key: str) -> Event:
+def with_key(event: Event, key: str) -> Event:
     """The event with a key."""
-    return Event.of(0, event.kind, event.content, event.data_json, key=key)
+    return Event.of(event.seq, event.kind, event.content, event.data_json, key=key)
 
 
 def _kept(content: str | None) -> str | None:
@@ -129,14 +131,14 @@ def _carrier(
     exact: bytes | None,
 ) -> str:
     """The JSON of the data of an event that carries an item, in the first form that gives it back. What the
-    event says anyway is a hole in it. `exact` is the item's JSON."""
+    event says anyway is a hole in it. `exact` is the item's JSON, or None if it can
+    only be carried as text."""
     if exact is None:
         return _as_text(tag, item, data)
     try:
-        text = holed(tag, item, exact, content, data, provider)
+        return holed(tag, item, exact, content, data, provider)
     except ValueError:  # only a search finds the places of the holes
         return _proven(tag, item, content, data, provider, exact)
-    return _as_text(tag, item, data) if _is_too_deep(text, item) else text
 
 
 def _proven(
@@ -148,7 +150,7 @@ def _proven(
     exact: bytes,
 ) -> str:
     """The same, where only reading it again shows that it works."""
-    for each in [] if _is_too_deep(exact.decode(), item) else _forms(tag, item, content, data, provider):
+    for each in _forms(tag, item, content, data, provider):
         text = _text_of(data | each)
         if text is not None and _gives_back(text, content, exact):
             return text
@@ -191,13 +193,12 @@ def _gives_back(text: str, content: str | None, exact: bytes) -> bool:
 def _text_of(data: dict[str, Any]) -> str | None:
     """The text that a store would keep; None where it would refuse, or where only slower JSON would do."""
     exact = wire.exact_json(data)
-    text = None if exact is None else exact.decode()
-    return None if text is None or _is_too_deep(text, data) else text
+    return None if exact is None or _is_too_deep(exact, data) else exact.decode()
 
 
-def _is_too_deep(text: str, value: Any) -> bool:
-    """Whether the data of an event could not have a value in it, by a JSON text with all of its levels."""
-    return text.count("{") + text.count("[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
+def _is_too_deep(exact: bytes, value: Any) -> bool:
+    """Whether the data of an event could not have a value in it, whose JSON this is."""
+    return exact.count(b"{") + exact.count(b"[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
 
 
 def _depth(value: Any) -> int:

@@ -53,7 +53,7 @@ class Codec:
         data = zlib.decompress(base64.b64decode(form["zlib"])) if "zlib" in form else None
         return self._serde.loads_typed((form["type"], data or base64.b64decode(form["base64"])))
 
-    def drafts(self, message: BaseMessage) -> list[wire.Draft]:
+    def drafts(self, message: BaseMessage) -> list[Event]:
         """The events of a message: LangChain's own form of it where that gives back the same."""
         form = None if self.is_sealed else self._own_form(message)
         events = _events(message) if form is not None else []

@@ -226,16 +226,16 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def written(items: Iterable[Any]) -> list[wire.Draft]:
+def written(items: Iterable[Any]) -> list[Event]:
     """The events that items become; TypeError for what is no item."""
-    batch: list[wire.Draft] = []
+    batch: list[Event] = []
     for item in items:
         event = _plain(item)
         batch += drafts(item) if event is None else (event,)
     return batch
 
 
-def drafts(item: Any) -> list[wire.Draft]:
+def drafts(item: Any) -> list[Event]:
     """The events that an item becomes, whatever it is."""
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
@@ -247,7 +247,7 @@ def drafts(item: Any) -> list[wire.Draft]:
     return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
 
 
-def _plain(item: Any) -> wire.Draft | None:
+def _plain(item: Any) -> Event | None:
     """The event of one of the plainest items, which `drafts` would make just so; None for all others. Such an
     item has nothing but texts and empty lists, so it need not be shown to be exact JSON."""
     match item:
@@ -283,20 +283,31 @@ def _is_said(text: str) -> bool:
     return bool(text) and "\0" not in text and not text.isspace()
 
 
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which no store takes."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _hole_for(text: str) -> str | dict[str, str]:
     return text if len(text) < SMALLEST else HERE
 
 
-def _event(kind: str, content: str | None, data: dict[str, Any], form: Item) -> wire.Draft | None:
+def _event(kind: str, content: str | None, data: dict[str, Any], form: Item) -> Event | None:
     """The event that has an item's form, unless the format would read it in another way."""
-    if content is not None and not _is_said(content):
+    if content is not None and not (_is_said(content) and _is_unicode(content)):
         return None
     try:
         own = {"provider": FORMAT, "wire": [form]}
         text = orjson.dumps({**data, "native": own, "item": {"of": ADAPTER}}).decode()
     except TypeError:  # half of a surrogate pair
         return None
-    return wire.draft(kind, content, data, text=text)
+    return Event.of(0, kind, content, text)
 
 
 def _object_in(text: str) -> Item | None:

@@ -15,7 +15,7 @@ FAILED = ("failed", "denied", "retried")
 THOUGHTS = {"anthropic": "anthropic", "openai": "openai-responses"}
 
 
-def drafts(form: Form, id: str) -> list[wire.Draft | Event]:
+def drafts(form: Form, id: str) -> list[Event]:
     """The events of a message; the last one has its id as key."""
     events = _response(form, id) if form.get("kind") == "response" else _request(form)
     if events:

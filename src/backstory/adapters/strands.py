@@ -204,7 +204,7 @@ def _messages(agent: Agent) -> Messages:
     return found
 
 
-def drafts(message: SessionMessage) -> list[wire.Draft]:
+def drafts(message: SessionMessage) -> list[Event]:
     """The events of a message; of a redacted one, the new text."""
     form = plain(message.to_dict())
     try:

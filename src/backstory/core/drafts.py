@@ -31,8 +31,6 @@ def drafts(events: Iterable[Event | tuple[Any, ...]]) -> list[Draft]:
 
 
 def _draft(event: Event | tuple[Any, ...]) -> Draft:
-    if type(event) is Draft:  # checked already
-        return event
     if isinstance(event, Event):
         return redrafted(event)
     if isinstance(event, (tuple, list)) and 1 <= len(event) <= 4:  # a union is slower

@@ -218,11 +218,6 @@ class Draft(NamedTuple):
     data_json: str | None
     key: str | None = None
 
-    @property
-    def data(self) -> dict[str, Any] | None:
-        """The parsed JSON object."""
-        return parse_object(self.data_json)
-
     def at(self, seq: int, created_us: int = 0) -> Event:
         """The event that it becomes at a position."""
         return Event((seq, self.kind, self.content, self.data_json, created_us, self.key))
@@ -278,7 +273,6 @@ def redrafted(event: Event) -> Draft:
     data = None if text is None else compact_object(text)
     if text is None or data is None:
         return draft(kind, content, event.data, key)
-    _check_levels(kind, data, text)
     return draft(kind, content, data, key, text=text)
 
 
@@ -292,8 +286,8 @@ def draft(
     text: str | None = None,
 ) -> Draft:
     """A draft that can be stored; raises InvalidEvent, which says what to correct. `is_parsed`: the data is
-    what a JSON parser returned, so its text need not be parsed again for a comparison. `text`: the compact
-    JSON to store, where it is known. It is not checked, and may say more than the data does."""
+    what a JSON parser returned, so its text need not be parsed again for a comparison. `text`: the data's
+    compact JSON, where it is known."""
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidEvent(f"unknown kind {kind!r}", remedy=f"use one of {', '.join(KINDS)}")
     if content is None:
@@ -329,13 +323,9 @@ def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:
     if text is None:
         exact = parsed_json(data) if is_parsed else exact_json(data)
         text = _slower_json(kind, data) if exact is None else exact.decode()
-        _check_levels(kind, data, text)
-    return text
-
-
-def _check_levels(kind: str, data: dict[str, Any], text: str) -> None:
     if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
         _check_depth(data, DEEPEST, kind)
+    return text
 
 
 def _slower_json(kind: str, data: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ contains only what happened, and loses no text. Pure: no I/O, no clock, no rando
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.core.events import Draft, draft
 from backstory.core.gc_pause import pause_gc
 from backstory.core.holes import filled, holed
 from backstory.core.json_text import exact_copy, exact_json
@@ -40,10 +39,8 @@ FORMATS = tuple(_FORMATS)
 
 __all__ = [
     "FORMATS",
-    "Draft",
     "Dump",
     "Repair",
-    "draft",
     "dump",
     "exact_copy",
     "exact_json",
