@@ -56,6 +56,12 @@ class TestReasoning:
         assert [repair.rule for repair in repairs] == ["native"]
         assert violations(body, format) == []
 
+    def test_what_the_log_says_before_it_goes_behind_it(self):
+        call = native("tool_call", None, "anthropic", [THINKING, USE], id="toolu_1", name="f", arguments={})
+        events = [("user", "Hi.", None), ("assistant", "I shall.", None), call]
+        body, _ = dump([*events, ("tool_result", "out", {"id": "toolu_1"})], "anthropic")
+        assert body["messages"][1]["content"] == [THINKING, text("I shall."), USE]
+
     def test_nor_from_a_step_that_lost_a_call(self):
         _, events = thought(None)
         events = [event for event in events if event[0] not in ("tool_call", "tool_result")]

@@ -85,6 +85,8 @@ class Format(NamedTuple):
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
     # Joins the forms of the events of one answer; None if they cannot be joined.
     joined: Callable[[list[Form]], Form | None] = _concatenated
+    # Whether a block is thinking that must be the first of an answer.
+    thinks: Callable[[Block], bool] = lambda block: False
     # A form without what the service refused in a recording, and a report of each change (form, stored?).
     mended: Callable[[Form, bool], tuple[Form, list[str]]] = lambda form, stored: (form, [])
     # Whether a recording says that the service refuses a form of these parts (role, parts).

@@ -158,19 +158,30 @@ def _whole_forms(step: Step, natives: list[Native], format: Format) -> list[Form
     forms: list[Form] = []
     texts: list[str] = []
     calls: list[Any] = []
-    for piece in (*pieces, None):
-        if (piece is None or piece.native is not None) and (texts or calls):
-            forms.append(format.step(texts, calls, None))
+    for piece in pieces:
+        if piece.native is not None:
+            before = format.step(texts, calls, None) if texts or calls else None
+            forms += _with_words(before, piece.native.wire, format, is_first=not forms)
             texts, calls = [], []
-        if piece is None or piece.native is not None:
-            forms.append(piece.native.wire) if piece else None
         elif piece.call is not None:
             calls.append(
                 format.call(piece.call.key or "", piece.call.name, piece.call.arguments, piece.call.text)
             )
         else:
             texts.append(piece.text or "")
+    if texts or calls:
+        forms.append(format.step(texts, calls, None))
     return [form for form in (whole, format.joined(forms)) if form is not None]
+
+
+def _with_words(before: Form | None, wire: Form, format: Format, *, is_first: bool) -> list[Form]:
+    """What the log says before a native form, and that form. Thinking at the beginning of the answer stays
+    there: "a final `assistant` message must start with a thinking block" (Anthropic)."""
+    if before is None:
+        return [wire]
+    blocks = wire if isinstance(wire, list) and is_first else []
+    count = next((index for index, block in enumerate(blocks) if not format.thinks(block)), len(blocks))
+    return [wire[:count], before, wire[count:]] if count else [before, wire]
 
 
 def _is_legal(call: StepCall, format: Format) -> bool:

@@ -308,6 +308,7 @@ ANTHROPIC = Format(
     step=step,
     result=result,
     body=body,
+    thinks=lambda block: isinstance(block, dict) and block.get("type") in ("thinking", "redacted_thinking"),
     mended=mended,
     refuses=refuses,
     takes_unsigned=takes_unsigned,
