@@ -1,11 +1,15 @@
 """A session that any framework began goes on in any other: opened by its key, or forked under theirs."""
 
+import base64
+
 import pytest
 from agent_framework import Message
 from google.adk.events import Event
 from google.genai.types import Content, FunctionCall, FunctionResponse, Part
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.graph import START, MessagesState, StateGraph
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.conversation_store import ConversationConflict
 from pydantic_ai.messages import (
     ModelRequest,
     ModelResponse,
@@ -228,3 +232,89 @@ def test_a_session_goes_on_in_another_framework(run, sound, writer, reader):
         spoken = [message.kind for message in agent.conversation()]
         assert spoken[:5] == ["user", "tool_call", "tool_result", "assistant", "user"]
         sound(store)
+
+
+# --- what was said at once ---
+
+PICTURE = b"\x89PNG\r\n\x1a\n a picture"
+# The question, the answer with its calls, their results (LangChain and OpenAI have one message for each), the
+# next answer. OpenAI's calls and Claude's lines are items of their own; Strands was asked again.
+MESSAGES = {
+    in_agents_sdk: 7,
+    in_claude: 7,
+    in_pydantic_ai: 4,
+    in_langgraph: 5 + 1,
+    in_adk: 4,
+    in_agent_framework: 4,
+    in_strands: 4 + 1,
+}
+
+
+def by_someone(store):
+    agent = store.ensure("someone")
+    agent.user(ASKED, images=[PICTURE])
+    agent.assistant("I will look.")
+    agent.tool_call("look", {"q": "Rome"}, id="c1")
+    agent.tool_call("look", "{broken", id="c2")
+    agent.tool_result("c1", "sunny")
+    agent.tool_result("c2", "no such place", error=True)
+    agent.assistant(ANSWERED)
+    return agent
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda function: function.__name__)
+def test_calls_and_results_of_one_turn_are_one_message_as_providers_want_it(run, sound, reader):
+    with backstory.open(":memory:") as store:
+        seen, _ = reader(store, run, by_someone(store))
+        assert len(seen) == MESSAGES[reader]
+        shown = repr(seen)
+        assert base64.b64encode(PICTURE).decode() in shown or repr(PICTURE)[2:-1] in shown
+        places = [
+            shown.index(words) for words in ("will look", "c1", "c2", "sunny", "no such place", ANSWERED)
+        ]
+        assert places == sorted(places)
+        sound(store)
+
+
+def test_strands_is_given_arguments_that_are_an_object(run):
+    with backstory.open(":memory:") as store:
+        seen, _ = in_strands(store, run, by_someone(store))
+        assert [block["toolUse"]["input"] for block in seen[1]["content"][1:]] == [
+            {"q": "Rome"},
+            {"value": "{broken"},
+        ]
+
+
+@pytest.mark.parametrize("limit", range(1, 6))
+def test_a_limit_never_cuts_a_turn(run, limit):
+    with backstory.open(":memory:") as store:
+        agent = store.ensure("someone")
+        for question in "ab":
+            agent.user(question)
+            for number in range(5):
+                agent.tool_call("look", {}, id=f"{question}{number}")
+            for number in range(5):
+                agent.tool_result(f"{question}{number}", "found")
+        history = BackstoryConversations(store).history("someone")
+        assert run(history.load(limit)) == run(history.load())[-limit:]
+
+
+def test_a_conversation_goes_on_behind_a_turn_of_someone_else(run):
+    with backstory.open(":memory:") as store:
+        conversations = BackstoryConversations(store)
+        begun = Conversation(conversation_id="c", messages=[ModelRequest(parts=[UserPromptPart("Hello")])])
+        run(conversations.save(begun))
+        agent = conversations.agent("c")
+        agent.tool_call("look", {}, id="c1")
+        agent.tool_call("look", {}, id="c2")
+        seen = run(conversations.load("c"))
+        assert [len(message.parts) for message in seen.messages] == [1, 2]
+        agent.tool_call("look", {}, id="c3")  # the turn goes on: what was seen is stale
+        seen.messages.append(ModelRequest(parts=[UserPromptPart("Stop")]))
+        with pytest.raises(ConversationConflict):
+            run(conversations.save(seen))
+        seen = run(conversations.load("c"))
+        seen.messages.append(ModelRequest(parts=[UserPromptPart("Stop")]))
+        run(conversations.save(seen))
+        found = run(conversations.load("c"))
+        assert [len(message.parts) for message in found.messages] == [1, 3, 1]

@@ -24,7 +24,16 @@ from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, replay
-from backstory.adapters.adk_events import ADAPTER, REWIND, Form, Translation, drafts, event_key, rewound
+from backstory.adapters.adk_events import (
+    ADAPTER,
+    REWIND,
+    Form,
+    Translation,
+    drafts,
+    event_key,
+    joined,
+    rewound,
+)
 from backstory.adapters.adk_models import adk_events
 from backstory.adapters.items import Batch, Carried, Draft, all_items, kept, kept_in, newest_items, read_items
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
@@ -183,7 +192,7 @@ class BackstorySessionService(BaseSessionService):
 
     def _last_time(self, agent: Agent, app: str) -> float:
         """The timestamp of the last event, or when the session was created."""
-        for last in newest_items(ADAPTER, agent, Translation(app), 1):
+        for last in newest_items(ADAPTER, agent, Translation(app), 1, join=joined):
             return float(last.item["timestamp"])
         return agent.snapshot.created_us / 1_000_000
 
@@ -231,7 +240,7 @@ class BackstorySessionService(BaseSessionService):
 
     def _recent(self, agent: Agent, app: str, limit: int | None) -> list[Form]:
         if limit is None and self._is_effective(agent):
-            return all_items(ADAPTER, agent, Translation(app))
+            return all_items(ADAPTER, agent, Translation(app), join=joined)
         return [each.item for each in self._items(agent, app, limit)]
 
     def _is_effective(self, agent: Agent) -> bool:
@@ -241,9 +250,10 @@ class BackstorySessionService(BaseSessionService):
     def _items(self, agent: Agent, app: str, limit: int | None) -> list[Carried]:
         """The events for ADK, which leaves out by itself what it has rewound."""
         if self._is_effective(agent):
-            return newest_items(ADAPTER, agent, Translation(app), limit)
+            return newest_items(ADAPTER, agent, Translation(app), limit, join=joined)
         events = [_as_note(event) if _is_adks_jump(event) else event for event in agent.events()]
-        found = list(read_items(ADAPTER, replay(events, agent=agent.name).messages, Translation(app)))
+        shown = replay(events, agent=agent.name).messages
+        found = list(read_items(ADAPTER, shown, Translation(app), joined))
         return found if limit is None else found[-limit:] if limit else []
 
     def _state(self, agent: Agent) -> dict[str, Any]:
@@ -296,7 +306,8 @@ class BackstorySessionService(BaseSessionService):
     def _move(self, agent: Agent, app: str, form: Form) -> list[Draft]:
         """The jump that a rewind of ADK's is: to before the first event of an invocation."""
         invocation = rewound(form)
-        for each in newest_items(ADAPTER, agent, Translation(app), None) if invocation else ():
+        found = newest_items(ADAPTER, agent, Translation(app), None, join=joined) if invocation else ()
+        for each in found:
             if each.item.get("invocation_id") == invocation:
                 return [("jump", None, {"target_message_id": each.event.seq - 1, "by": ADAPTER})]
         return []

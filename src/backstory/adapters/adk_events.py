@@ -5,6 +5,7 @@ from typing import Any
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, note, with_key
 from backstory.adapters.keys import agent_key
+from backstory.adapters.turns import said
 
 ADAPTER = "adk"
 REWIND = "adk.rewind"
@@ -77,7 +78,7 @@ class Translation:
         data = event.data or {}
         match event.kind:
             case "user":
-                return self._event(event, "user", {"text": event.content})
+                return self._event(event, "user", *(said(event, "gemini") or [{"text": event.content}]))
             case "assistant":
                 return self._event(event, "model", {"text": event.content}) if event.content else None
             case "tool_call":
@@ -93,11 +94,17 @@ class Translation:
                 return self._event(event, "user", {"function_response": result})
         return None
 
-    def _event(self, event: Event, role: str, part: Form) -> Form:
+    def _event(self, event: Event, role: str, *parts: Form) -> Form:
         return {
             "id": f"backstory-{event.seq}",
             "invocation_id": "backstory",
-            "author": self._app if role == "model" or "function_response" in part else "user",
+            "author": self._app if role == "model" or "function_response" in parts[0] else "user",
             "timestamp": event.created_us / 1_000_000,
-            "content": {"role": role, "parts": [part]},
+            "content": {"role": role, "parts": list(parts)},
         }
+
+
+def joined(one: Form, other: Form) -> Form:
+    """Two events of one turn as one."""
+    content = one["content"]
+    return one | {"content": content | {"parts": [*content["parts"], *other["content"]["parts"]]}}

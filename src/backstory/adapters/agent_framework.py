@@ -13,6 +13,7 @@ from backstory import Agent, Conflict, Error, Event, wire
 from backstory.adapters.items import Carried, Draft, carried, newest_items, note, plain
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
+from backstory.adapters.turns import files
 from backstory.aio import in_thread
 
 __all__ = ["BackstoryHistory"]
@@ -124,7 +125,7 @@ def _identity(form: Form) -> tuple[Any, ...]:
 
 
 def _newest(agent: Agent, limit: int | None) -> list[Carried]:
-    return newest_items(ADAPTER, agent, message_of, limit)
+    return newest_items(ADAPTER, agent, message_of, limit, join=joined)
 
 
 # --- messages and events ---
@@ -195,8 +196,10 @@ def message_of(event: Event) -> Form | None:
     match event.kind:
         case "assistant" if not event.content:
             return None
-        case "user" | "system" | "assistant":
-            return _form(event.kind, {"type": "text", "text": event.content})
+        case "user":
+            return _form("user", *map(_content, files(event) or [(None, event.content or "")]))
+        case "system" | "assistant":
+            return _form(event.kind, _content((None, event.content or "")))
         case "tool_call":
             call = {"call_id": data.get("id"), "name": data.get("name"), "arguments": data.get("arguments")}
             return _form("assistant", {"type": "function_call", **call})
@@ -205,5 +208,17 @@ def message_of(event: Event) -> Form | None:
     return _form("tool", {"type": "function_result", **result})
 
 
-def _form(role: str, content: Form) -> Form:
-    return {"type": "message", "role": role, "contents": [content], "additional_properties": {}}
+def joined(one: Form, other: Form) -> Form:
+    """Two messages of one turn as one."""
+    return one | {"contents": [*one["contents"], *other["contents"]]}
+
+
+def _content(piece: tuple[str | None, str]) -> Form:
+    type, text = piece
+    if type is None:
+        return {"type": "text", "text": text}
+    return {"type": "data" if text.startswith("data:") else "uri", "uri": text, "media_type": type}
+
+
+def _form(role: str, *contents: Form) -> Form:
+    return {"type": "message", "role": role, "contents": list(contents), "additional_properties": {}}

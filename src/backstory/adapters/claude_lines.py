@@ -9,6 +9,7 @@ from uuid import UUID, uuid5
 
 from backstory import Agent, Event, wire
 from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items
+from backstory.adapters.turns import said
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -202,7 +203,7 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
     lines: list[tuple[int, Line]] = []
     last: str | None = None
     answer: str | None = None
-    for event, item, _ in found:
+    for event, item, *_ in found:
         if isinstance(item, Event):
             uuid = str(uuid5(FOREIGN, f"{session_id}/{event.seq}/{event.created_us}"))
             is_answer = event.kind in ("assistant", "tool_call")
@@ -227,7 +228,8 @@ def _foreign_line(event: Event, answer: str | None) -> Line:
     data = event.data or {}
     match event.kind:
         case "user":
-            return {"type": "user", "message": {"role": "user", "content": event.content}}
+            content = said(event, "anthropic") or event.content
+            return {"type": "user", "message": {"role": "user", "content": content}}
         case "assistant" if event.content:
             return _answer({"type": "text", "text": event.content}, answer)
         case "tool_call":

@@ -15,6 +15,7 @@ import orjson
 
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import Tag, all_forms, form_in, holed, with_content, with_form
+from backstory.adapters.turns import is_same_turn
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
@@ -25,6 +26,7 @@ READABLE = frozenset({"system", "user", "assistant", "tool_call", "tool_result",
 Draft = tuple[Any, ...]  # (kind, content, data) or (kind, content, data, key)
 Batch = list[Draft | Event]  # what is written at once
 Translate = Callable[[Event], Any]  # an event that the adapter did not write, as an item; None: as nothing
+Join = Callable[[Any, Any], Any]  # two such items of one turn as one; None: they stay apart
 
 
 class Carried(NamedTuple):
@@ -33,6 +35,7 @@ class Carried(NamedTuple):
     event: Event
     item: Any
     id: str | None = None  # the framework's own id of it, where it was given one
+    end: int | None = None  # of what others wrote, the position of the last event
 
 
 def plain(item: Any) -> Any:
@@ -210,8 +213,34 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
-    """The items that events carry, in order; other messages are translated."""
+def read_items(
+    adapter: str, events: Iterable[Event], translate: Translate, join: Join | None = None
+) -> Iterator[Carried]:
+    """The items that events carry, in order; other messages are translated. With `join`, those of one turn
+    are one item."""
+    found = _one_by_one(adapter, events, translate)
+    return found if join is None else _joined(found, join)
+
+
+def _joined(found: Iterable[Carried], join: Join) -> Iterator[Carried]:
+    turn: list[Event] = []
+    last: Carried | None = None
+    for each in found:
+        both = None
+        if last and last.end and each.end and is_same_turn(turn, each.event):
+            both = join(last.item, each.item)
+        if last and both is not None:
+            turn.append(each.event)
+            last = last._replace(item=both, end=each.end)
+            continue
+        if last:
+            yield last
+        turn, last = [each.event], each
+    if last:
+        yield last
+
+
+def _one_by_one(adapter: str, events: Iterable[Event], translate: Translate) -> Iterator[Carried]:
     tag = Tag(adapter)
     for event in events:
         if event.kind not in READABLE:
@@ -221,17 +250,19 @@ def read_items(adapter: str, events: Iterable[Event], translate: Translate) -> I
             if "part" not in (carrier := its[0]["item"]):
                 yield Carried(event, form_in(*its), carrier.get("id"))
         elif event.kind != "note" and (translated := translate(event)) is not None:
-            yield Carried(event, translated)
+            yield Carried(event, translated, end=event.seq)
 
 
-def all_items(adapter: str, agent: Agent, translate: Translate, *, at: int | None = None) -> list[Any]:
+def all_items(
+    adapter: str, agent: Agent, translate: Translate, *, at: int | None = None, join: Join | None = None
+) -> list[Any]:
     """All items of a context, without the events that carry them."""
     notes = _item_notes(adapter)
     found = all_forms(adapter, agent.texts(at, notes=notes))
     if found is not None:
         return found
     events = agent.messages(at, notes=notes)  # someone else wrote, too
-    return [each.item for each in read_items(adapter, events, translate)]
+    return [each.item for each in read_items(adapter, events, translate, join)]
 
 
 def last_items(adapter: str, agent: Agent, translate: Translate, limit: int) -> list[Any]:
@@ -251,15 +282,22 @@ def _item_notes(adapter: str) -> list[str]:
 
 
 def newest_items(
-    adapter: str, agent: Agent, translate: Translate, limit: int | None, *, at: int | None = None
+    adapter: str,
+    agent: Agent,
+    translate: Translate,
+    limit: int | None,
+    *,
+    at: int | None = None,
+    join: Join | None = None,
 ) -> list[Carried]:
     """The newest items of a context, oldest first; None: all. A limited read takes only the log's end."""
     if limit is None:
-        return list(read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate))
+        return list(read_items(adapter, agent.messages(at, notes=_item_notes(adapter)), translate, join))
     asked = limit + 2 if limit > 0 else 0  # notes may lie between
     while True:
         events = agent.tail(asked, at=at, notes=True)
-        found = list(read_items(adapter, events, translate))
-        if len(found) >= limit or len(events) < asked:
+        found = list(read_items(adapter, events, translate, join))
+        whole = len(found) - (join is not None and bool(found) and found[0].end is not None)
+        if whole >= limit or len(events) < asked:  # the first turn may have begun before these events
             return found[-limit:] if limit > 0 else []
         asked *= 4  # some events are parts of an item, or no item at all

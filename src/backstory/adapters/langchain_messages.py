@@ -17,6 +17,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, kept, kept_in, note, plain
+from backstory.adapters.turns import said
 
 ADAPTER = "langgraph"
 
@@ -162,7 +163,8 @@ def message_of(event: Event) -> Form | None:
     base: Form = {"content": event.content or "", "id": f"backstory-{event.seq}"}
     match event.kind:
         case "user":
-            return {"type": "human", "data": base | {"type": "human"}}
+            content = said(event, "openai") or base["content"]
+            return {"type": "human", "data": base | {"type": "human", "content": content}}
         case "system":
             return {"type": "system", "data": base | {"type": "system"}}
         case "assistant":
@@ -175,3 +177,13 @@ def message_of(event: Event) -> Form | None:
     status = "error" if data.get("error") else "success"
     more = {"type": "tool", "tool_call_id": data.get("id"), "status": status}
     return {"type": "tool", "data": base | more}
+
+
+def joined(one: Form, other: Form) -> Form | None:
+    """Two messages of one turn as one. Each result is a message of its own."""
+    if one["type"] != "ai":
+        return None
+    before, data = one["data"], other["data"]
+    calls = [*before.get("tool_calls", ()), *data.get("tool_calls", ())]
+    text = before["content"] + data["content"]
+    return {"type": "ai", "data": before | {"content": text, "tool_calls": calls}}

@@ -11,7 +11,7 @@ from langchain_core.messages import BaseMessage
 from backstory import Agent, Event
 from backstory.adapters.items import Batch, Carried, Draft, all_items, newest_items
 from backstory.adapters.keys import agent_key
-from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, message_of
+from backstory.adapters.langchain_messages import ADAPTER, Codec, Form, joined, message_of
 
 CHECKPOINT, WRITES, GONE = "langgraph.checkpoint", "langgraph.writes", "langgraph.gone"
 CONVERSATION = "messages"  # the channel that is the conversation, if there is one of that name
@@ -130,7 +130,7 @@ class Thread:
         return found
 
     def _items(self, at: int | None) -> list[Carried]:
-        return newest_items(ADAPTER, self.agent, message_of, None, at=at)
+        return newest_items(ADAPTER, self.agent, message_of, None, at=at, join=joined)
 
     def writes(self, id: str) -> list[tuple[str, str, Any]]:
         """The writes of a checkpoint's tasks, in LangGraph's order; of special ones the newest counts."""
@@ -224,7 +224,8 @@ class Thread:
 
     def _read(self, at: int | None) -> list[BaseMessage]:
         """The messages at a position, from the store."""
-        return list(map(self._codec.message, all_items(ADAPTER, self.agent, message_of, at=at)))
+        found = all_items(ADAPTER, self.agent, message_of, at=at, join=joined)
+        return list(map(self._codec.message, found))
 
     def written(self, checkpoint: Any, events: Sequence[Event]) -> None:
         """Keep the messages of a checkpoint that has been written."""

@@ -21,7 +21,7 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken
 from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
-from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts
+from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts, joined
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
 
@@ -165,11 +165,11 @@ def _forms(messages: Sequence[ModelMessage]) -> list[Form]:
 
 
 def _newest(agent: Agent, limit: int | None = None, at: int | None = None) -> list[Carried]:
-    return newest_items(ADAPTER, agent, Translation(), limit, at=at)
+    return newest_items(ADAPTER, agent, Translation(), limit, at=at, join=joined)
 
 
 def _entry_id(agent: Agent, found: Carried) -> str:
-    return found.id or f"{OTHERS}:{agent.id}:{found.event.seq}"
+    return found.id or f"{OTHERS}:{agent.id}:{found.end}"
 
 
 def _parsed(note: Event) -> ConversationRecord:
@@ -198,7 +198,7 @@ def _ends_with(agent: Agent, entry_id: str | None) -> bool:
         return not last and entry_id is None
     if last[0].id is not None:
         return last[0].id == entry_id
-    return entry_id.startswith(f"{OTHERS}:") and entry_id.rpartition(":")[2] == str(last[0].event.seq)
+    return entry_id.startswith(f"{OTHERS}:") and entry_id.rpartition(":")[2] == str(last[0].end)
 
 
 def _place(history: History, entry_id: str) -> tuple[Agent, int]:

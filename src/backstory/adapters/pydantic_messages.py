@@ -5,6 +5,7 @@ from typing import Any
 
 from backstory import Event, wire
 from backstory.adapters.items import Draft, carried, note, with_key
+from backstory.adapters.turns import files
 
 ADAPTER = "pydantic_ai"
 
@@ -153,7 +154,9 @@ class Translation:
             case "system":
                 return _asked({"part_kind": "system-prompt", "content": event.content, "timestamp": time})
             case "user":
-                return _asked({"part_kind": "user-prompt", "content": event.content, "timestamp": time})
+                pieces = files(event)
+                content = event.content if pieces is None else list(map(_piece, pieces))
+                return _asked({"part_kind": "user-prompt", "content": content, "timestamp": time})
             case "assistant":
                 part = {"part_kind": "text", "content": event.content}
                 return _answered(part, time) if event.content else None
@@ -166,6 +169,20 @@ class Translation:
         result = {"tool_name": name, "content": event.content, "tool_call_id": data.get("id")}
         outcome = {"outcome": "failed"} if data.get("error") else {}
         return _asked({"part_kind": "tool-return", **result, "timestamp": time, **outcome})
+
+
+def joined(one: Form, other: Form) -> Form:
+    """Two messages of one turn as one."""
+    return one | {"parts": [*one["parts"], *other["parts"]]}
+
+
+def _piece(piece: tuple[str | None, str]) -> str | Form:
+    type, text = piece
+    if type is None:
+        return text
+    if text.startswith("data:"):
+        return {"kind": "binary", "data": text.partition(",")[2], "media_type": type}
+    return {"kind": "image-url", "url": text}
 
 
 def _asked(part: Form) -> Form:

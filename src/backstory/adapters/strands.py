@@ -10,12 +10,20 @@ from typing import Any
 from strands.agent.conversation_manager import SlidingWindowConversationManager
 from strands.session.session_repository import SessionRepository
 from strands.types.exceptions import SessionException
-from strands.types.session import Session, SessionAgent, SessionMessage, SessionType, decode_bytes_values
+from strands.types.session import (
+    Session,
+    SessionAgent,
+    SessionMessage,
+    SessionType,
+    decode_bytes_values,
+    encode_bytes_values,
+)
 
 from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
 from backstory.adapters.items import Batch, carried, kept, kept_in, newest_items, note, plain
 from backstory.adapters.keys import agent_key, key_prefix
 from backstory.adapters.stores import History, Where
+from backstory.adapters.turns import said
 
 __all__ = ["BackstoryRepository"]
 
@@ -198,7 +206,7 @@ def _message(form: Form) -> SessionMessage:
 def _messages(agent: Agent) -> Messages:
     """The messages of the context; what others wrote is numbered behind the one before it."""
     found: Messages = []
-    for event, form, _ in newest_items(ADAPTER, agent, message_of, None):
+    for event, form, *_ in newest_items(ADAPTER, agent, message_of, None, join=joined):
         number = found[-1][1]["message_id"] + 1 if found else 0
         found.append((event, form if "message_id" in form else form | {"message_id": number}))
     return found
@@ -220,20 +228,29 @@ def drafts(message: SessionMessage) -> list[Event]:
 def message_of(event: Event) -> Form | None:
     """A message that something else wrote, as Strands'."""
     data = event.data or {}
-    block: Form
+    blocks: list[Form]
     match event.kind:
-        case "assistant" if not event.content:
-            return None
-        case "user" | "assistant":
-            role, block = event.kind, {"text": event.content}
+        case "user":
+            role, blocks = "user", said(event, "bedrock") or [{"text": event.content}]
+        case "assistant" if event.content:
+            role, blocks = "assistant", [{"text": event.content}]
         case "tool_call":
-            use = {"toolUseId": data.get("id"), "name": data.get("name"), "input": data.get("arguments")}
-            role, block = "assistant", {"toolUse": use}
+            given = data.get("arguments")
+            use = {"toolUseId": data.get("id"), "name": data.get("name")}
+            use["input"] = given if isinstance(given, dict) else {"value": given}
+            role, blocks = "assistant", [{"toolUse": use}]
         case "tool_result":
             status = "error" if data.get("error") else "success"
             result = {"toolUseId": data.get("id"), "status": status, "content": [{"text": event.content}]}
-            role, block = "user", {"toolResult": result}
+            role, blocks = "user", [{"toolResult": result}]
         case _:
             return None
     time = event.created_at.isoformat()
-    return {"message": {"role": role, "content": [block]}, "created_at": time, "updated_at": time}
+    content = encode_bytes_values(blocks)
+    return {"message": {"role": role, "content": content}, "created_at": time, "updated_at": time}
+
+
+def joined(one: Form, other: Form) -> Form:
+    """Two messages of one turn as one."""
+    message = one["message"]
+    return one | {"message": message | {"content": [*message["content"], *other["message"]["content"]]}}

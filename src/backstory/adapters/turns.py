@@ -1,0 +1,70 @@
+"""What others wrote, as messages of a framework: which events are one message, and what is beside its text.
+
+Pure.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from backstory import Event, wire
+
+ANSWER = ("assistant", "tool_call")
+DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+
+Block = dict[str, Any]
+
+
+def is_same_turn(turn: Sequence[Event], event: Event) -> bool:
+    """Whether an event belongs to the message that others have begun, by the rules of the wire: an answer has
+    its text and then its calls, and results that follow each other belong together. Providers refuse calls
+    and results of one turn that are apart."""
+    first = turn[0].kind
+    if first not in ANSWER or event.kind not in ANSWER:
+        return first == event.kind == "tool_result"
+    before, answer = _answer(turn[-1]), _answer(event)
+    if before is not None and answer is not None:
+        return bool(before == answer)
+    return event.kind == "tool_call" or any(each.kind == "tool_call" for each in turn)
+
+
+def _answer(event: Event) -> Any:
+    return (event.data or {}).get("answer")
+
+
+def said(event: Event, format: str) -> list[Block] | None:
+    """What a person said as the content of a provider's message; None if it is nothing but text."""
+    if '"native"' not in (event.data_json or ""):
+        return None
+    [content] = _contents(event, "openai") or [None]
+    if not isinstance(content, list) or all(block.get("type") == "text" for block in content):
+        return None
+    [found] = [content] if format == "openai" else _contents(event, format)
+    return list(found)
+
+
+def _contents(event: Event, format: str) -> list[Any]:
+    body = wire.dump([event], format).body
+    messages = body.get("messages") or body.get("contents") or ()
+    return [message.get("content") or message.get("parts") for message in messages]
+
+
+def files(event: Event) -> Iterator[tuple[str | None, str]] | None:
+    """What a person said, piece by piece: the media type and the URL of a file, or None and a text. Data is
+    in data URLs. None if it is nothing but text."""
+    blocks = said(event, "openai")
+    return None if blocks is None else (found for block in blocks if (found := _file(block)) is not None)
+
+
+def _file(block: Block) -> tuple[str | None, str] | None:
+    match block:
+        case {"type": "text", "text": str(text)}:
+            return None, text
+        case {"type": "image_url", "image_url": {"url": str(url)}}:
+            found = DATA_URL.match(url)
+            return (found[1] if found else "image/*"), url
+        case {"type": "file", "file": {"file_data": str(url)}} if found := DATA_URL.match(url):
+            return found[1], url
+        case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(format)}}:
+            return f"audio/{format}", f"data:audio/{format};base64,{data}"
+    return None
