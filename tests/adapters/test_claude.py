@@ -261,6 +261,28 @@ def test_what_others_wrote_is_a_line_behind_the_one_before_it(store, run):
     }
 
 
+def test_claude_goes_on_behind_what_a_person_said_after_a_rewind(store, run):
+    lines = story()
+    run(store.append(KEY, lines.lines))
+    agent = store.agent(KEY)
+    agent.mark("here")
+    later = Transcript()
+    later.says("Forget this.", parent=lines.last)
+    run(store.append(KEY, later.lines))
+    agent.rewind("here")
+    agent.user("By hand.")
+    agent.assistant("By hand, too.")
+    *_, asked, answered = run(store.load(KEY))
+    begun = [message.content for message in agent.conversation()][:-2]
+    for jumps, parent, said in ((0, answered, ["By hand.", "By hand, too."]), (1, asked, ["By hand."])):
+        more = Transcript()
+        more.add("file-history-snapshot", parent=None)
+        more.says("Go on.", parent=parent["uuid"])
+        run(store.append(KEY, more.lines))
+        assert [message.content for message in agent.conversation()] == [*begun, *said, "Go on."]
+        assert [event.kind for event in agent.events()].count("jump") == jumps
+
+
 def test_a_fork_is_one_row_and_its_lines_have_its_own_session(store, run):
     lines = story()
     run(store.append(KEY, lines.lines))

@@ -170,6 +170,11 @@ def test_every_id_has_a_key_and_a_name_that_can_be_used(id):
     assert store.keyed(agent_key("mine", id)) == agent
 
 
+def test_an_id_that_is_not_a_text_is_refused():
+    with pytest.raises(TypeError, match="not NoneType"):
+        agent_key("x", None)
+
+
 def test_a_long_id_is_its_hash():
     assert agent_key("mine", "x" * 2_000) == f"mine:{sha256(b'x' * 2_000).hexdigest()}"
     assert agent_key("mine", "a", "x" * 2_000) == f"mine:a/{sha256(b'x' * 2_000).hexdigest()}"

@@ -285,6 +285,30 @@ def check_ids(store, run, id):
     assert len(run(history.get_messages(f"{id}++"))) == 1
 
 
+def test_a_closed_adapter_reads_nothing_more(store, run):
+    lines = [{"type": "user", "uuid": "u", "message": {"role": "user", "content": "hello"}}]
+    sessions, key = BackstorySessionStore(store), {"project_key": "p", "session_id": "s"}
+    service, ids = BackstorySessionService(store), {"app_name": "a", "user_id": "u", "session_id": "s"}
+    history, saver = BackstoryHistory(store), BackstorySaver(store)
+    conversations, repository = BackstoryConversations(store), BackstoryRepository(store)
+    run(sessions.append(key, lines))
+    run(service.create_session(**ids))
+    run(history.save_messages("s", [Message.from_dict({"role": "user", "contents": ["hello"]})]))
+    saver.agent("s"), conversations.agent("s"), repository.agent("s", "a")  # are at hand from here on
+    for adapter in (sessions, service, history, saver, conversations, repository):
+        adapter.close()
+    for read in (
+        lambda: run(sessions.load(key)),
+        lambda: run(service.get_session(**ids)),
+        lambda: run(history.get_messages("s")),
+        lambda: saver.get_tuple({"configurable": {"thread_id": "s"}}),
+        lambda: run(conversations.read_record("s")),
+        lambda: repository.read_message("s", "a", 0),
+    ):
+        with pytest.raises(RuntimeError, match="closed"):
+            read()
+
+
 def test_a_closed_adapter_refuses_even_to_save_nothing(run, tmp_path):
     history, conversations = BackstoryHistory(tmp_path / "a.db"), BackstoryConversations(tmp_path / "b.db")
     notes = conversations.history("mine")

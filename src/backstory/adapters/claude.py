@@ -141,7 +141,7 @@ def _data(event: Event) -> dict[str, Any]:
 
 def _append(agent: Agent, key: Key, lines: list[NewLine]) -> None:
     while True:
-        written = Written(agent, is_main="subpath" not in key)
+        written = Written(agent, key["session_id"], is_main="subpath" not in key)
         new = written.new(lines)
         batch = drafts_of(written, new)
         if "subpath" not in key and new:
@@ -193,7 +193,7 @@ def _renamed(line: Line, session_id: str) -> Line:
 
 def _last_event_of(agent: Agent, uuid: str) -> int:
     """The position of the last event of the line with a uuid."""
-    found = [seq for seq, line in Written(agent).positions() if line.get("uuid") == uuid]
+    found = [seq for seq, line in Written(agent, "").positions() if line.get("uuid") == uuid]
     if not found:
         raise ValueError(f"no line of {agent.name!r} has the uuid {uuid!r}")
     return found[-1]

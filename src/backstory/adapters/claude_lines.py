@@ -17,6 +17,8 @@ WINDOW = 16  # lines that are looked at to see that a line continues the newest 
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
 FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
 
+SPOKEN = ("user", "assistant", "tool_call", "tool_result")
+
 Line = dict[str, Any]
 
 
@@ -42,8 +44,9 @@ class NewLine(NamedTuple):
 class Written:
     """What an agent holds of a transcript, read as far as it is needed."""
 
-    def __init__(self, agent: Agent, *, is_main: bool = True) -> None:
+    def __init__(self, agent: Agent, session_id: str, *, is_main: bool = True) -> None:
         self.agent = agent
+        self._session_id = session_id
         self.head = agent.head
         self._is_main = is_main
 
@@ -76,6 +79,13 @@ class Written:
     def everything(self) -> list[tuple[Event, Line]]:
         """All lines of the lineage, and the events that carry them."""
         return lines_in(self.agent.events())
+
+    @cached_property
+    def others(self) -> dict[Any, int]:
+        """The positions of what others wrote, by the uuids that its lines are given."""
+        events = self.agent.events() if self.head else []
+        said = (event for event in events if event.kind in SPOKEN and not _tag(event))
+        return {_foreign_uuid(event, self._session_id): event.seq for event in said}
 
     def lines(self) -> list[Line]:
         """All lines of the lineage that are part of this transcript's own tree."""
@@ -162,6 +172,10 @@ def _move(written: Written, told: Sequence[tuple[int, Line]], line: Line, spoken
     current = units.get(last, last)
     if current in (units.get(str(line.get(key))) for key in ("uuid", "parentUuid")):
         return []
+    if (place := written.others.get(line.get("parentUuid"))) is not None:
+        is_last = [event.seq for event in written.agent.tail(1)] == [place]
+        is_said = any(written.entries(earlier) for earlier in recent)
+        return [] if is_last and not is_said else [_move_event("jump", target_message_id=place)]
     keys = claude_parents([*written.lines(), *recent, line])
     if last in keys or any(units.get(key) == current for key in keys):
         return []
@@ -205,7 +219,7 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
     answer: str | None = None
     for event, item, *_ in found:
         if isinstance(item, Event):
-            uuid = str(uuid5(FOREIGN, f"{session_id}/{event.seq}/{event.created_us}"))
+            uuid = _foreign_uuid(event, session_id)
             is_answer = event.kind in ("assistant", "tool_call")
             answer = (answer or f"msg_{uuid}") if is_answer else None
             said = _foreign_line(event, answer)
@@ -222,6 +236,10 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
         lines.append((event.seq, item))
         last = item.get("uuid") or last
     return lines
+
+
+def _foreign_uuid(event: Event, session_id: str) -> str:
+    return str(uuid5(FOREIGN, f"{session_id}/{event.seq}/{event.created_us}"))
 
 
 def _foreign_line(event: Event, answer: str | None) -> Line:

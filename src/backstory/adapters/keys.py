@@ -43,6 +43,8 @@ def other_name(name: str, key: str) -> str:
 
 
 def _part(id: str) -> str:
+    if not isinstance(id, str):
+        raise TypeError(f"an id is a text, not {type(id).__name__}")
     return quote(id, safe="", errors="surrogatepass")
 
 

@@ -62,6 +62,7 @@ class History:
 
     def read(self, key: str, call: Callable[[Agent], T], otherwise: T) -> T:
         """What a call comes to with the agent that has a key, or something else where there is none."""
+        self.store  # noqa: B018  raises if it is closed
         for agent in (self._agents.get(key), None):
             agent = agent or self.found(key)
             if agent is None:
