@@ -322,6 +322,42 @@ def test_an_unknown_entry_is_a_lookup_error(store, run):
         run(store.branch("nobody", at=1, expected_revision="x"))
 
 
+@pytest.mark.parametrize("id", ["", "\0", "x" * 100_000], ids=["empty", "nul", "long"])
+def test_an_entry_may_have_any_id(store, run, id):
+    with pytest.raises(LookupError):
+        run(store.read_entry(id))
+    entry = ConversationEntry(id=id, parent_id=None, message=asked("Hello"))
+    record = ConversationRecord(conversation_id="c", head_id=id, updated_at=NOW, revision="1")
+    run(store.write_record(record, new_entries=[entry], expected_revision=None))
+    assert run(store.read_entry(id)) == entry
+    loaded = run(store.load("c"))
+    loaded.messages.append(answered(TextPart("Hi")))
+    run(store.save(loaded))
+    assert words(run(store.load("c"))) == ["Hello", "Hi"]
+
+
+@pytest.mark.parametrize("place", ["x:1", "{id}:0", "{id}:2", "{id}:", "{id}:x"])
+def test_an_unknown_entry_of_others_is_a_lookup_error(store, run, place):
+    agent = store.agent("c")
+    agent.user("Hello")
+    with pytest.raises(LookupError):
+        run(store.read_entry("backstory:" + place.format(id=agent.id)))
+
+
+@pytest.mark.parametrize("message", [None, "Hello", {"kind": "request"}], ids=repr)
+def test_what_is_no_message_writes_nothing(store, run, message):
+    history = store.history("mine")
+    with pytest.raises(TypeError, match="ModelRequest"):
+        run(history.save([asked("Hello"), message]))
+    assert run(history.load()) == []
+
+
+def test_a_record_is_listed_as_it_is_read(store, run):
+    run(store.save(talk("Hello")))
+    store.agent("c").user("And?")
+    assert run(store.read_records()) == [run(store.read_record("c"))]
+
+
 def test_a_message_history_is_that_of_any_agent(run):
     with backstory.open(":memory:") as opened:
         opened.ensure("mine").user("hello")

@@ -16,18 +16,19 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
+from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
-from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken
+from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, PositionNotFound
 from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
-from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts, joined
+from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts, entry_key, joined
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
 
 __all__ = ["BackstoryConversations", "MessageHistory"]
 
 RECORD = "pydantic_ai.record"
+PREFIX = f"{ADAPTER}:"  # how the keys of conversations begin
 OTHERS = "backstory"  # how the ids begin of entries for what others wrote
 Records: pydantic.TypeAdapter[ConversationRecord] = pydantic.TypeAdapter(ConversationRecord)
 
@@ -62,13 +63,12 @@ class BackstoryConversations(ConversationStore):
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """The records, those saved last first."""
-        notes = await in_thread(lambda: self._history.store.last_notes(RECORD, prefix=f"{ADAPTER}:"))
-        records = [
-            record
-            for agent, note in notes
-            if agent.key == agent_key(ADAPTER, (record := _parsed(note)).conversation_id)
-            and scope in (None, record.scope)
-        ]
+
+        def read() -> list[ConversationRecord | None]:
+            return [_listed(*found) for found in self._history.store.last_notes(RECORD, prefix=PREFIX)]
+
+        found = await in_thread(read)
+        records = [record for record in found if record is not None and scope in (None, record.scope)]
         return sorted(records, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     async def write_record(
@@ -158,7 +158,11 @@ class MessageHistory:
 
 
 def _forms(messages: Sequence[ModelMessage]) -> list[Form]:
-    return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")  # type: ignore[no-any-return]
+    given = list(messages)
+    for message in given:
+        if not isinstance(message, ModelRequest | ModelResponse):
+            raise TypeError(f"a message is a ModelRequest or a ModelResponse, not {type(message).__name__}")
+    return ModelMessagesTypeAdapter.dump_python(given, mode="json")  # type: ignore[no-any-return]
 
 
 # --- reading ---
@@ -169,7 +173,7 @@ def _newest(agent: Agent, limit: int | None = None, at: int | None = None) -> li
 
 
 def _entry_id(agent: Agent, found: Carried) -> str:
-    return found.id or f"{OTHERS}:{agent.id}:{found.end}"
+    return f"{OTHERS}:{agent.id}:{found.end}" if found.id is None else found.id
 
 
 def _parsed(note: Event) -> ConversationRecord:
@@ -190,6 +194,14 @@ def _record(conversation_id: str, agent: Agent) -> ConversationRecord | None:
     return record
 
 
+def _listed(agent: Agent, note: Event) -> ConversationRecord | None:
+    """The same for an agent whose newest record is known; None if that is inherited from another one."""
+    record = _parsed(note)
+    if agent.key != agent_key(ADAPTER, record.conversation_id):
+        return None
+    return record if agent.snapshot.head == note.seq else _record(record.conversation_id, agent)
+
+
 def _ends_with(agent: Agent, entry_id: str | None) -> bool:
     """Whether an entry is the last of the context. What others wrote is known by its position, which is the
     same in forks."""
@@ -207,10 +219,11 @@ def _place(history: History, entry_id: str) -> tuple[Agent, int]:
     if tag == OTHERS:
         agent_id, _, seq = rest.rpartition(":")
         try:
-            return history.store.agent(agent_id), int(seq)
-        except (AgentNotFound, ValueError):
+            agent = history.store.agent(agent_id)
+            return agent, agent.event(int(seq)).seq
+        except (AgentNotFound, PositionNotFound, ValueError):
             raise LookupError(f"no entry {entry_id!r}") from None
-    for agent, event in history.store.find(entry_id):
+    for agent, event in history.store.find(entry_key(entry_id)):
         return agent, event.seq
     raise LookupError(f"no entry {entry_id!r}")
 
@@ -278,7 +291,7 @@ class _Write:
     def _position_in(self, agent: Agent, entry_id: str) -> int:
         if entry_id.startswith(f"{OTHERS}:"):
             return int(entry_id.rpartition(":")[2])
-        event = agent.find(entry_id)
+        event = agent.find(entry_key(entry_id))
         if event is None:
             raise ConversationConflict(self._id)
         return event.seq

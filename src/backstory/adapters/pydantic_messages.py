@@ -1,10 +1,12 @@
 """The messages of pydantic-ai as events, and events of others as its messages. Pure: JSON in, JSON out."""
 
 import json
+from hashlib import sha256
 from typing import Any
 
 from backstory import Event, wire
-from backstory.adapters.items import Draft, carried, note, with_key
+from backstory.adapters.items import Draft, carried, note, people_text, with_key
+from backstory.adapters.keys import LONGEST_KEY
 from backstory.adapters.turns import files
 
 ADAPTER = "pydantic_ai"
@@ -17,13 +19,19 @@ THOUGHTS = {"anthropic": "anthropic", "openai": "openai-responses"}
 
 
 def drafts(form: Form, id: str) -> list[Event]:
-    """The events of a message; the last one has its id as key."""
+    """The events of a message; the last one has a key made of its id."""
     events = _response(form, id) if form.get("kind") == "response" else _request(form)
     if events:
         batch = carried(ADAPTER, form, events, id=id)
     else:
         batch = [note(ADAPTER, "pydantic_ai.message", form, id=id)]
-    return [*batch[:-1], with_key(batch[-1], id)]
+    return [*batch[:-1], with_key(batch[-1], entry_key(id))]
+
+
+def entry_key(id: str) -> str:
+    """The key of an entry's last event: its id, or a hash of one that no key can be."""
+    is_key = 0 < len(id) <= LONGEST_KEY and people_text(id) == id
+    return id if is_key else f"{ADAPTER}:{sha256(id.encode(errors='surrogatepass')).hexdigest()}"
 
 
 # --- what the framework wrote ---
