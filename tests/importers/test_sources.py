@@ -276,16 +276,34 @@ def test_the_places_of_the_tools_are_where_variables_and_homes_say(tmp_path):
     }
 
 
-def test_what_is_held_of_a_record_is_given_once_and_then_read_again(tmp_path, monkeypatch):
+def test_what_is_needed_of_records_is_held_as_far_as_there_is_room(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "KEPT", 0)
+    monkeypatch.setattr(files, "HELD", 10)  # less than a line: the second one has no room
     claude(tmp_path, line("u1", None, "one"), line("u2", "u1", "two"))
     source = files.FileSource(tmp_path / "s.jsonl", "s.jsonl")
     [first, second] = [one.place for one in source.lines(Report())]
-    source.hold(first, {"uuid": "held"})
-    assert [source.fetch(first)["uuid"] for _ in range(2)] == ["held", "u1"]
-    monkeypatch.setattr(source, "_room", 0)
-    source.hold(second, {"uuid": "held"})
-    assert source.fetch(second)["uuid"] == "u2"
+    assert [source.hold(first), source.hold(second)] == [True, False]
+    assert source.release(first)
+    assert source.hold(second)
+    assert [source.fetch(place)["uuid"] for place in (first, second, first)] == ["u1", "u2", "u1"]
+
+
+@pytest.mark.parametrize("held", [0, 700, files.HELD])
+def test_a_file_says_the_same_however_much_of_it_is_held(tmp_path, monkeypatch, held):
+    call = {"type": "tool_use", "id": "c", "name": "Read", "input": {"path": "x"}}
+    done = {"type": "tool_result", "tool_use_id": "c", "content": "found", "is_error": True}
+    records = [
+        line("u1", None, "one"),
+        line("a1", "u1", [call], type="assistant"),
+        line("u2", "a1", [done, {"type": "text", "text": "and more"}]),
+        line("a2", "u2", [{"type": "text", "text": "two"}], type="assistant"),
+        line("u3", "a2", "three"),
+    ]
+    kept = log(one(read(claude(tmp_path, *records))[0]))
+    monkeypatch.setattr(files, "KEPT", 0)
+    monkeypatch.setattr(files, "HELD", held)
+    thread = one(read(claude(tmp_path, *records))[0])
+    assert log(thread) == log(thread) == kept
 
 
 def test_a_large_file_is_read_again_at_its_places(tmp_path, monkeypatch):

@@ -69,7 +69,8 @@ def test_the_wheel_has_the_package_and_nothing_else(built):
         f"backstory-{backstory.__version__}.dist-info",
     }
     source = {path.relative_to(ROOT / "src").as_posix() for path in ROOT.glob("src/backstory/**/*.py")}
-    assert source | {"backstory/py.typed", "backstory/storage/sqlite/dictionary.txt"} <= names
+    packed = {f"backstory/storage/sqlite/dictionary.{part}" for part in ("txt", "tables")}
+    assert source | packed | {"backstory/py.typed"} <= names
     static = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").glob("**/static/**/*.*")}
     assert {name for name in names if "/static/" in name and ".dist-info" not in name} == static
     assert not [name for name in names if "/web/page/" in name and ".dist-info" not in name]

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import backstory
 from backstory.core.events import Stored
-from backstory.storage.sqlite.frames import Packer, dictionary, unpacked
+from backstory.storage.sqlite.frames import Packer, dictionary, tables, unpacked
+from backstory.storage.zstd import zstd
 
 LONG = "The quick brown fox jumps over the lazy dog. " * 20
 FIRST = 1 << 32  # the ids of the first agent's events begin here
@@ -97,9 +98,28 @@ def test_what_becomes_no_smaller_is_not_packed(path):
     assert frames(path) == {}
 
 
-def test_the_dictionary_never_changes():
-    known = "4a06d77919b89fb095a15bc3f0b8596363c8db1662e16f648f28d3ea0b1399ae"
-    assert hashlib.sha256(dictionary()).hexdigest() == known
+@pytest.mark.parametrize(
+    ("part", "known"),
+    [
+        (dictionary, "4a06d77919b89fb095a15bc3f0b8596363c8db1662e16f648f28d3ea0b1399ae"),
+        (tables, "2d2653f471272091b0c865818567b0caa891df5fed9eb3d4286bb6bc1c951181"),
+    ],
+)
+def test_the_dictionary_never_changes(part, known):
+    assert hashlib.sha256(part()).hexdigest() == known
+
+
+def test_a_frame_from_before_there_were_tables_is_read():
+    bare = zstd.ZstdDict(dictionary(), is_raw=True)
+    frame = zstd.compress(f'{LONG}\0{{"a":1}}'.encode(), zstd_dict=bare)
+    assert unpacked(frame) == (LONG, '{"a":1}')
+
+
+def test_a_frame_of_another_dictionary_is_damage():
+    sample = [f"{number} apples and {number * 7} pears".encode() for number in range(2_000)]
+    frame = zstd.compress(LONG.encode(), zstd_dict=zstd.train_dict(sample, 1_000))
+    with pytest.raises(backstory.Corrupt):
+        unpacked(frame)
 
 
 def test_a_store_of_packed_events_is_read_by_those_who_may_only_read(path):

@@ -61,8 +61,7 @@ class FileSource:
         self.path = shown
         self._plain: Path | None = None  # a decompressed copy
         self._reader: IO[bytes] | None = None
-        self._held: dict[int, Any] = {}  # place -> a record that the next pass need not read again
-        self._room = HELD
+        self._room = HELD  # bytes of records that may still be held for the next pass
         self.heard: Heard | None = None  # called with how far it was read
         self._fetched = 0
         self._start = Reach(0, 0)
@@ -207,23 +206,34 @@ class FileSource:
                 found.update(chunk)
         return found.hexdigest()
 
-    def hold(self, place: Any, value: Any) -> None:
-        """Keep what is needed of a record until it is fetched, as far as there is room."""
-        if type(place) is int and self._room > 0:
-            self._held[place] = value
-            self._room -= place >> _PART_BITS & _LENGTH
+    def hold(self, place: Any) -> bool:
+        """Whether there is room to hold what is needed of a record until it is told."""
+        if type(place) is not int:
+            return True
+        if self._room <= 0:
+            return False
+        self._room -= place >> _PART_BITS & _LENGTH
+        return True
+
+    def release(self, place: Any) -> bool:
+        """Make room: what was held of a record is told. False if its record is kept anyway."""
+        if type(place) is not int:
+            return False
+        self._room += place >> _PART_BITS & _LENGTH
+        self._passed(place)
+        return True
+
+    def _passed(self, place: int) -> None:
+        """Report how far the second pass is."""
+        self._fetched += 1
+        if self.heard is not None and self._fetched % OFTEN == 0:
+            self.heard(place >> _PART_BITS + _LENGTH_BITS, True)
 
     def fetch(self, place: Any) -> Any:
         """A record again, read from the file if it was not kept."""
         if type(place) is not int:
             return place
-        self._fetched += 1
-        if self.heard is not None and self._fetched % OFTEN == 0:
-            self.heard(place >> _PART_BITS + _LENGTH_BITS, True)
-        held = self._held.pop(place, None)
-        if held is not None:
-            self._room += place >> _PART_BITS & _LENGTH
-            return held
+        self._passed(place)
         if self._reader is None:
             self._reader = self._open()
             weakref.finalize(self, self._reader.close)

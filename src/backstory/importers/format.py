@@ -48,8 +48,11 @@ class Source(Protocol):
     def reach(self) -> Reach:
         """How far its lines were read."""
 
-    def hold(self, place: Any, value: Any) -> None:
-        """Let the next `fetch` of a place give this value: what is needed of the record there."""
+    def hold(self, place: Any) -> bool:
+        """Whether there is room to hold what is needed of the record there until it is told."""
+
+    def release(self, place: Any) -> bool:
+        """Make room: what was held of the record there is told. False if the record is kept anyway."""
 
     def fetch(self, place: Any) -> Any:
         """A record again."""

@@ -254,7 +254,7 @@ def _side_threads(session: str, file: File) -> Iterator[Thread]:
         first = part.rows[0]
         call = _by_prompt(file.source.fetch(first.place), [file])
         origin = Origin(session, call=call, spawned=True)
-        yield Thread(session, first.key, Tree(part, file.source.fetch).steps, origin)
+        yield Thread(session, first.key, Tree(part, file.recall).steps, origin)
 
 
 FORMAT = Format(

@@ -4,8 +4,8 @@ from typing import Any
 
 from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
-from backstory.importers.formats.claude_records import Record
-from backstory.importers.formats.claude_tree import Index, Tree
+from backstory.importers.formats.claude_records import AnswerLine, Record, Said
+from backstory.importers.formats.claude_tree import Index, Row, Tree
 from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Report
 from backstory.importers.words import Words
@@ -48,17 +48,21 @@ class File:
         if kind is None:
             self._note(record, line)
             return
-        if kind != records.PASSED:
-            self.source.hold(place, records.spoken(record))
-        elif record.get("type") not in records.CONTRACTED:
-            self._count(record)
+        index = self.main
         if self.agent is None and record.get("isSidechain") is True:
-            self.side.add(record, kind, line, place)
-        else:
-            self.main.add(record, kind, line, place)
-            if not self._knows_all or "forkedFrom" in record:
-                self._learn(record)
-        self._link(record, kind)
+            index = self.side
+        elif not self._knows_all or "forkedFrom" in record:
+            self._learn(record)
+        if kind == records.PASSED:
+            index.contract(record, line)
+            self._link_progress(record)
+            return
+        if place is record:  # kept without its bookkeeping, which is most of its bytes
+            place = records.spoken(record)
+        row = index.add(record, kind, line, place)
+        self._link(record, row)
+        if not self.source.hold(place):
+            row.said = None
 
     def _learn(self, record: Record) -> None:
         for name, key in ABOUT.items():
@@ -70,28 +74,38 @@ class File:
         if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
             self.forked_from = fork["sessionId"]
 
-    def _link(self, record: Record, kind: str) -> None:
+    def _link(self, record: Record, row: Row) -> None:
         """How sub-agents are found: by progress, by the result's bookkeeping, by their prompt."""
-        if kind == records.PASSED:
-            data = record.get("data")
-            if isinstance(data, dict) and data.get("type") == "agent_progress":
-                agent, call = data.get("agentId"), record.get("parentToolUseID")
-                if isinstance(agent, str) and isinstance(call, str):
-                    self.links[agent] = call
-        elif kind == records.RESULTS:
+        if isinstance(row.said, AnswerLine):
+            for block in records.calls_in(row.said.blocks):
+                if block.get("name") in AGENT_TOOLS:
+                    given = block.get("input")
+                    prompt = given.get("prompt") if isinstance(given, dict) else None
+                    if isinstance(prompt, str):
+                        self.prompts.setdefault(prompt.strip(), []).append(block["id"])
+        elif row.kind == records.RESULTS:
             result = record.get("toolUseResult")
             agent = result.get("agentId", result.get("runId")) if isinstance(result, dict) else None
-            if isinstance(agent, str):
-                call = next((id for id in records.result_ids(record) if isinstance(id, str)), None)
-                if call is not None:
-                    self.links.setdefault(agent, call)
-        elif kind == records.ANSWER:
-            for block in records.blocks_of(record):
-                if isinstance(block, dict) and block.get("name") in AGENT_TOOLS:
-                    given, call = block.get("input"), block.get("id")
-                    prompt = given.get("prompt") if isinstance(given, dict) else None
-                    if isinstance(prompt, str) and isinstance(call, str):
-                        self.prompts.setdefault(prompt.strip(), []).append(call)
+            if isinstance(agent, str) and row.results:
+                self.links.setdefault(agent, row.results[0])
+
+    def _link_progress(self, record: Record) -> None:
+        if record.get("type") not in records.CONTRACTED:
+            self._count(record)
+        data = record.get("data")
+        if isinstance(data, dict) and data.get("type") == "agent_progress":
+            agent, call = data.get("agentId"), record.get("parentToolUseID")
+            if isinstance(agent, str) and isinstance(call, str):
+                self.links[agent] = call
+
+    def recall(self, row: Row) -> Said:
+        """What a row says, once: then its record has to be read again."""
+        said = row.said
+        if said is None:
+            return records.said_in(row.key, row.kind, self.source.fetch(row.place))
+        if self.source.release(row.place):
+            row.said = None
+        return said
 
     def _note(self, record: Record, line: int) -> None:
         match record.get("type"):
@@ -125,7 +139,7 @@ class File:
 
     def tree(self) -> Tree:
         """The tree of the file's own thread."""
-        tree = Tree(self.main, self.source.fetch, leaf=self.leaf())
+        tree = Tree(self.main, self.recall, leaf=self.leaf())
         if tree.forest.mended:
             self._report.mended["circle of parents"] += tree.forest.mended
         return tree

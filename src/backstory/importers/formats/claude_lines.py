@@ -5,9 +5,8 @@ For whoever is handed lines while they are written, such as a session store of t
 
 from collections.abc import Sequence
 
-from backstory.importers.entries import microseconds
 from backstory.importers.formats import claude_records as records
-from backstory.importers.formats.claude_records import Line, Record
+from backstory.importers.formats.claude_records import AnswerLine, Record
 from backstory.importers.formats.claude_tree import Index, Tree
 from backstory.importers.transcript import Entry
 
@@ -16,23 +15,11 @@ def claude_entries(record: Record) -> list[Entry]:
     """The entries that a line alone comes to; none for a line that says nothing. The lines of one answer
     share `data["answer"]`."""
     kind = records.kind_of(record)
-    line = Line(str(record.get("uuid")), record)
-    match kind:
-        case None | records.PASSED:
-            return []
-        case records.ANSWER:
-            return records.answer(_answer_id(line), [line])
-        case records.RESULTS:
-            return records.results(line)
-        case records.BOUNDARY:
-            return [Entry(line.key, "clear", None, None, microseconds(record.get("timestamp")))]
-        case _:
-            return [records.said(line, kind)]
-
-
-def _answer_id(line: Line) -> str:
-    id = line.record["message"].get("id")
-    return id if isinstance(id, str) and id else line.key
+    if kind is None or kind == records.PASSED:
+        return []
+    key = str(record.get("uuid"))
+    said = records.said_in(key, kind, record)
+    return records.answer(said.id or key, [said]) if isinstance(said, AnswerLine) else said
 
 
 def claude_units(lines: Sequence[Record]) -> dict[str, str]:
@@ -49,7 +36,8 @@ def claude_units(lines: Sequence[Record]) -> dict[str, str]:
                 if isinstance(parent, str) and parent in units:
                     units[key] = units[parent]
             case records.ANSWER:
-                units[key] = _answer_id(Line(key, record))
+                id = record["message"].get("id")
+                units[key] = id if isinstance(id, str) and id else key
                 calls.update(dict.fromkeys(records.call_ids(record), units[key]))
             case records.RESULTS:
                 answered = (calls[id] for id in records.result_ids(record) if id in calls)
@@ -77,7 +65,9 @@ def _tree(lines: Sequence[Record]) -> Tree:
     index = Index()
     for number, record in enumerate(lines, 1):
         kind = records.kind_of(record)
-        if kind is not None:
+        if kind == records.PASSED:
+            index.contract(record, number)
+        elif kind is not None:
             index.add(record, kind, number, record)
     index.resolve()
-    return Tree(index, lambda record: record)
+    return Tree(index, lambda row: row.said or [])

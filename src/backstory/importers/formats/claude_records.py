@@ -1,6 +1,7 @@
 """Claude Code's records: which is which, and the entries that they come to. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from backstory.importers.entries import (
@@ -90,12 +91,6 @@ def content_of(record: Record) -> Any:
     return message.get("content") if isinstance(message, dict) else None
 
 
-def model_of(record: Record) -> str | None:
-    """The model that a record names."""
-    model = record["message"].get("model")
-    return model if isinstance(model, str) and model else None
-
-
 def kind_of(record: Record) -> str | None:
     """What a record is to the tree; None: nothing."""
     match record.get("type"):
@@ -169,72 +164,116 @@ def blocks_of(record: Record) -> list[Any]:
 
 def call_ids(record: Record) -> list[str]:
     """The ids of the calls in an answer's record."""
+    return [call["id"] for call in calls_in(blocks_of(record))]
+
+
+def calls_in(blocks: Sequence[Any]) -> list[Data]:
+    """The calls among the blocks of an answer, as far as they have an id."""
     return [
-        block["id"]
-        for block in blocks_of(record)
+        block
+        for block in blocks
         if isinstance(block, dict) and block.get("type") == "tool_use" and isinstance(block.get("id"), str)
     ]
 
 
 def result_ids(record: Record) -> list[str]:
     """The ids of the calls that a record has results of."""
-    ids = (block.get("tool_use_id") for block in blocks_of(record) if _is_result(block))
-    return [id for id in ids if isinstance(id, str)]
+    return [
+        id
+        for block in blocks_of(record)
+        if _is_result(block) and isinstance(id := block.get("tool_use_id"), str)
+    ]
 
 
-class Line(NamedTuple):
-    """A record with its key in the tree."""
+class AnswerLine(NamedTuple):
+    """What a record says that is a line of an answer."""
 
-    key: str
-    record: Record
+    id: str | None  # of the answer
+    blocks: list[Any]
+    time: int | None
+    model: str | None
+    usage: Any
+    is_last: bool  # it is marked as the answer's last line
 
 
-def answer(id: str, lines: Sequence[Line]) -> list[Entry]:
-    """The entries of an answer: all lines with its message id."""
-    blocks: list[Any] = []
-    times: list[int | None] = []
-    for line in lines:
-        content = content_of(line.record)
-        more = content if isinstance(content, list) else [] if content is None else [_as_block(content)]
-        blocks.extend(more)
-        times.extend([microseconds(line.record.get("timestamp"))] * max(1, len(more)))
-    model = model_of(lines[0].record)
-    parts = anthropic_answer(blocks, model, id)
-    extra: Data = {} if model is None else {"model": model}
-    usage = usage_of(lines[-1].record["message"].get("usage"), USAGE)
-    return answer_entries(parts, id, times, extra | ({"usage": usage} if usage else {}))
+# What a record says: it is read once, when the record is, and kept until it is told, if there is room.
+Said = AnswerLine | list[Entry]
+# `tuple.__new__` runs no Python code, `AnswerLine(…)` would.
+_answer_line: Callable[[tuple[Any, ...]], AnswerLine] = partial(tuple.__new__, AnswerLine)
+
+
+def said_in(key: str, kind: str, record: Record) -> Said:
+    """What a record says that is something to the tree."""
+    if kind == ANSWER:
+        return _line_of_answer(record)
+    if kind == RESULTS:
+        return results(key, record)
+    if kind == BOUNDARY:
+        return [Entry(key, "clear", None, None, microseconds(record.get("timestamp")))]
+    return [_said(key, kind, record)]
+
+
+def _line_of_answer(record: Record) -> AnswerLine:
+    message = record["message"]
+    id, content, model = message.get("id"), message.get("content"), message.get("model")
+    if not isinstance(content, list):
+        content = [] if content is None else [_as_block(content)]
+    return _answer_line(
+        (
+            id if isinstance(id, str) and id else None,
+            content,
+            microseconds(record.get("timestamp")),
+            model if isinstance(model, str) and model else None,
+            message.get("usage"),
+            message.get("stop_reason") is not None,
+        )
+    )
 
 
 def _as_block(content: Any) -> Any:
     return {"type": "text", "text": content} if isinstance(content, str) else content
 
 
-def results(line: Line, wanted: Sequence[int] | None = None) -> list[Entry]:
-    """The results in a record, and what else it says behind them. `wanted`: which of its results."""
-    time = microseconds(line.record.get("timestamp"))
-    found = []
+def answer(id: str, lines: Sequence[AnswerLine]) -> list[Entry]:
+    """The entries of an answer: all lines with its message id."""
+    first, last = lines[0], lines[-1]
+    blocks: list[Any] = first.blocks
+    times: list[int | None] = [first.time] * (len(blocks) or 1)
+    if last is not first:
+        blocks = blocks.copy()
+        for line in lines[1:]:
+            blocks += line.blocks
+            times += [line.time] * (len(line.blocks) or 1)
+    model = first.model
+    parts = anthropic_answer(blocks, model, id)
+    extra: Data = {} if model is None else {"model": model}
+    usage = usage_of(last.usage, USAGE)
+    if usage:
+        extra["usage"] = usage
+    return answer_entries(parts, id, times, extra)
+
+
+def results(key: str, record: Record) -> list[Entry]:
+    """The results in a record, and what else it says behind them."""
+    time = microseconds(record.get("timestamp"))
+    found: list[Entry] = []
     rest = []
-    number = 0
-    for block in content_of(line.record):
+    for block in content_of(record):
         if _is_result(block):
-            if wanted is None or number in wanted:
-                id = f"{line.key}:{number}" if number else line.key
-                text, data = anthropic_result(block, line.key)
-                found.append(Entry(id, "tool_result", text, data, time))
-            number += 1
+            text, data = anthropic_result(block, key)
+            found.append(Entry(f"{key}:{len(found)}" if found else key, "tool_result", text, data, time))
         else:
             rest.append(block)
-    if rest and (wanted is None or 0 in wanted):
+    if rest:
         text, native = anthropic_message(rest)
-        meta = meta_of(line.record, rest)
+        meta = meta_of(record, rest)
         data = (native or {}) | ({"meta": meta} if meta else {})
-        found.append(Entry(f"{line.key}:said", "user", text, data or None, time))
+        found.append(Entry(f"{key}:said", "user", text, data or None, time))
     return found
 
 
-def said(line: Line, kind: str) -> Entry:
+def _said(key: str, kind: str, record: Record) -> Entry:
     """The entry of a prompt, a summary, or what the tool says."""
-    record = line.record
     if record.get("type") == "attachment":
         content = record["attachment"].get("prompt")
     else:
@@ -250,4 +289,4 @@ def said(line: Line, kind: str) -> Entry:
             data["meta"] = "error" if record.get("isApiErrorMessage") else "tool"
         case "meta":
             data["meta"] = meta_of(record, content) or "tool"
-    return Entry(line.key, "user", text, data or None, microseconds(record.get("timestamp")))
+    return Entry(key, "user", text, data or None, microseconds(record.get("timestamp")))

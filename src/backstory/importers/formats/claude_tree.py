@@ -8,13 +8,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from backstory.importers.entries import microseconds
 from backstory.importers.forest import Forest, Node
 from backstory.importers.formats import claude_records as records
-from backstory.importers.formats.claude_records import Line, Record
+from backstory.importers.formats.claude_records import AnswerLine, Record, Said
 from backstory.importers.transcript import Entry, Move, Step, Unit
 
-Fetch = Callable[[Any], Record]
+Recall = Callable[["Row"], Said]  # what a row says
 CLEAR = "clear "  # the unit of a cleared context: this and the key of the record that it began with
 LOST = "?"  # the parent of a record that names none though it must have one
 
@@ -32,17 +31,26 @@ class Row:
         "parent",
         "place",
         "results",
+        "said",
         "stopped",
         "unit",
     )
 
     def __init__(
-        self, key: str, kind: str, line: int, place: Any, parent: str | int | None, before: int | None
+        self,
+        key: str,
+        kind: str,
+        line: int,
+        place: Any,
+        said: Said,
+        parent: str | int | None,
+        before: int | None,
     ):
         self.key = key
         self.kind = kind
         self.line = line
         self.place = place  # where the record is to be had again
+        self.said: Said | None = said  # None: there was no room to keep it, or it was told
         self.parent = parent  # its key; what that leads to, if it is known already; None: a root
         self.before = before  # what stands above it: a row's number, or a root's (negative)
         self.unit = key
@@ -71,22 +79,18 @@ class Index:
     def __contains__(self, key: str) -> bool:
         return key in self._leads
 
-    def add(self, record: Record, kind: str, line: int, place: Any) -> None:
-        """Take in one record."""
-        key = _text(record.get("uuid"))
-        parent = _text(record.get("parentUuid"))
-        if key is None:  # nothing can hang on it, and it hangs on what is above it
-            key, parent = f"line {line}", parent or LOST
-        if kind == records.PASSED:
-            self._pass(key, parent)
-        else:
-            # A record that is kept is kept without its bookkeeping, which is most of its bytes.
-            held = records.spoken(record) if place is record else place
-            lead = self._leads.get(parent) if parent is not None else None
-            above = lead if isinstance(lead, int) else parent
-            self._row(record, Row(key, kind, line, held, above, self._here))
+    def add(self, record: Record, kind: str, line: int, place: Any) -> Row:
+        """Take in a record of the conversation."""
+        key, parent = _key_and_parent(record, line)
+        lead = self._leads.get(parent) if parent is not None else None
+        above = lead if isinstance(lead, int) else parent
+        row = Row(key, kind, line, place, records.said_in(key, kind, record), above, self._here)
+        self._row(record, row)
+        return row
 
-    def _pass(self, key: str, parent: str | None) -> None:
+    def contract(self, record: Record, line: int) -> None:
+        """Take in a record that is not part of the conversation: it stands for its parent."""
+        key, parent = _key_and_parent(record, line)
         if key in self._leads:
             return
         lead = self._root(key) if parent is None else self._leads.get(parent)
@@ -108,19 +112,18 @@ class Index:
             row.before, row.parent = self.rows[number].before, self.rows[number].parent
             self.rows[number] = row
         self._here = number
-        match row.kind:
-            case records.ANSWER:
-                id = record["message"].get("id")
-                row.unit = id if isinstance(id, str) and id else row.key
-                last = self.rows[number - 1].unit if number else ""
-                row.unit = last if last == row.unit else row.unit  # one text for all lines of an answer
-                row.stopped = record["message"].get("stop_reason") is not None
-                for call in records.call_ids(record):
-                    self.calls[call] = number
-            case records.RESULTS:
-                row.results = records.result_ids(record)
-            case records.BOUNDARY:
-                self._boundary(row, record)
+        said = row.said
+        if isinstance(said, AnswerLine):
+            row.unit = said.id or row.key
+            last = self.rows[number - 1].unit if number else ""
+            row.unit = last if last == row.unit else row.unit  # one text for all lines of an answer
+            row.stopped = said.is_last
+            for call in records.calls_in(said.blocks):
+                self.calls[call["id"]] = number
+        elif row.kind == records.RESULTS:
+            row.results = records.result_ids(record)
+        elif row.kind == records.BOUNDARY:
+            self._boundary(row, record)
         row.own = "forkedFrom" not in record
 
     def _boundary(self, row: Row, record: Record) -> None:
@@ -238,6 +241,13 @@ class Index:
         return number
 
 
+def _key_and_parent(record: Record, line: int) -> tuple[str, str | None]:
+    key, parent = _text(record.get("uuid")), _text(record.get("parentUuid"))
+    if key is None:  # nothing can hang on it, and it hangs on what is above it
+        return f"line {line}", parent or LOST
+    return key, parent
+
+
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
@@ -249,9 +259,9 @@ def _known(id: Any, calls: dict[str, int]) -> bool:
 class Tree:
     """The units of a thread, and what they continue."""
 
-    def __init__(self, index: Index, fetch: Fetch, *, leaf: str | None = None) -> None:
+    def __init__(self, index: Index, recall: Recall, *, leaf: str | None = None) -> None:
         self.index = index
-        self._fetch = fetch
+        self._recall = recall
         self.rows: dict[str, list[Row]] = {}  # the rows of a unit
         for row in index.rows:
             self.rows.setdefault(row.unit, []).append(row)
@@ -360,21 +370,15 @@ class Tree:
         return entries
 
     def _said(self, unit: str) -> list[Entry]:
-        spoken: list[Line] = []
+        lines: list[AnswerLine] = []
         rest: list[Entry] = []
         for row in self.rows[unit]:
-            line = Line(row.key, self._fetch(row.place))
-            match row.kind:
-                case records.ANSWER:
-                    spoken.append(line)
-                case records.RESULTS:
-                    rest.extend(records.results(line))
-                case records.BOUNDARY:
-                    time = microseconds(line.record.get("timestamp"))
-                    rest.append(Entry(row.key, "clear", None, None, time))
-                case _:
-                    rest.append(records.said(line, row.kind))
-        return records.answer(unit, spoken) + rest if spoken else rest
+            said = self._recall(row)
+            if isinstance(said, AnswerLine):
+                lines.append(said)
+            else:
+                rest.extend(said)
+        return records.answer(unit, lines) + rest if lines else rest
 
     def kept(self, key: str) -> Iterator[Entry]:
         """What a compaction kept, behind its anchor: its whole units again."""

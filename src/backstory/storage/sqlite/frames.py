@@ -8,6 +8,7 @@ Statements read packed rows through the expressions below. They cost nothing for
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
@@ -36,28 +37,44 @@ WORTH_PACKING = 100  # characters
 WORTH_KEEPING = 0.9  # of what a frame has packed
 LEVEL = 1  # higher ones save little more, and take twice as long
 
+TABLES = "dictionary.tables"
+
 _END = "\0"  # between content and data; no text in a store contains it
 _NO_CONTENT = "\0\0"  # before the data of an event whose content is NULL
-
-_dictionary: "zstd.ZstdDict | None" = None
 
 
 def dictionary() -> bytes:
     """What packed events have in common: words, phrases and names of fields that are frequent in transcripts,
     written by hand. What is near the end costs a frame the least. A frame can only be read with the
     dictionary that it was written with, so this one never changes."""
+    return _file_beside("dictionary.txt")
+
+
+def tables() -> bytes:
+    """How often which byte, length and distance is seen in frames, as zstd keeps it before a dictionary, with
+    the dictionary's number. `tools.tables` made them; they never change either."""
+    return _file_beside(TABLES)
+
+
+def _file_beside(name: str) -> bytes:
     from pathlib import Path
 
-    return Path(__file__).with_name("dictionary.txt").read_bytes()
+    return Path(__file__).with_name(name).read_bytes()
 
 
-def _shared_dictionary() -> "zstd.ZstdDict":
-    global _dictionary
-    if _dictionary is None:
-        from backstory.storage.zstd import zstd
+@cache
+def _whole_dictionary() -> "zstd.ZstdDict":
+    from backstory.storage.zstd import zstd
 
-        _dictionary = zstd.ZstdDict(dictionary(), is_raw=True)
-    return _dictionary
+    return zstd.ZstdDict(tables() + dictionary())
+
+
+@cache
+def _bare_dictionary() -> "zstd.ZstdDict":
+    """The dictionary of frames without a number: they were written before there were tables."""
+    from backstory.storage.zstd import zstd
+
+    return zstd.ZstdDict(dictionary(), is_raw=True)
 
 
 class Packer:
@@ -71,8 +88,8 @@ class Packer:
             zstd.CompressionParameter.compression_level: LEVEL,
             zstd.CompressionParameter.checksum_flag: 1,
         }
-        shared = _shared_dictionary()
-        self._compressor = zstd.ZstdCompressor(options=options, zstd_dict=shared.as_digested_dict)
+        shared = _whole_dictionary().as_digested_dict
+        self._compressor = zstd.ZstdCompressor(options=options, zstd_dict=shared)
 
     def packed(self, first: int, rows: Sequence[Stored]) -> Iterator[tuple[Any, ...]]:
         """The rows of events of the agent whose ids begin at `first`, packed where that is worth it."""
@@ -126,8 +143,9 @@ def unpacked(frame: bytes) -> TextAndData:
     """The content and the data in a frame; raises Corrupt."""
     from backstory.storage.zstd import zstd
 
-    decompressor = zstd.ZstdDecompressor(zstd_dict=_shared_dictionary())
     try:
+        is_bare = zstd.get_frame_info(frame).dictionary_id == 0
+        decompressor = zstd.ZstdDecompressor(_bare_dictionary() if is_bare else _whole_dictionary())
         text = decompressor.decompress(frame).decode()
     except (zstd.ZstdError, UnicodeDecodeError) as error:
         raise _damaged() from error
