@@ -157,6 +157,21 @@ ANTHROPIC = {
             {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]},
         ]
     },
+    "reasoning between": {
+        "messages": [
+            {"role": "user", "content": "think"},
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "so", "signature": "EqQB"},
+                    {"type": "text", "text": "I look."},
+                    {"type": "thinking", "thinking": "again", "signature": "EqQC"},
+                    {"type": "tool_use", "id": "a", "name": "f", "input": {}},
+                ],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "1"}]},
+        ]
+    },
 }
 
 GEMINI = {

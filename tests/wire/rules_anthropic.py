@@ -334,9 +334,9 @@ CHECKS = {
 
 
 def _thinking_first(blocks: list[Any], path: str) -> Iterator[str]:
+    """Thinking starts the message that has it, and was recorded to come again between calls."""
     types = [field(block, "type") for block in blocks]
-    thinking = sum(type in THINKING for type in types)
-    if any(type in THINKING for type in types[thinking:]):
+    if types and types[0] not in THINKING and any(type in THINKING for type in types):
         yield (
             f"{path}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{types[0]}`."
             " When `thinking` is enabled, a final `assistant` message must start with a thinking block"

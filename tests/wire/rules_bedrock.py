@@ -219,8 +219,9 @@ CHECKS = {
 
 
 def _reasoning_first(blocks: list[Any], path: str) -> Iterator[str]:
+    """As for Claude elsewhere: reasoning starts the message that has it, and may come again between calls."""
     tags = [_tag(block) for block in blocks]
-    if "reasoningContent" in tags[tags.count("reasoningContent") :]:
+    if "reasoningContent" in tags and tags[0] != "reasoningContent":
         yield f"{path}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{tags[0]}`."
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,7 +25,7 @@ from tests.wire.laws import (
     strings,
     without_last_words,
 )
-from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories
+from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories, native_forms
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 
@@ -36,6 +37,12 @@ History = list[tuple[str, str | None, dict[str, Any] | None]]
 @given(OPERATION_LISTS, DAMAGE, st.sampled_from(MODELS))
 def test_the_laws_hold_for_any_log(operations, damage, model):
     hold(OF_ANY_LOG, Log(context_of(operations, damage), model))
+
+
+@pytest.mark.parametrize("first", range(len(native_forms("words", 1))))
+def test_the_laws_hold_for_any_two_native_forms_in_a_row(first):
+    for second in range(len(native_forms("words", 1))):
+        hold(OF_ANY_LOG, Log(context_of([("native", first, None), ("native", second, None)]), None))
 
 
 @laws

@@ -62,6 +62,15 @@ class TestReasoning:
         body, _ = dump([*events, ("tool_result", "out", {"id": "toolu_1"})], "anthropic")
         assert body["messages"][1]["content"] == [THINKING, text("I shall."), USE]
 
+    def test_it_does_not_go_before_that_of_another_answer_where_it_needs_an_item_of_its_own(self):
+        reasoning = {"type": "reasoning", "summary": [], "encrypted_content": "c2VhbA=="}
+        said = {"role": "assistant", "content": "Hello."}
+        cut = native("assistant", None, "openai-responses", [reasoning])
+        whole = native("assistant", "Hello.", "openai-responses", [reasoning, said])
+        body, repairs = dump([("user", "Hi.", None), cut, whole], "openai-responses")
+        assert body["input"] == [{"role": "user", "content": "Hi."}, said]
+        assert {repair.rule for repair in repairs} == {"native"}
+
     def test_nor_from_a_step_that_lost_a_call(self):
         _, events = thought(None)
         events = [event for event in events if event[0] not in ("tool_call", "tool_result")]
@@ -274,6 +283,17 @@ class TestImages:
 
 
 class TestGarbage:
+    @pytest.mark.parametrize("is_old", [False, True])
+    def test_arguments_that_are_null_become_empty_ones(self, is_old):
+        function = {"name": "f", "arguments": None}
+        calls = {"tool_calls": [{"id": "1", "type": "function", "function": function}]}
+        form = {"role": "assistant", "content": None} | ({"function_call": function} if is_old else calls)
+        call = native("tool_call", None, "openai", form, id="1", name="f", arguments={})
+        body, repairs = dump([("user", "Hi.", None), call, ("tool_result", "out", {"id": "1"})], "openai")
+        [sent] = [message for message in body["messages"] if message["role"] == "assistant"]
+        assert (sent.get("function_call") or sent["tool_calls"][0]["function"])["arguments"] == "{}"
+        assert [repair.why for repair in repairs] == ["arguments that are null become empty ones"]
+
     @pytest.mark.parametrize(
         "event",
         [

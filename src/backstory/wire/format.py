@@ -42,7 +42,8 @@ def usage_with_details(usage: Any, read: str, wrote: str) -> dict[str, int] | No
     return usage_of(usage.get(read), usage.get(wrote), cached)
 
 
-def _concatenated(forms: list[Form]) -> Form | None:
+def concatenated(forms: list[Form]) -> Form | None:
+    """Lists of blocks as one list; None for several forms that are not lists."""
     if not all(isinstance(form, list) for form in forms):
         return forms[0] if len(forms) == 1 else None
     return forms[0] if len(forms) == 1 else [block for form in forms for block in form]
@@ -84,7 +85,7 @@ class Format(NamedTuple):
     has_detail: bool = False  # an image can have a level of detail
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
     # Joins the forms of the events of one answer; None if they cannot be joined.
-    joined: Callable[[list[Form]], Form | None] = _concatenated
+    joined: Callable[[list[Form]], Form | None] = concatenated
     # Whether a block is thinking that must be the first of an answer.
     thinks: Callable[[Block], bool] = lambda block: False
     # A form without what the service refused in a recording, and a report of each change (form, stored?).

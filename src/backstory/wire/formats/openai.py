@@ -331,6 +331,28 @@ def _with_arguments(call: Any) -> Any:
     return call
 
 
+def _filled(function: Any) -> Any:
+    """What is called, with empty arguments instead of null: "Input should be a valid string". A server that
+    left them out takes them so."""
+    match function:
+        case {"arguments": None}:
+            return function | {"arguments": "{}"}
+    return function
+
+
+def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
+    """A message without arguments that are null."""
+    found = dict(form)
+    if form.get("tool_calls"):
+        found["tool_calls"] = [
+            call | {"function": _filled(call["function"])} if "function" in call else call
+            for call in form["tool_calls"]
+        ]
+    if form.get("function_call"):
+        found["function_call"] = _filled(form["function_call"])
+    return (form, []) if found == form else (found, ["arguments that are null become empty ones"])
+
+
 def _is_empty(key: str, value: Any) -> bool:
     """Whether a field says nothing: servers fill in empty ones, which they refuse in requests."""
     if key == "content":
@@ -372,6 +394,7 @@ OPENAI = Format(
     names_people=True,
     has_detail=True,
     joined=joined,
+    mended=mended,
     renamed=renamed,
     kinds=frozenset({"", LEGACY}),
 )

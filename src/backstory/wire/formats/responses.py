@@ -6,11 +6,12 @@ only messages may come without one. A form is a list of items.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, usage_with_details
+from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, concatenated, usage_with_details
 from backstory.wire.formats.items import (
     CALLS,
     CUSTOM,
@@ -230,6 +231,20 @@ def refuses(role: str, parts: list[Part]) -> bool:
     return role == "step" and bool(parts) and isinstance(parts[-1], Other) and parts[-1].what == "reasoning"
 
 
+def joined(forms: list[Form]) -> Form | None:
+    """Items of one answer. Reasoning at the end of an event's items is without its required following item,
+    too, if another event's reasoning follows it."""
+    is_torn = any(
+        _is_reasoning(form, -1) and _is_reasoning(following, 0) for form, following in pairwise(forms)
+    )
+    return None if is_torn else concatenated(forms)
+
+
+def _is_reasoning(form: Form, index: int) -> bool:
+    item = form[index] if isinstance(form, list) and form else None
+    return isinstance(item, dict) and item.get("type") == "reasoning"
+
+
 def mended(form: Form, stored: bool) -> tuple[Form, list[str]]:
     """The items without what the service was seen to refuse."""
     if not isinstance(form, list):
@@ -339,6 +354,7 @@ RESPONSES = Format(
     top=str,
     has_detail=True,
     answer_units=answer_units,
+    joined=joined,
     mended=mended,
     refuses=refuses,
     renamed=renamed,
