@@ -4,8 +4,10 @@ from hypothesis import strategies as st
 from backstory.importers import entries
 
 words = st.one_of(st.text("ab_9", min_size=1, max_size=5), st.text(min_size=1, max_size=5))
+# U+0000 is escaped when a session is made holdable, and by the wire in a way of its own.
+spoken = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=3)
 blocks = st.one_of(
-    st.fixed_dictionaries({"type": st.just("text"), "text": st.text(max_size=3)}),
+    st.fixed_dictionaries({"type": st.just("text"), "text": spoken}),
     st.fixed_dictionaries({"type": st.just("thinking"), "thinking": words, "signature": words}),
     st.fixed_dictionaries({"type": st.just("redacted_thinking"), "data": words}),
     st.fixed_dictionaries(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from backstory.importers import Entry, Unit, events
-from backstory.importers.linear import Known, begun_in
+from backstory.importers.linear import Begun, Known
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -80,6 +80,19 @@ def test_each_format_is_recognised_by_its_content_whatever_the_name(tmp_path, to
     write_lines(tmp_path / "notes.txt", lines)
     [session] = read(tmp_path)[0]
     assert session.tool == tool.format
+
+
+def begun_in(spoken):
+    """The answers among some events, each an id, words and a position: the pieces of one put together."""
+    found = {}
+    for id, words, seq in spoken:
+        first, _, length = id.rpartition("+")
+        before = found.get(first)
+        if before is not None and length == str(len(before.words)):
+            found[first] = Begun(before.words + words, (*before.rests, seq))
+        else:
+            found[id] = Begun(words)
+    return found
 
 
 def grown(log, thread, *, settled):

@@ -45,19 +45,8 @@ class Known(NamedTuple):
     stands_at: int = 0  # the position whose context the head's is: the head, or where its jump went
     time: int | None = None  # of the head
     unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
-
-
-def begun_in(spoken: Iterable[tuple[str, str, int]]) -> dict[str, Begun]:
-    """The answers among some events, each an id, words and a position: the pieces of one put together."""
-    found: dict[str, Begun] = {}
-    for id, words, seq in spoken:
-        first, _, length = id.rpartition("+")
-        before = found.get(first)
-        if before is not None and length == str(len(before.words)):
-            found[first] = Begun(before.words + words, (*before.rests, seq))
-        else:
-            found[id] = Begun(words)
-    return found
+    # The position that the event at another one continues. Asked about events that came late.
+    continued_by: Callable[[int], int] = lambda place: place - 1
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -98,6 +87,7 @@ class Line:
         self._after: dict[str | None, str | None] = {}
         self._places: dict[str, int] = {}  # of the entries written here
         self._late: list[tuple[str, Sequence[Entry]]] = []
+        self._behind: dict[int, int] = {}  # where an entry that came late is, by the position it continues
         self._labels: set[tuple[str | None, str]] = set()
         self.left_out = 0  # units of which more may still come
 
@@ -133,13 +123,26 @@ class Line:
                 yield from self._go(unit.after, new[0].time)
             yield from self._write(unit.id, new)
             return
-        self.tips[unit.id] = _whole(told) if told else self.tips.get(unit.after, self.seq)
+        self.tips[unit.id] = self._whole(told) if told else self.tips.get(unit.after, self.seq)
         if told and self.tips[unit.id] in (self.seq, self._stands_at):
             self._at = unit.id
         if new and self.tips[unit.id] == self.seq:
             yield from self._write(unit.id, new)
         elif new:
             self._late.append((unit.id, new))
+
+    def _whole(self, places: list[int]) -> int:
+        """Where a unit's context is whole: its last entry. What came late may be behind another unit, whose
+        context is whole there."""
+        end = places[0]
+        for place in places[1:]:
+            if place == end + 1:
+                end = place
+            else:
+                self._behind[self._known.continued_by(place)] = place
+        while end in self._behind:
+            end = self._behind[end]
+        return end
 
     def _told_and_new(self, entries: Sequence[Entry]) -> tuple[list[int], Sequence[Entry]]:
         """Where the log has entries already, and those that it does not have."""
@@ -247,14 +250,5 @@ class Line:
         own = time if time is not None else self._time
         held = own if self._time is None or own is None else max(own, self._time)
         self._time = held
+        self._stands_at = self.seq  # of a jump, `_go` knows it
         return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))
-
-
-def _whole(places: list[int]) -> int:
-    """Where a unit's context is whole: its last entry, late ones left out."""
-    end = places[0]
-    for place in places[1:]:
-        if place != end + 1:
-            break
-        end = place
-    return end

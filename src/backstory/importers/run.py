@@ -107,7 +107,7 @@ class Run:
         try:
             session = holdable(format.resume(one.source, one.tail()))
             if self._is_wanted(session):
-                writer = Writer(self._store, self._changes)
+                writer = Writer(self._store, self._changes, renames=not self._dry)
                 done = writer.write(session, settled=not one.quiet, moment=one.moment)
                 self._finish(
                     format, [(one, one.source)], {one.shown} if done.unfinished else set(), [session]
@@ -122,7 +122,7 @@ class Run:
         opened = [(one, source) for one in chosen if (source := one.opened(report)) is not None]
         for one, source in opened:
             source.heard = meter.begin(one.shown, one.size, passes=2 if format.fetches else 1)
-        writer = Writer(self._store, self._changes)
+        writer = Writer(self._store, self._changes, renames=not self._dry)
         busy = {tie for one in chosen if not one.quiet for tie in one.ties}
         unsettled: set[str] = set()  # the paths of sources of which more has to come
         waiting: list[Session] = []
@@ -212,6 +212,9 @@ class Run:
         if self._project is None and self._since is None:
             threads = (thread for session in told for thread in session.threads)
             marks = {mark.path: mark for thread in threads if (mark := thread.checkpoint()) is not None}
+            ties = {session.source: session.ties for session in told if session.ties}
+            for one, source in opened:
+                one.ties |= ties.get(source.path, frozenset())
             self._remember([one for one, _ in opened], unsettled, marks)
 
     def _keep_raw(self, tool: str, one: Candidate, source: FileSource, sessions: list[str]) -> None:

@@ -13,7 +13,8 @@ from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.linear import Known, Line, LogEvent, begun_in, ids_in
+from backstory.importers.growth import answers_begun
+from backstory.importers.linear import Begun, Known, Line, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
@@ -25,7 +26,7 @@ from backstory.intake import Intake, hand_over
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about this many characters: the lock is held for a moment only
-RECENT = 64  # events before the head that are looked at: where the head stands, and unfinished answers
+RECENT = 64  # events before the head that are looked at to see where it stands
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
 DAMAGED = "backstory.damaged"  # a note in place of an event that no store can hold
@@ -64,6 +65,7 @@ class ThreadWriter:
         self._has_changes = changes != NO_CHANGES
         self._done = done
         self._places: dict[str, int] = {}
+        self._begun: dict[str, Begun] = {}
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
         self._batch: list[LogEvent] = []
@@ -73,6 +75,7 @@ class ThreadWriter:
         self._floor = floor or agent.snapshot.created_us
         self._tail = None if read is None else _TailCheck(read, self._places)
         self.calls: dict[str, int] = {}
+        self.open_calls = 0
         self.exported: Exported | None = None
         self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
@@ -89,11 +92,11 @@ class ThreadWriter:
         self._hand_over()
         places = ((call, line.place(entry)) for call, entry in self._entries.items())
         self.calls = {call: place for call, place in places if place is not None}
-        self._done.open_calls += len(self._entries.keys() - self._answered)
+        self.open_calls = len(self._entries.keys() - self._answered)
         return line
 
     def _known(self) -> Known:
-        """What the agent has: where its head stands, and the newest answers, which may have grown."""
+        """What the agent has, and where its head stands."""
         record = self._agent.snapshot
         if not record.head:
             return Known(self._places)
@@ -104,9 +107,13 @@ class ThreadWriter:
                 stands_at = (event.data or {}).get("target_message_id", 0)
             elif event.seq == stands_at and event.kind == "note":
                 stands_at -= 1
-        spoken = ((e.key, e.content or "", e.seq) for e in recent if e.kind == "assistant" and e.key)
-        begun = begun_in(spoken)
-        return Known(self._places, record.head, stands_at, record.updated_us, begun)
+        return Known(self._places, record.head, stands_at, record.updated_us, self._begun, self._continued_by)
+
+    def _continued_by(self, place: int) -> int:
+        """The position that an event continues: the one before, or where a jump there leads."""
+        [before] = self._agent.read([place - 1])
+        target = (before.data or {}).get("target_message_id") if before.kind == "jump" else None
+        return place - 1 if target is None else target
 
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
@@ -116,6 +123,8 @@ class ThreadWriter:
                 by_key = {key_of(id): id for step in chunk for id in asked(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
+                entries = (entry for step in chunk if isinstance(step, Unit) for entry in step.entries)
+                self._begun.update(answers_begun(self._agent, entries, self._places))
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue

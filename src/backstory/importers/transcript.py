@@ -91,6 +91,7 @@ class Session:
     threads: list[Thread]
     source: str  # the file or folder it was read from
     report: "Report" = field(repr=False, compare=False)
+    ties: frozenset[str] = frozenset()  # what its source is tied to others by, besides `Format.ties`
 
 
 class Fault(NamedTuple):

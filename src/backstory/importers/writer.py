@@ -61,9 +61,10 @@ class Told:
 class Writer:
     """Writes the sessions of one tool; threads that others came from are remembered meanwhile."""
 
-    def __init__(self, store: Target, changes: Changes) -> None:
+    def __init__(self, store: Target, changes: Changes, *, renames: bool = True) -> None:
         self._store = store
         self._changes = changes
+        self._renames = renames
         self._told: dict[Place, Told] = {}
 
     def is_ready(self, session: Session) -> bool:
@@ -128,9 +129,14 @@ class Writer:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
         line = writer.write(_chained(first, steps), settled=settled)
         if exported is None:
+            if self._renames and self._is_named_later(intake, session, thread, agent):
+                writer.commit()
+                agent.rename(self._free_name(thread.about["title"], agent.session))
             self._describe(intake, session, thread, agent)
         writer.commit()
-        done.unfinished += line.left_out
+        if _place(thread) not in self._told:  # a copy of a file has the same ones
+            done.open_calls += writer.open_calls
+            done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
         done.new_agents += is_new
         return Told(agent, line.tips, writer.calls, line.left_out, is_alone)
@@ -150,10 +156,9 @@ class Writer:
         birth = self._place(intake, session.tool, thread.origin, began)
         if birth is None:
             return None
-        wanted = str(thread.about.get("title") or thread.about.get("agent_type") or session.tool)
+        wanted = thread.about.get("title") or thread.about.get("agent_type") or session.tool
         parent = birth.get("parent")
-        taken = {one.name for one in self._store.agents(session=parent.id)} if parent else set()
-        name = unique_name(held(wanted), taken)
+        name = self._free_name(wanted, parent.session if parent else None)
         agent = intake.agent(key, name=name, created_at=moment_of(began), **birth)
         intake.remember(session.tool, _native_id(thread), agent=agent)
         if birth.get("inherits"):  # what it inherits can be looked up from then on
@@ -209,6 +214,21 @@ class Writer:
         return agent
 
     # --- what is kept beside ---
+
+    def _is_named_later(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> bool:
+        """Whether the title of an agent came later than it. A name that a person gave it stays."""
+        title = thread.about.get("title")
+        before = ((intake.cursor((session.tool, _native_id(thread))) or {}).get("about") or {}).get("title")
+        given = (before, thread.about.get("agent_type"), session.tool)
+        ours = {unique_name(held(str(name)), set()) for name in given if name}
+        has_our_name = not ours.isdisjoint((agent.name, agent.name.rpartition("-")[0]))
+        new = unique_name(held(str(title)), set())
+        return bool(title) and title != before and has_our_name and new != agent.name
+
+    def _free_name(self, wanted: Any, session: str | None) -> str:
+        """A name that no other agent of a session has."""
+        taken = {one.name for one in self._store.agents(session=session)} if session else set()
+        return unique_name(held(str(wanted)), taken)
 
     def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title

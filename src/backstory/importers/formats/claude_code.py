@@ -5,8 +5,9 @@ that beside the session as `agent-*.jsonl`, before that as `isSidechain` lines i
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from backstory.importers.entries import text_in
 from backstory.importers.format import Format, Head, Place, Source
@@ -18,6 +19,7 @@ from backstory.importers.formats.claude_tree import CLEAR, Tree
 from backstory.importers.transcript import Origin, Report, Session, Thread
 
 Agent = tuple[Source, str]  # a sub-agent's file, and its id
+FIRST_KEYS = 8  # records by which the file of a fork is known, which may begin with some of its own
 
 
 def fits(head: Head) -> bool:
@@ -65,37 +67,40 @@ def _session_of(source: Source, head: Sequence[Any]) -> str:
 
 
 def ties(source: Source) -> Iterator[str]:
-    """The session that a sub-agent belongs to; of other files the name, the first record, and the session
+    """The session that a sub-agent belongs to; of other files the name, the first records, and the session
     that they were forked from."""
     head = source.peek()
     if _agent(head) is not None:
         yield _session_of(source, head)
         return
+    start = _start(head)
     yield source.stem
-    yield from _first_key(head)
-    fork = _forked_from(head)
-    if fork is not None:
-        yield fork
+    yield from start.keys
+    if start.forked_from is not None:
+        yield start.forked_from
 
 
-def _first_key(head: Sequence[Any]) -> list[str]:
-    keys = (record.get("uuid") for record in head if isinstance(record, dict))
-    return [key for key in keys if isinstance(key, str)][:1]
+class Start(NamedTuple):
+    """What the first records of a file say of where it came from."""
+
+    keys: list[str]  # of the first few
+    forked_from: str | None  # the session that they were copied from
+    time: str
 
 
-def _forked_from(head: Sequence[Any]) -> str | None:
-    """The session that the first records of a file were copied from."""
-    for record in head:
-        fork = record.get("forkedFrom") if isinstance(record, dict) else None
-        if isinstance(fork, dict) and isinstance(fork.get("sessionId"), str):
-            return fork["sessionId"]  # type: ignore[no-any-return]
-    return None
+def _start(head: Sequence[Any]) -> Start:
+    found = [record for record in head if isinstance(record, dict)]
+    keys = [key for record in found if isinstance(key := record.get("uuid"), str)]
+    forks = (fork.get("sessionId") for record in found if isinstance(fork := record.get("forkedFrom"), dict))
+    times = (time for record in found if isinstance(time := record.get("timestamp"), str))
+    fork = next((session for session in forks if isinstance(session, str)), None)
+    return Start(keys[:FIRST_KEYS], fork, next(times, ""))
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """The sessions in the files: each with its sub-agents, forks behind what they were forked from."""
-    files: dict[str, Source] = {}
-    heads: dict[str, Sequence[Any]] = {}
+    files: list[Source] = []
+    starts: dict[str, Start] = {}
     agents: dict[str, list[Agent]] = {}
     for source in sources:
         head = source.peek()
@@ -103,47 +108,83 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         if agent is not None:
             agents.setdefault(_session_of(source, head), []).append((source, agent))
             continue
-        files[source.path] = source
-        heads[source.stem] = head
-    for family in _families(files.values(), heads):
-        yield from _family(family, agents)
+        files.append(source)
+        starts[source.path] = _start(head)
+    further = _Further(starts)
+    for family in _families(files, starts):
+        yield from _family(family, agents, further)
     for id, left in agents.items():
-        yield from _session(id, None, left, None, Report(), left[0][0].path)
+        yield from _session(id, [], left, None, Report())
 
 
-def _families(sources: Iterable[Source], heads: dict[str, Sequence[Any]]) -> Iterable[list[Source]]:
+def _families(sources: Iterable[Source], starts: dict[str, Start]) -> list[list[Source]]:
     """Files that are copies of one history: they begin with the same record, or with a later one (a boundary)
-    of the session that they say they were forked from."""
+    of the session that they say they were forked from. The oldest come first."""
     found: dict[str, list[Source]] = {}
+    by_name = {source.stem: starts[source.path] for source in sources}
     for source in sources:
         way = [source.stem]
-        while (above := _forked_from(heads[way[-1]])) in heads and above is not None and above not in way:
+        while (above := by_name[way[-1]].forked_from) in by_name and above is not None and above not in way:
             way.append(above)
-        found.setdefault(next(iter(_first_key(heads[way[-1]])), source.path), []).append(source)
-    return found.values()
+        found.setdefault(next(iter(by_name[way[-1]].keys), source.path), []).append(source)
+    return sorted(found.values(), key=lambda family: min(starts[source.path].time for source in family))
 
 
-def _family(family: list[Source], agents: dict[str, list[Agent]]) -> Iterator[Session]:
-    reports = [Report() for _ in family]
-    files = [File(source, report) for source, report in zip(family, reports, strict=True)]
-    parents = {id(file): _parent(file, files) for file in files}
-    told: set[int] = set()
-    waiting = list(files)
+class _Further:
+    """The first records of files, and the files that were told and have them further down: a fork may begin
+    where its origin was cleared or compacted, and not say that it is one."""
+
+    def __init__(self, starts: dict[str, Start]) -> None:
+        self._starts = starts
+        self._holders: dict[str, list[Source]] = {key: [] for start in starts.values() for key in start.keys}
+
+    def take(self, file: File) -> None:
+        """Note which of the first records a file has."""
+        for key in self._holders.keys() & file.main.keys():
+            self._holders[key].append(file.source)
+
+    def origins(self, family: list[Source]) -> list[File]:
+        """The files, read again, that some files may have been forked from."""
+        keys = (key for source in family for key in self._starts[source.path].keys)
+        found = {source.path: source for key in keys for source in self._holders[key]}
+        return [File(source, Report(), is_told=True) for source in found.values()]
+
+
+def _family(family: list[Source], agents: dict[str, list[Agent]], further: _Further) -> Iterator[Session]:
+    origins = further.origins(family)
+    reports = {source.stem: Report() for source in family}
+    copies = _copies(File(source, reports[source.stem]) for source in family)
+    files = [equal[0] for equal in copies]
+    parents = {id(file): _parent(file, [*origins, *files]) for file in files}
+    told = {id(file) for file in origins}
+    waiting = list(copies)
     while waiting:
-        ready = [f for f in waiting if parents[id(f)] is None or id(parents[id(f)]) in told] or waiting[:1]
-        for file in ready:
-            waiting.remove(file)
+        ready = [c for c in waiting if parents[id(c[0])] is None or id(parents[id(c[0])]) in told]
+        for equal in ready or waiting[:1]:
+            waiting.remove(equal)
+            file, name = equal[0], equal[0].source.stem
             told.add(id(file))
-            name = file.source.stem
-            report = reports[files.index(file)]
-            yield from _session(name, file, agents.pop(name, []), parents[id(file)], report, file.source.path)
+            further.take(file)
+            yield from _session(name, equal, agents.pop(name, []), parents[id(file)], reports[name])
+
+
+def _copies(files: Iterable[File]) -> list[list[File]]:
+    """Files and their copies in other folders. The one with the most records is the first: the others may
+    have lost some."""
+    found: dict[str | None, list[File]] = {}
+    for file in files:
+        found.setdefault(file.source.stem if file.agent is None else file.agent, []).append(file)
+    for equal in found.values():
+        equal.sort(key=lambda file: -len(file.main.rows))
+        equal[0].has_copies = len(equal) > 1
+    return list(found.values())
 
 
 def _parent(file: File, files: list[File]) -> File | None:
     """The file that this one was forked from: the one it names, else one that went on earlier."""
     best: tuple[int, File] | None = None
     for other in files:
-        if other is file or other.forked_from == file.source.stem:
+        if other.source.stem == file.source.stem or other.forked_from == file.source.stem:
             continue
         named = file.forked_from == other.source.stem
         if not named and not (file.forked_from is None and _goes_on(other, file) < _goes_on(file, other)):
@@ -168,20 +209,35 @@ def _goes_on(file: File, other: File) -> tuple[str, str]:
 
 
 def _session(
-    id: str, file: File | None, agents: list[Agent], parent: File | None, report: Report, path: str
+    id: str, copies: list[File], agents: list[Agent], parent: File | None, report: Report
 ) -> Iterator[Session]:
-    threads = []
-    others = [File(source, report, agent) for source, agent in agents]
-    if file is not None and file.main.rows:
+    threads: list[Thread] = []
+    others = _copies(File(source, report, agent) for source, agent in agents)
+    files = copies[:1] + [equal[0] for equal in others]
+    beginnings: list[str] = []
+    for file in copies[:1]:
+        beginnings = file.main.beginnings()
         tree = file.tree()
         origin, mark = _fork(file, tree, parent), partial(checkpoint, file, tree, id, None)
-        threads.append(Thread(id, None, tree.steps, origin, file.described(tree), mark))
-    files = ([file] if file is not None else []) + others
-    threads.extend(_agent_thread(id, other, files, report) for other in others if other.main.rows)
-    if file is not None and file.side.rows:
-        threads.extend(_side_threads(id, file))
+        thread = Thread(id, None, tree.steps, origin, file.described(tree), mark)
+        threads.extend(_with_copies(thread, tree, copies) if file.main.rows else ())
+    for equal in others:
+        if equal[0].main.rows:
+            thread, tree = _agent_thread(id, equal[0], files, report)
+            threads.extend(_with_copies(thread, tree, equal))
+    for file in copies[:1]:
+        threads.extend(_side_threads(id, file) if file.side.rows else ())
     if threads:
-        yield Session(NAME, id, threads, path, report)
+        yield Session(NAME, id, threads, files[0].source.path, report, frozenset(beginnings))
+
+
+def _with_copies(thread: Thread, tree: Tree, copies: list[File]) -> Iterator[Thread]:
+    """The thread of a file; behind it what only its copies have, and then again where it ends."""
+    yield thread
+    for file in copies[1:]:
+        yield replace(thread, steps=partial(file.tree().steps, moves=False))
+    if len(copies) > 1:
+        yield replace(thread, steps=partial(tree.steps, moves=True))
 
 
 def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
@@ -206,7 +262,7 @@ def _is_own(unit: str, tree: Tree, parent: File | None) -> bool:
     return all(_is_own(child, tree, parent) for child in tree.forest.children.get(unit, ()))
 
 
-def _agent_thread(session: str, file: File, files: list[File], report: Report) -> Thread:
+def _agent_thread(session: str, file: File, files: list[File], report: Report) -> tuple[Thread, Tree]:
     assert file.agent is not None
     meta = file.source.sibling(f"{file.source.stem}.meta.json", report)
     meta = meta if isinstance(meta, dict) else {}
@@ -221,7 +277,7 @@ def _agent_thread(session: str, file: File, files: list[File], report: Report) -
             about.setdefault(name, meta[key])
     origin = Origin(session, spawner, call, spawned=True)
     mark = partial(checkpoint, file, tree, session, file.agent)
-    return Thread(session, file.agent, tree.steps, origin, about, mark)
+    return Thread(session, file.agent, tree.steps, origin, about, mark), tree
 
 
 def _called(file: File, others: list[File]) -> str | None:

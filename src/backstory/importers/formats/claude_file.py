@@ -19,17 +19,25 @@ class File:
     """One file, read once: the tree of its thread, the side chains in it, and what else it knows."""
 
     def __init__(
-        self, source: Source, report: Report, agent: str | None = None, *, state: Record | None = None
+        self,
+        source: Source,
+        report: Report,
+        agent: str | None = None,
+        *,
+        state: Record | None = None,
+        is_told: bool = False,
     ) -> None:
         self.source = source
         self.agent = agent  # the sub-agent that the whole file belongs to
         self.is_tail = state is not None
+        self._is_told = is_told  # nothing has to be held of it
         self.main = Index()
         self.side = Index()
         self.about: dict[str, Any] = dict(state["about"]) if state else {}
         self.links: dict[str, str] = {}  # an agent, or the run of a workflow -> the call that began it
         self.prompts: dict[str, list[str]] = {}  # what sub-agents were told -> the calls
         self.forked_from: str | None = None
+        self.has_copies = False
         self._leaf: tuple[int, str, bool] | None = None
         self._report = report
         self._knows_all = False
@@ -61,7 +69,7 @@ class File:
             place = records.spoken(record)
         row = index.add(record, kind, line, place)
         self._link(record, row)
-        if not self.source.hold(place):
+        if self._is_told or not self.source.hold(place):
             row.said = None
 
     def _learn(self, record: Record) -> None:

@@ -15,7 +15,7 @@ FIRST = frozenset({records.PROMPT, records.QUEUED, records.ANSWER})
 
 def checkpoint(file: File, tree: Tree, session: str, thread: str | None) -> Checkpoint | None:
     """The last row behind which the file refers to nothing before it, but for what that row continues."""
-    if file.side.rows or PROVENANCE in file.about:
+    if file.side.rows or file.has_copies or PROVENANCE in file.about:
         return None
     number = _cut(tree, is_tail=file.is_tail)
     if number is None:
@@ -66,7 +66,8 @@ def resume(source: Source, tail: Tail) -> Session:
     tree = file.tree()
     mark = partial(checkpoint, file, tree, tail.session, tail.thread)
     thread = Thread(tail.session, tail.thread, tree.steps, None, file.described(tree), mark, tail.read)
-    return Session(NAME, tail.session, [thread], source.path, report)
+    ties = frozenset(index.beginnings())
+    return Session(NAME, tail.session, [thread], source.path, report, ties)
 
 
 def _is_told(row: Row, index: Index) -> bool:

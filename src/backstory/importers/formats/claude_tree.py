@@ -5,7 +5,7 @@ they stand or hang. Everything that is not part of the conversation is contracte
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, KeysView, Sequence
 from typing import Any
 
 from backstory.importers.forest import Forest, Node
@@ -15,6 +15,7 @@ from backstory.importers.transcript import Entry, Move, Step, Unit
 
 Recall = Callable[["Row"], Said]  # what a row says
 CLEAR = "clear "  # the unit of a cleared context: this and the key of the record that it began with
+MOST_BEGINNINGS = 1_000  # that are remembered of a file
 LOST = "?"  # the parent of a record that names none though it must have one
 
 
@@ -78,6 +79,10 @@ class Index:
 
     def __contains__(self, key: str) -> bool:
         return key in self._leads
+
+    def keys(self) -> KeysView[str]:
+        """The keys of all records."""
+        return self._leads.keys()
 
     def add(self, record: Record, kind: str, line: int, place: Any) -> Row:
         """Take in a record of the conversation."""
@@ -178,6 +183,12 @@ class Index:
             self._leads.update(dict.fromkeys(way, found))
         return found
 
+    def beginnings(self) -> list[str]:
+        """The records that the file of a fork may begin with, though this one does not: where the context was
+        cleared or compacted."""
+        compacted = [row.key for row in self.rows if row.kind == records.BOUNDARY]
+        return [*self.roots, *compacted][:MOST_BEGINNINGS]
+
     def _root(self, key: str) -> int:
         self.roots.append(key)
         return -len(self.roots)
@@ -267,7 +278,7 @@ class Tree:
             self.rows.setdefault(row.unit, []).append(row)
         self._anchored = {self._anchor(boundary): boundary for boundary in index.kept}
         self.forest = Forest(self._nodes())
-        self.leaf = self.forest.leaf()
+        self.leaf = self._lowest(self.forest.leaf())
         if leaf is not None and leaf in index:
             self._prefer(leaf)
 
@@ -281,6 +292,19 @@ class Tree:
             row.key for row in self.index.rows if row.kind == records.SUMMARY and row.above == number
         )
         return next(summaries, boundary)
+
+    def _lowest(self, unit: str | None) -> str | None:
+        """A unit, or what was said between its lines, if its last line continues that."""
+        rows = [row for row in self.rows.get(unit or "", ()) if row.kind != records.RESULTS]
+        seen: set[int] = set()
+        at = rows[-1].above if rows else None
+        while at is not None and at >= 0 and at not in seen:
+            other = self.index.rows[at]
+            if other.unit != unit:
+                return other.unit if unit and self.forest.is_above(unit, other.unit) else unit
+            seen.add(at)
+            at = other.above
+        return unit
 
     def _prefer(self, key: str) -> None:
         """The tool itself named another branch as the live one."""
@@ -340,13 +364,14 @@ class Tree:
 
     # -------------------------------------------------------------- what they say
 
-    def steps(self) -> Iterator[Step]:
-        """The units in the order of the source, then a move to the live one."""
+    def steps(self, *, moves: bool | None = None) -> Iterator[Step]:
+        """The units in the order of the source, then a move to the live one, by default if it is not the last
+        of them."""
         ordered = self.forest.ordered()
         last = max((row.line for row in self.index.rows if row.kind != records.RESULTS), default=0)
         for node in ordered:
             yield self._unit(node, last)
-        if ordered and ordered[-1].id != self.leaf:
+        if ordered and (ordered[-1].id != self.leaf if moves is None else moves):
             yield Move(self.leaf)
 
     def _unit(self, node: Node, last: int) -> Unit:

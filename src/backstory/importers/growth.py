@@ -1,0 +1,34 @@
+"""Answers that were imported before they were complete: how much of each an agent has."""
+
+from collections.abc import Iterable, Mapping
+
+from backstory.agent import Agent
+from backstory.core.chain import is_erased
+from backstory.importers.linear import Begun
+from backstory.importers.names import key_of
+from backstory.importers.transcript import Entry
+
+
+def answers_begun(agent: Agent, entries: Iterable[Entry], places: Mapping[str, int]) -> dict[str, Begun]:
+    """What the agent has of those answers of which its first event does not have all words. What was erased
+    is left out, or it would be taken for the beginning of an answer and come back."""
+    begun: dict[str, Begun] = {}
+    sought = {
+        places[entry.id]: entry
+        for entry in entries
+        if entry.kind == "assistant" and entry.content and entry.id in places
+    }
+    while sought:
+        rests: dict[str, Entry] = {}
+        for event in agent.read(sought):
+            entry = sought[event.seq]
+            before = begun.pop(entry.id, None)
+            words = (before.words if before else "") + (event.content or "")
+            is_short = len(words) < len(entry.content or "")
+            if is_erased(event.data_json) or not (before or is_short):
+                continue
+            begun[entry.id] = Begun(words, (*before.rests, event.seq) if before else ())
+            if is_short:
+                rests[key_of(f"{entry.id}+{len(words)}")] = entry
+        sought = {place: rests[key] for key, place in agent.places(rests).items()} if rests else {}
+    return begun

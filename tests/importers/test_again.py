@@ -1,0 +1,189 @@
+"""Imports of what was imported before: names that come later, answers that grow, copies, what was erased."""
+
+import os
+
+from tests.importers.reading import write_lines
+from tests.importers.test_import import (
+    REWOUND,
+    SESSION,
+    answer,
+    call,
+    line,
+    main,
+    result,
+    said,
+    settle,
+    text,
+    user,
+)
+
+OTHER = "0c5f2f0e-0000-4000-8000-0000000000b2"
+
+
+def added(store, *paths):
+    return sum(session.new_events for session in store.import_transcripts(paths, settle=0).sessions)
+
+
+def touched(path):
+    """A file that looks as if it had changed."""
+    os.utime(path, (1, 1))
+    return path
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_an_agent_is_called_after_a_title_that_came_later_unless_a_person_named_it(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    title = {"type": "custom-title", "customTitle": "Parser"}
+    added(store, write_lines(path, REWOUND[:2]))
+    assert main(store).name == "claude-code"
+    added(store, write_lines(path, [*REWOUND[:4], title]))
+    assert main(store).name == "Parser"
+    added(store, write_lines(path, [*REWOUND, title, title | {"customTitle": "Lexer"}]))
+    assert (main(store).name, store.agent("Lexer")) == ("Lexer", main(store))
+    main(store).rename("mine")
+    added(store, write_lines(path, [*REWOUND, title]))
+    assert (main(store).name, main(store).about["title"]) == ("mine", "Parser")
+
+
+def test_a_codex_thread_that_is_named_at_its_end_has_that_name(store, tmp_path):
+    said = {"type": "message", "role": "user", "content": "hi"}
+    records = [
+        {"type": "session_meta", "payload": {"id": SESSION, "cwd": "/src"}},
+        *({"type": "response_item", "payload": said} for _ in range(600)),
+        {"type": "event_msg", "payload": {"type": "thread_name_updated", "thread_name": "Greeting"}},
+    ]
+    path = write_lines(tmp_path / "rollout.jsonl", records)
+    store.import_transcripts(path, settle=0, dry=True)
+    added(store, path)
+    assert (main(store).name, store.agent("Greeting")) == ("Greeting", main(store))
+
+
+def test_a_dry_run_renames_nothing(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    added(store, write_lines(path, REWOUND))
+    write_lines(path, [*REWOUND, {"type": "custom-title", "customTitle": "Parser"}])
+    store.import_transcripts(path, settle=0, dry=True)
+    assert main(store).name == "claude-code"
+
+
+# ---------------------------------------------------------------- what grows, and what was erased
+
+
+def test_an_answer_that_grows_far_above_the_head_is_completed(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [user("u0", "go", None, 0), answer("a0", text("We"), "u0", 1, "m1")]
+    lines += [user(f"u{n}", f"and {n}", "a0" if n == 1 else f"u{n - 1}", 2) for n in range(1, 100)]
+    added(store, write_lines(path, lines))
+    lines += [answer("a1", text(" can"), "u99", 3, "m1")]
+    assert added(store, write_lines(path, lines)) == 1
+    assert added(store, touched(path)) == 0
+    lines += [answer("a2", text(" do it"), "a1", 4, "m1")]
+    assert added(store, write_lines(path, lines)) == 1
+    assert added(store, touched(path)) == 0
+    spoken = main(store).context().messages
+    assert "".join(event.content for event in spoken if event.kind == "assistant") == "We can do it"
+    asked = [event.content for event in spoken if event.kind == "user"]
+    assert asked == ["go", *(f"and {n}" for n in range(1, 100))]
+
+
+def test_what_was_erased_does_not_come_back(store, tmp_path):
+    path = write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
+    added(store, path)
+    agent = main(store)
+    agent.erase([agent.find("msg_a3:0").seq], why="a secret")
+    assert added(store, touched(path)) == 0
+    lines = [*REWOUND, answer("a4", text(" and more"), "a3", 7, "msg_a3")]
+    added(store, write_lines(path, lines))
+    assert "third" not in "".join(event.content or "" for event in main(store).events())
+
+
+def test_a_result_that_comes_late_stays_in_the_context(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [
+        user("u1", "go", None, 1),
+        answer("a1", call("c1"), "u1", 2, "m1"),
+        answer("a2", call("c2"), "a1", 3, "m1"),
+        result("r1", "c1", "one", "a1", 4),
+        user("u2", "and now?", "r1", 5),
+        answer("a3", text("wait"), "u2", 6),
+    ]
+    added(store, write_lines(path, lines))
+    lines.append(result("r2", "c2", "two", "a2", 7))
+    assert added(store, write_lines(path, lines)) == 1
+    lines.append(user("u3", "next", "a3", 8))
+    assert added(store, write_lines(path, lines)) == 1
+    spoken = [event.content for event in main(store).context().messages if event.content]
+    assert spoken == ["go", "one", "and now?", "wait", "two", "next"]
+
+
+# ---------------------------------------------------------------- copies and forks
+
+
+def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_better_one_does(store, tmp_path):
+    whole = write_lines(tmp_path / "a" / f"{SESSION}.jsonl", REWOUND)
+    extra = user("x1", "only here", "a2", 9)
+    copy = write_lines(tmp_path / "b" / f"{SESSION}.jsonl", [REWOUND[4], REWOUND[1], REWOUND[2], extra])
+    store.import_transcripts(tmp_path, settle=0)
+    agent = main(store)
+    assert said(agent) == ["one", "first", "two again", "third"]
+    assert [event.content for event in agent.events()].count("only here") == 1
+    assert added(store, touched(whole), touched(copy)) == 0
+    [session] = store.import_transcripts(os.utime(copy, (2, 2)) or tmp_path, settle=0).sessions
+    assert (session.new_events, session.open_calls) == (0, 0)
+    assert store.verify() == []
+
+
+def test_a_rewritten_file_with_shuffled_lines_adds_nothing_the_second_time(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    first, last = user("u1", "go", None, 1), [result("r1", "c1", "done", "b3", 5), user("u2", "on", "r1", 6)]
+    spoken = answer("b1", text("Let me"), "u1", 2, "m1")
+    thought = answer("b2", [{"type": "thinking", "thinking": "hm", "signature": "s"}], "b1", 3, "m1")
+    called = answer("b3", call("c1"), "b2", 4, "m1")
+    added(store, write_lines(path, [first, spoken, thought, called, *last]))
+    echo = user("e1", "<command-name>/exit</command-name>", "u1", 6)
+    added(store, write_lines(path, [first, thought, spoken, called, last[0], echo]))
+    assert added(store, touched(path)) == 0
+    assert added(store, touched(path)) == 0
+
+
+COMPACTED = [
+    *REWOUND,
+    line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="a3"),
+    user("s1", "what was said before", "b1", 8, isCompactSummary=True),
+    answer("a5", text("we go on"), "s1", 9),
+]
+
+
+def test_a_fork_that_begins_where_its_origin_was_compacted_has_only_its_own_events(store, tmp_path):
+    fork = [record | {"sessionId": OTHER} for record in COMPACTED[6:]]
+    own = [user("f1", "another way", "a5", 20, sessionId=OTHER), answer("f2", text("fine"), "f1", 21)]
+    # By its name, the fork is read before what it was forked from.
+    write_lines(tmp_path / f"{OTHER}.jsonl", [*fork, *own])
+    origin = write_lines(tmp_path / f"{SESSION}.jsonl", [*COMPACTED, user("u9", "on", "a5", 10)])
+    store.import_transcripts(tmp_path, settle=0)
+    agent = store.agent(OTHER)
+    assert (agent.parent, agent.head - agent.fork_seq) == (main(store).id, 2)
+    assert said(agent) == ["what was said before", "we go on", "another way", "fine"]
+    assert said(main(store)) == ["what was said before", "we go on", "on"]
+    assert added(store, tmp_path, touched(origin)) == 0
+
+
+def test_a_fork_that_comes_later_finds_what_it_was_forked_from(store, tmp_path):
+    settle(write_lines(tmp_path / f"{SESSION}.jsonl", COMPACTED))
+    added(store, tmp_path)
+    fork = [record | {"sessionId": OTHER} for record in COMPACTED[6:]]
+    write_lines(tmp_path / f"{OTHER}.jsonl", [*fork, user("f1", "another way", "a5", 20)])
+    assert added(store, tmp_path) == 1
+    assert store.agent(OTHER).parent == main(store).id
+
+
+def test_a_fork_may_begin_with_records_of_its_own_and_in_the_middle_of_its_origin(store, tmp_path):
+    hook = {"type": "progress", "uuid": "h1", "parentUuid": None, "timestamp": "2026-03-01T10:00:00.000Z"}
+    fork = [hook, REWOUND[4] | {"parentUuid": "h1"}, REWOUND[5], user("f1", "another way", "a3", 20)]
+    write_lines(tmp_path / f"{OTHER}.jsonl", fork)
+    write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND)
+    added(store, tmp_path)
+    agent = store.agent(OTHER)
+    assert (agent.parent, agent.head - agent.fork_seq) == (main(store).id, 1)
