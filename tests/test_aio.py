@@ -68,6 +68,35 @@ def test_a_listing_goes_on_behind_an_async_agent(url):
     asyncio.run(main())
 
 
+def test_what_is_found_is_awaited_too(url):
+    """Each way to find agents gives async ones."""
+
+    async def main():
+        async with backstory.aio.open(url) as store:
+            agent = await store.start("main")
+            other = await store.start("other")
+            await other.describe(title="apple pie")
+            for text in ("an apple", "a pear", "an apple and a pear"):
+                await agent.user(text)
+            await agent.append("user", "with a key", key="k")
+            mark = await agent.mark("here")
+            assert await store.resolve("main@2") == (agent, 2, None)
+            assert await store.resolve("main@here") == (agent, mark.seq, "here")
+            hits = await store.search("apple", agent=agent, wait=True)
+            assert {(hit.agent, hit.event.seq) for hit in hits} == {(agent, 1), (agent, 3)}
+            hits = await store.search("apple", limit=1)
+            assert hits.titled == [other]
+            assert hits.behind == 0
+            [next_hit] = await store.search("apple", limit=1, after=hits[-1])
+            assert {hits[-1].event.seq, next_hit.event.seq} == {1, 3}
+            assert [(owner, event.seq) for owner, event in await store.find("k")] == [(agent, 4)]
+            assert await store.marks(agent.session) == [(agent, mark)]
+            note = await agent.note("n")
+            assert await store.last_notes("n") == [(agent, note)]
+
+    asyncio.run(main())
+
+
 def test_what_happened_elsewhere_is_taken_in_with_await(url):
     async def main():
         async with backstory.aio.open(url) as store:

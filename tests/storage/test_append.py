@@ -136,10 +136,18 @@ def test_an_agent_is_held_while_a_move_is_judged(direct):
         db.execute("SELECT 1 FROM backstory.agents FOR NO KEY UPDATE NOWAIT")
 
 
-def test_a_function_that_is_gone_is_noticed_by_verify(direct):
+FUNCTIONS = "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = 'backstory'::regnamespace"
+
+
+def test_every_function_that_is_gone_is_noticed_by_verify(direct):
     store, db = direct
-    db.execute("DROP FUNCTION backstory.append_many")
-    assert "the function append_many is missing" in str(store.verify())
+    gone = [signature for (signature,) in db.execute(FUNCTIONS).fetchall()]
+    for signature in gone:
+        db.execute(f"DROP FUNCTION {signature}")
+    names = {signature.removeprefix("backstory.").partition("(")[0] for signature in gone}
+    assert {finding.problem for finding in store.verify()} == {
+        f"the function {name} is missing" for name in names
+    }
 
 
 def test_a_connection_whose_settings_were_dropped_is_refused(new_database, monkeypatch):

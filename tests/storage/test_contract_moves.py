@@ -102,6 +102,39 @@ def test_a_move_takes_three_calls_however_long_the_history(store, agent):
     assert calls == ["walk", "read"]
 
 
+MOVES = {
+    "rewind": (lambda agent: agent.rewind("m"), 2),
+    "jump": (lambda agent: agent.jump("m"), 2),
+    "jump to a position": (lambda agent: agent.jump(1), 1),
+    "undo": (lambda agent: agent.undo(), 4),
+    "append": (lambda agent: agent.append("rewind", None, {"target_message_id": 2}), 2),
+}
+
+
+@pytest.mark.parametrize(("move", "target"), MOVES.values(), ids=MOVES)
+def test_a_move_is_decided_after_what_was_written_before_it_had_the_lock(
+    store, agent, monkeypatch, move, target
+):
+    """Decided before, it would have to be repeated, and among many writers again and again."""
+    agent.user("a")
+    agent.mark("m")
+    agent.extend([("user", "b"), ("user", "c")])
+    agent.jump(3)
+    backend = store._log.backend
+    exclusive = backend.exclusive
+
+    @contextmanager
+    def overtaken(*agents):
+        agent.user("in between")
+        with exclusive(*agents) as rows:
+            yield rows
+
+    monkeypatch.setattr(backend, "exclusive", overtaken)
+    event = move(agent)
+    assert (event.seq, event.data["target_message_id"]) == (7, target)
+    assert agent.live_ranges()[-1][1] == 7
+
+
 def test_a_compaction_is_one_batch_that_undo_takes_back(store, agent):
     agent.system("Be careful.")
     agent.settings(model="m-1", tools=[{"name": "glob"}])

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
 import backstory
@@ -86,6 +87,18 @@ def test_a_batch_that_postgresql_cannot_take_at_once_is_sent_in_portions(empty_d
         assert [event.seq for event in written] == [1, 2, 3, 4, 5]
         assert [event.content for event in agent.events()] == texts
         assert store.verify() == []
+
+
+def test_what_is_too_large_for_an_array_is_sent_as_it_is(new_database, small_limits, monkeypatch):
+    """In an array, quotes and backslashes take two bytes: a large event would become too large."""
+    monkeypatch.setattr(postgres_batches, "LARGEST_BATCH", 500)
+    url, text = new_database(plain=True), '"' * 600
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        for name in ("append_many", "add_events"):  # which take arrays
+            db.execute(f"DROP FUNCTION backstory.{name}")
+        agent = store.start(system=text)
+        agent.extend([("user", text), ("user", text)])
+        assert [event.content for event in agent.events()] == [text] * 3
 
 
 def test_what_is_taken_in_is_measured_too(empty_database, small_limits):

@@ -231,22 +231,65 @@ def test_a_store_outlives_its_connections(new_database):
         assert [event.content for event in agent.events()] == ["before", "after"]
 
 
-def test_a_schema_of_someone_else_is_not_trusted(new_database):
+@pytest.fixture
+def shared(new_database):
+    """A database of three users: an address for one of them, a superuser's connection, and the names of the
+    other two. Both may create schemas."""
     url = new_database()
+    user, stranger, owner = (f"{name}_{os.getpid()}" for name in ("user", "stranger", "owner"))
     with psycopg.connect(url, autocommit=True) as db:
-        stranger, user = f"stranger_{os.getpid()}", f"user_{os.getpid()}"
-        for name in (stranger, user):
-            db.execute(f"CREATE ROLE {name} LOGIN")
-        db.execute(f"GRANT CREATE ON DATABASE {db.info.dbname} TO {stranger}")
-        try:
-            db.execute(f"SET ROLE {stranger}; CREATE SCHEMA backstory; RESET ROLE")
-            glue = "&" if "?" in url else "?"
-            with pytest.raises(backstory.CannotOpen, match=f"belongs to '{stranger}'"):
-                backstory.open(f"{url}{glue}options=-c%20role%3D{user}")
-        finally:
-            for name in (stranger, user):
-                db.execute(f"DROP OWNED BY {name} CASCADE")
-                db.execute(f"DROP ROLE {name}")
+        for name in (user, stranger, owner):
+            db.execute(f"CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE {db.info.dbname} TO {name}")
+        yield databases.with_parameter(url, f"options=-c%20role%3D{user}"), db, stranger, owner
+        db.execute(f"RESET ROLE; ALTER DATABASE {db.info.dbname} OWNER TO {db.info.user}")
+        for name in (user, stranger, owner):
+            db.execute(f"DROP OWNED BY {name} CASCADE; DROP ROLE {name}")
+
+
+TRAP = """
+    SET ROLE {stranger};
+    CREATE SCHEMA backstory;
+    GRANT ALL ON SCHEMA backstory TO PUBLIC;
+    CREATE TABLE backstory.trapped (who text);
+    CREATE FUNCTION backstory.trap() RETURNS int LANGUAGE plpgsql SECURITY INVOKER AS $$
+        BEGIN INSERT INTO backstory.trapped VALUES (current_user); RETURN 2; END $$;
+    CREATE VIEW backstory.meta AS SELECT backstory.trap() AS version;
+    GRANT ALL ON ALL TABLES IN SCHEMA backstory TO PUBLIC;
+    RESET ROLE"""
+TRAPPED = "SELECT who FROM backstory.trapped"
+
+
+def test_a_schema_of_someone_else_is_not_trusted(shared):
+    url, db, stranger, _ = shared
+    db.execute(TRAP.format(stranger=stranger))
+    for read_only in (False, True):
+        with pytest.raises(backstory.CannotOpen, match=f"belongs to '{stranger}'"):
+            backstory.open(url, read_only=read_only)
+    assert db.execute(TRAPPED).fetchall() == []
+
+
+def test_a_schema_that_someone_else_makes_in_the_meantime_is_not_trusted(shared):
+    url, db, stranger, _ = shared
+    with psycopg.connect(db.info.dsn) as migrating, ThreadPoolExecutor(1) as pool:
+        migrating.execute(opening_postgres.ONE_MIGRATES)
+        opened = pool.submit(backstory.open, url)
+        wait_until(lambda: db.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchall())
+        db.execute(TRAP.format(stranger=stranger))
+        migrating.rollback()
+        with pytest.raises(backstory.CannotOpen, match=f"belongs to '{stranger}'"):
+            opened.result()
+    assert db.execute(TRAPPED).fetchall() == []
+
+
+@pytest.mark.parametrize("trusted", ["superuser", "owner of the database"])
+def test_a_schema_of_someone_who_can_do_anything_is_trusted(shared, trusted):
+    url, db, _, owner = shared
+    db.execute(f"ALTER DATABASE {db.info.dbname} OWNER TO {owner}")
+    if trusted == "owner of the database":
+        db.execute(f"SET ROLE {owner}")
+    db.execute("CREATE SCHEMA backstory; GRANT ALL ON SCHEMA backstory TO PUBLIC")
+    with backstory.open(url) as store:
+        assert store.start("main").user("x").seq == 1
 
 
 @pytest.mark.parametrize("change", ["DELETE FROM backstory.meta", "INSERT INTO backstory.meta VALUES (2)"])
@@ -316,3 +359,12 @@ def test_every_index_that_is_gone_is_found(empty_database, is_searched):
         assert [finding.problem for finding in store.verify()] == [
             f"the index {name} is missing" for name in sorted(gone)
         ]
+
+
+def test_an_index_that_could_not_be_made_is_missing(new_database):
+    """As CREATE INDEX CONCURRENTLY leaves it if it fails: it is there, and the server does not use it."""
+    url = new_database(plain=True)
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        name = "'backstory.agents_name'::regclass"
+        db.execute(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = {name}")
+        assert [finding.problem for finding in store.verify()] == ["the index agents_name is missing"]

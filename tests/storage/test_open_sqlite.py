@@ -287,15 +287,21 @@ def test_a_store_that_others_open_and_close_is_written_without_alarm(tmp_path):
         assert agent.head == 10
 
 
-def test_an_index_that_is_gone_is_found(tmp_path):
+def test_every_index_and_trigger_that_is_gone_is_found(tmp_path):
     path = tmp_path / "history.db"
     with backstory.open(path) as store:
         store.start("main").user("x")
     db = apsw.Connection(str(path))
-    db.execute("DROP INDEX notes")
+    made = db.execute("SELECT type, name FROM sqlite_master WHERE type IN ('index', 'trigger') AND sql != ''")
+    gone = made.fetchall()
+    for kind, name in gone:
+        db.execute(f"DROP {kind} {name}")
     db.close()
+    assert {kind for kind, _ in gone} == {"index", "trigger"}
     with backstory.open(path) as store:
-        assert [finding.problem for finding in store.verify()] == ["the index notes is missing"]
+        assert {finding.problem for finding in store.verify()} == {
+            f"the {kind} {name} is missing" for kind, name in gone
+        }
 
 
 HOLDER = """

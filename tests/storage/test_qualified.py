@@ -10,7 +10,8 @@ import pytest
 import backstory.storage.postgres
 
 MODULES = sorted(Path(backstory.storage.postgres.__path__[0]).glob("[a-z]*.py"))
-CALL = re.compile(r"(?<![\w.])([a-z_][a-z_0-9]*)\(")  # lists of columns have a space before them
+# Lists of columns have a space before them, and a schema has a dot behind it (a range of numbers has two).
+CALL = re.compile(r"(?<!\w)(?<!\w\.)([a-z_][a-z_0-9]*)\(")
 # These look like calls and are part of the language: no schema has them.
 SYNTAX = {"coalesce", "greatest", "least", "nullif", "bit"}
 # Run once, by whoever makes the store, and only where the extension is installed: it says in which schema.

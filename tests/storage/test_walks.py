@@ -5,8 +5,10 @@ import random
 import pytest
 
 import backstory
+from backstory.core.events import columns_of
 from backstory.storage.protocols import AgentRecord
 from backstory.storage.walks import BLOCK, RUN, walked
+from backstory.wire.conversation import conversation_in
 from tests import plain
 
 AGENT = AgentRecord(1, "a", "a", "main", None, 0, 0, False, 0, 900, 0, None, None, None)
@@ -33,6 +35,7 @@ def test_a_context_of_very_many_moves_is_what_the_rules_say(store):
         wanted = plain.contexts(one.events())
         for at in (one.head, one.head - 1, one.head // 2, *source.sample(range(one.head), 5)):
             assert one.context(at=at).messages == wanted[at]
+            assert one.conversation(at=at) == conversation_in(columns_of(wanted[at]))
 
 
 def test_moves_that_all_follow_each_other_are_one_context(store):

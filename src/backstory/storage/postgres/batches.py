@@ -11,7 +11,8 @@ LARGEST_BATCH = 250_000_000
 
 
 def batches(events: BasedDrafts) -> list[BasedDrafts]:
-    """The events in batches that fit into one call. Raises Invalid if an event is too large for any."""
+    """The events in batches that fit into one call; an event that is too large for an array is alone in its
+    batch. Raises Invalid if an event is too large for any call."""
     found: list[BasedDrafts] = []
     start = size = 0
     for place, (draft, _) in enumerate(events):
@@ -21,6 +22,11 @@ def batches(events: BasedDrafts) -> list[BasedDrafts]:
             start, size = place, 0
         size += bytes
     return [*found, events[start:]]
+
+
+def fit_into_arrays(events: BasedDrafts) -> bool:
+    """Whether one call can take the events as arrays."""
+    return len(events) <= BATCH and sum(size_of(d.content, d.data_json) for d, _ in events) <= LARGEST_BATCH
 
 
 def size_of(content: str | None, data_json: str | None) -> int:

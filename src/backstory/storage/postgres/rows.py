@@ -28,7 +28,7 @@ from backstory.errors import Conflict
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
 from backstory.storage.postgres.append import TURN, Placed, call_append
-from backstory.storage.postgres.batches import batches, size_of
+from backstory.storage.postgres.batches import batches, fit_into_arrays, size_of
 from backstory.storage.postgres.ranges import MANY, joined_within, within
 from backstory.storage.postgres.server import Connection
 from backstory.storage.protocols import (
@@ -308,7 +308,7 @@ class PostgresRows:
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         """Write an agent and its first events: in one call, unless its id also goes into the directory."""
-        if place_of(new.id) == place_of(new.session) and len(batches(events)) == 1:
+        if place_of(new.id) == place_of(new.session) and fit_into_arrays(events):
             return self._create(new, events, now)
         with self._db.transaction():
             record = self.insert(new, now)
@@ -379,6 +379,8 @@ class PostgresRows:
     def _append_batch(
         self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int
     ) -> Placed | None:
+        if len(events) == 1:  # perhaps because it is too large for an array
+            return self._append_event(agent, *events[0], expected, now)
         bindings = {**of(agent), **_columns(events), "expected": expected, "now": now}
         [(before, at)] = self.all(APPEND_MANY, bindings)
         return None if before is None else (before, at)

@@ -81,6 +81,7 @@ OWNER = """
             WHERE datname = pg_catalog.current_database())
     FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
     WHERE n.nspname = 'backstory'"""
+HAS_META = "SELECT pg_catalog.to_regclass('backstory.meta') IS NOT NULL"
 CANNOT_WRITE = """
     SELECT pg_catalog.current_setting('transaction_read_only') = 'on'
         OR NOT pg_catalog.has_table_privilege('backstory.events', 'INSERT')"""
@@ -128,8 +129,7 @@ def is_pooled(db: Connection) -> bool:
 
 
 def check_connection(db: Connection, url: str, *, read_only: bool = False) -> None:
-    """Refuse a connection without the settings we asked for, and a schema that belongs to another user, whose
-    functions would run with our privileges."""
+    """Refuse a connection without the settings we asked for."""
     wanted = _settings(read_only)
     for name, found in db.execute(HAS_SETTINGS, (list(wanted),)).fetchall():
         if found.translate(BARE) != wanted[name].translate(BARE):
@@ -144,12 +144,6 @@ def check_connection(db: Connection, url: str, *, read_only: bool = False) -> No
             f"{url!r}: the options of the address were dropped on the way",
             remedy="connect to the server itself, or have the pooler pass `options` on",
         )
-    for owner, is_trusted in db.execute(OWNER).fetchall():
-        if not is_trusted:
-            raise CannotOpen(
-                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as yours",
-                remedy="connect as that user, or use another database",
-            )
 
 
 @contextmanager
@@ -189,7 +183,7 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
         )
     with db.transaction():
         db.execute(ONE_MIGRATES)
-        if db.execute("SELECT pg_catalog.to_regnamespace(%s)", (SCHEMA,)).fetchall() == [(None,)]:
+        if not _has_schema(db, url):
             db.execute(f"CREATE SCHEMA {SCHEMA}")
         version = _version(db, url)
         if version is None:
@@ -201,9 +195,22 @@ def migrate(db: Connection, url: str, *, read_only: bool = False) -> None:
             deque(distribute(db), maxlen=0)
 
 
+def _has_schema(db: Connection, url: str) -> bool:
+    """Whether our schema exists. Refuses one that belongs to another user, whose functions would run with our
+    privileges: nothing in the schema may be read before this was asked."""
+    for owner, is_trusted in db.execute(OWNER).fetchall():
+        if not is_trusted:
+            raise CannotOpen(
+                f"the schema {SCHEMA!r} at {url!r} belongs to {owner!r}, whose code would run as yours",
+                remedy="connect as that user, or use another database",
+            )
+        return True
+    return False
+
+
 def _version(db: Connection, url: str) -> int | None:
     """The version of the store, or None before it is created."""
-    if db.execute("SELECT pg_catalog.to_regclass('backstory.meta')").fetchall() == [(None,)]:
+    if not _has_schema(db, url) or db.execute(HAS_META).fetchone() != (True,):
         return None
     found = db.execute("SELECT version FROM backstory.meta").fetchall()
     if len(found) != 1:
