@@ -19,6 +19,7 @@ OPENED = {
     "C:/ann@home/history.db": Address(Database.SQLITE, "C:/ann@home/history.db"),
     "2026:11/me@x.db": Address(Database.SQLITE, "2026:11/me@x.db"),
     "10:30/u@h/s.sqlite3": Address(Database.SQLITE, "10:30/u@h/s.sqlite3"),
+    "C:\\ann@home\\history.db": Address(Database.SQLITE, "C:\\ann@home\\history.db"),
     "notes: a/b@c.db": Address(Database.SQLITE, "notes: a/b@c.db"),
     "dir/a:b@c": Address(Database.SQLITE, "dir/a:b@c"),
     "my password=1.db": Address(Database.SQLITE, "my password=1.db"),
@@ -74,6 +75,11 @@ MISTYPED = [
     "mysql://h/x?password=1&hunter2=3",
     "postgresql//me@corp:hunter2@h/x.db",
     "sqlite:///x.db?password=hunter2",
+    "ann:1/hunter2@h/x.db",
+    "a:1/hunter2@h/x.db",
+    ":1/hunter2@h/x.db",
+    "10:30/hunter2@h/x",
+    "postgresql//ann:1/hunter2@h/x.db",
 ]
 
 

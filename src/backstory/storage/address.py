@@ -29,31 +29,17 @@ class Address(NamedTuple):
 _POSTGRES = ("postgresql://", "postgres://")
 _SQLITE = "sqlite://"
 _MEMORY = ":memory:"
-# A PostgreSQL URL as libpq divides it: user and password end at the first @, if no slash comes before it.
-# libpq would take the rest of a password with an @ or a slash for the host, the port or the database, and
-# show it in its errors. So these may have no @, and a port has digits only.
-_HOST = r"(?:\[[^\]@/?]*\]|[^\]\[:@/?,]*)(?::\d*)?"
-_POSTGRES_URL = re.compile(
-    r"(?P<scheme>\w+://)(?:(?P<user>[^:@/]*)(?P<password>:[^@/]*)?@|(?![^/]*@))"
-    rf"(?P<place>{_HOST}(?:,{_HOST})*(?:/[^@?]*)?)(?P<query>\?.*)?",
-    re.DOTALL,
-)
+_HOST = re.compile(r"(\[[^\]]*\]|[^\]\[:]*)(:[0-9]*)?")  # a name or [an IPv6 address], and a port
 # The name of a parameter may be percent-encoded, and libpq strips blanks around it.
 _SECRET_VALUE = re.compile(r"([?&][^=&]*(?:pass|secret|key|token|%)[^=&]*=)[^&]*", re.IGNORECASE | re.DOTALL)
 _BEFORE_ANY_SECRET = re.compile(r"[^:@=?]*[:@=?]?/*")
-# What is treated as an attempt at a database's address and not as a path, unless it begins with / or ./
-_LIKE_AN_ADDRESS = re.compile(
-    r"""(?!\.{0,2}/(?!/))(?:
-    [^/\\]*://  # a scheme, whatever comes before it
-    | \s*(sqlite|file|postgres(ql)?):
-    | (\s*postgres(ql)?)?/*(?![a-z]:[/\\])[^/\\]*:(  # user:password@, but C:/ is the beginning of a path
-        [^/\\]*@ | .*@(?!.*\.(db|sqlite)\d?$)  # a password with a slash, but not in front of a file's name
-    )
-    | \s*(\w+\s*=.*\s)?(host|hostaddr|dbname|user|password|pass)\s*=  # the key=value form of libpq
-    | .*[?&](password|pass)=
-    )""",
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+_SCHEMES = ("sqlite", "file", "postgres", "postgresql")
+# The key=value form of libpq.
+_KEYWORD = re.compile(
+    r"\s*(\w+\s*=.*\s)?(host|hostaddr|dbname|user|password|pass)\s*=", re.IGNORECASE | re.DOTALL
 )
+_SLASH = re.compile(r"[/\\]")
+_FILE = re.compile(r"\.(db|sqlite)[0-9]?$", re.IGNORECASE)
 
 
 def parse_address(url: str | os.PathLike[str]) -> Address:
@@ -69,7 +55,7 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
     path = text.removeprefix(_SQLITE + "/").removeprefix(_SQLITE)
     if path == _MEMORY:
         return Address(Database.MEMORY, path)
-    if not path or _LIKE_AN_ADDRESS.match(path):
+    if not path or _is_like_an_address(path):
         raise CannotOpen(
             f"{without_password(text)!r} is not a store",
             remedy="give the path of a file (./NAME if the name looks like an address), ':memory:', "
@@ -83,25 +69,91 @@ def parse_address(url: str | os.PathLike[str]) -> Address:
     return Address(Database.SQLITE, os.path.expanduser(path))
 
 
+def _is_like_an_address(path: str) -> bool:
+    """Whether this is an attempt at a database's address. It may contain a password, so it is not taken for a
+    path, which errors show. What begins with / or ./ is always a path."""
+    if path.startswith(("/", "./", "../")) and not path.startswith("//"):
+        return False
+    scheme, colon, _ = path.partition(":")
+    return (
+        "://" in path[: _end_of_first_part(path) + 2]
+        or (colon != "" and scheme.strip().lower() in _SCHEMES)
+        or _KEYWORD.match(path) is not None
+        or any(one.lower().startswith(("password=", "pass=")) for one in re.split("[?&]", path)[1:])
+        or _has_user_and_password(path)
+    )
+
+
+def _has_user_and_password(path: str) -> bool:
+    """Whether it begins like user:password@, perhaps behind what is left of postgresql://.
+
+    A password may have a slash in it. `10:30/me@home.db` and `notes: a/me@home.db` are still paths, because a
+    user's name does not begin with a digit, nor a password with a blank; and C:/ is a drive.
+    """
+    rest = re.sub(r"(?i)^\s*(postgres(ql)?)?/*", "", path)
+    user, colon, password = rest.partition(":")
+    is_drive = len(user) == 1 and user.isalpha() and password.startswith(("/", "\\"))
+    if not colon or "@" not in password or _SLASH.search(user) or is_drive:
+        return False
+    if "@" in password[: _end_of_first_part(password)]:
+        return True
+    is_plain = user[:1].isdecimal() or password[0].isspace()
+    return not (is_plain and _FILE.search(path))
+
+
+def _end_of_first_part(path: str) -> int:
+    """The place of the first slash."""
+    found = _SLASH.search(path)
+    return found.start() if found else len(path)
+
+
+class _Parts(NamedTuple):
+    """The parts of a PostgreSQL URL. Joined, all but the password are the URL as it is shown."""
+
+    scheme: str
+    user: str  # with its @
+    password: str  # with its colon
+    place: str
+    query: str  # with its question mark
+
+
+def _divided(url: str) -> _Parts | None:
+    """A PostgreSQL URL as libpq divides it, or None if a part of the password could be taken for something
+    else: libpq would show the host, the port and the database in its errors.
+
+    User and password end at the first @, unless a slash comes before it. What follows may have no @, and a
+    port has digits only.
+    """
+    scheme, _, rest = url.partition("://")
+    user = password = ""
+    if "@" in rest.partition("/")[0]:
+        login, _, rest = rest.partition("@")
+        user, colon, password = login.partition(":")
+        user, password = f"{user}@", colon + password
+    place, mark, query = rest.partition("?")
+    hosts, _, _ = place.partition("/")
+    if "@" in place or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        return None
+    return _Parts(f"{scheme}://", user, password, place, mark + query)
+
+
 def without_password(url: str) -> str:
     """An address that is safe to show. A PostgreSQL URL only lacks its secrets; of anything else, nothing is
     shown that follows the first colon, @, equals or question mark, because it may be a password."""
-    found = _POSTGRES_URL.fullmatch(url) if url.startswith(_POSTGRES) else None
-    if found is None:
-        start = _BEFORE_ANY_SECRET.match(url)
-        return url if start is None or start[0] == url else f"{start[0]}…"
-    user = "" if found["user"] is None else f"{found['user']}@"
-    return _SECRET_VALUE.sub(r"\1…", found["scheme"] + user + found["place"] + (found["query"] or ""))
+    parts = _divided(url) if url.startswith(_POSTGRES) else None
+    if parts is not None:
+        return _SECRET_VALUE.sub(r"\1…", "".join(parts._replace(password="")))
+    start = _BEFORE_ANY_SECRET.match(url)
+    return url if start is None or start[0] == url else f"{start[0]}…"
 
 
 def split_postgres(url: str) -> tuple[str, str]:
     """A PostgreSQL URL up to its parameters, and these, which begin with a question mark. Raises ValueError
     if a part of its password could be taken for something else."""
-    found = _POSTGRES_URL.fullmatch(url)
-    if found is None:
+    parts = _divided(url)
+    if parts is None:
         raise ValueError("not an address")
-    query = found["query"] or ""
-    return url.removesuffix(query), query
+    return url.removesuffix(parts.query), parts.query
 
 
 def _is_readable(text: str) -> bool:
