@@ -40,8 +40,10 @@ def is_here(module: str) -> bool:
 
 missing = {files: module for files, module in NEEDS.items() if not is_here(module)}
 collect_ignore_glob = list(missing)
-if missing and os.environ.get("BACKSTORY_TEST_ADAPTERS"):
-    raise RuntimeError(f"not installed: {', '.join(sorted(set(missing.values())))}")
+wanted = os.environ.get("BACKSTORY_TEST_ADAPTERS")  # "all", or the name of an adapter: it must be installed
+lacking = set(missing.values()) if wanted == "all" else {missing.get(f"test_{wanted}*.py")} - {None}
+if lacking:
+    raise RuntimeError(f"not installed: {', '.join(sorted(lacking))}")
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
@@ -75,6 +77,23 @@ def two_writers():
         assert [writer.wait(PATIENCE) for writer in writers] == [0, 0]
 
     return write
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Lets something happen once, between what an adapter has read and what it writes."""
+
+    def arrange(happens, method=backstory.Agent.extend, of=backstory.Agent) -> None:
+        coming = [happens]
+
+        def write(*args, **options):
+            if coming:
+                coming.pop()()
+            return method(*args, **options)
+
+        monkeypatch.setattr(of, method.__name__, write)
+
+    return arrange
 
 
 @pytest.fixture

@@ -390,6 +390,24 @@ def test_an_agent_without_events_is_not_a_session_yet(service, run):
     assert run(service.create_session(**IDS, session_id="s")).id == "s"
 
 
+def test_sessions_are_listed_with_the_last_one_written_to_at_the_end(service, run):
+    async def listed():
+        sessions = [await service.create_session(**IDS, session_id=id) for id in "abc"]
+        for session, time in zip(sessions, (30, 10, 20), strict=True):
+            await service.append_event(session, said("hello").model_copy(update={"timestamp": time}))
+        return (await service.list_sessions(**IDS)).sessions
+
+    assert [(each.id, each.last_update_time) for each in run(listed())] == [("b", 10), ("c", 20), ("a", 30)]
+
+
+def test_state_of_a_user_that_another_session_changes_meanwhile_makes_nothing_stale(service, run, meanwhile):
+    session, other = (run(service.create_session(**IDS, session_id=id)) for id in "ab")
+    change = service.append_event(other, said("there", state_delta={"user:there": 1}))
+    meanwhile(lambda: run(change), backstory.Store.write, backstory.Store)
+    run(service.append_event(session, said("here", state_delta={"user:here": 1})))
+    assert run(service.get_user_state(**IDS)) == {"there": 1, "here": 1}
+
+
 def test_an_answer_is_stored_once(service, run):
     session = run(service.create_session(**IDS, session_id="s"))
     content = types.Content(role="model", parts=[types.Part(text="a rather long answer " * 10)])

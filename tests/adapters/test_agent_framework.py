@@ -174,6 +174,13 @@ def test_two_processes_lose_nothing(durable_url, two_writers, run, sound):
     sound(history._history.store)
 
 
+def test_a_transcript_that_someone_else_saves_meanwhile_is_there_once(history, run, meanwhile):
+    messages = [Message("user", ["hello"], message_id="1"), Message("assistant", ["hi"], message_id="2")]
+    meanwhile(lambda: run(history.save_messages("s", messages)))
+    run(history.save_messages("s", messages))
+    assert texts(run(history.get_messages("s"))) == ["hello", "hi"]
+
+
 def test_a_cancelled_save_is_seen_through(history, run):
     async def cancelled():
         task = asyncio.ensure_future(history.save_messages("s", [Message("user", ["a"])]))

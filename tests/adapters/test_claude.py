@@ -100,6 +100,12 @@ def test_a_line_that_changed_under_its_uuid_is_kept_as_in_the_file(store, run):
     assert run(store.load(KEY)) == [*lines, changed]
 
 
+def test_a_session_with_nothing_but_a_subagents_lines_was_never_written(store, run):
+    run(store.append(KEY | {"subpath": "subagents/a"}, story().lines))
+    assert run(store.load(KEY)) is None
+    assert run(store.list_sessions(KEY["project_key"])) == []
+
+
 def test_nothing_appended_makes_no_session(store, run):
     run(store.append(KEY, []))
     assert run(store.load(KEY)) is None

@@ -210,6 +210,15 @@ def test_two_stores_in_memory_are_two():
     assert History(":memory:").store is not History(":memory:").store
 
 
+def test_of_two_that_spawn_an_agent_at_once_both_get_the_same(monkeypatch):
+    history = History(":memory:")
+    parent = history.ensured("x:parent", "parent")
+    first = history.spawned(parent, "x:parent/child", "child")
+    monkeypatch.setattr(history, "found", lambda key: None)  # the other one has not been seen
+    assert history.spawned(parent, "x:parent/child", "child").id == first.id
+    history.close()
+
+
 def test_a_fork_gets_another_name_where_its_name_is_taken():
     history = History(":memory:")
     agent = history.ensured("mine:a", "a")

@@ -45,6 +45,16 @@ def values(saver, id=None, thread="t"):
     return found and found.checkpoint["channel_values"]
 
 
+def test_what_cannot_be_serialized_makes_no_thread(saver):
+    with pytest.raises(TypeError):
+        put(saver, "1", value=lambda: None)
+    at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "1"}}
+    with pytest.raises(TypeError):
+        saver.put_writes(at, [("a", lambda: None)], "task")
+    assert list(saver.list(None)) == []
+    assert saver._history.store.agents() == []
+
+
 def test_writes_may_come_before_their_checkpoint(saver):
     put(saver, "1")
     at = {"configurable": THREAD["configurable"] | {"checkpoint_id": "2"}}

@@ -177,6 +177,9 @@ def test_a_stale_save_a_second_creation_and_an_unknown_head_conflict(store, run)
     lost = ConversationRecord(conversation_id="new", head_id="nobody")
     with pytest.raises(ConversationConflict):
         run(store.write_record(lost, expected_revision=None))
+    new = ConversationEntry(id="new", parent_id=None, message=asked("new"))
+    with pytest.raises(ConversationConflict):
+        run(store.write_record(lost, new_entries=[new], expected_revision=None))
     with pytest.raises(ConversationConflict):
         run(store.delete_record("c", expected_revision="another"))
     assert words(run(store.load("c"))) == ["a", "b", "one"]

@@ -166,6 +166,22 @@ def test_a_redaction_hides_and_keeps_the_rest(repository):
     assert any(event.content == "the secret" for event in repository.agent("s", "a").events())
 
 
+def test_a_redaction_keeps_what_someone_else_says_meanwhile(repository, meanwhile):
+    begun(repository, "one", "two")
+    meanwhile(lambda: repository.create_message("s", "a", message(2, "three")))
+    repository.update_message("s", "a", message(0, "redacted"))
+    assert texts(repository) == ["redacted", "two", "three"]
+
+
+def test_an_agent_keeps_the_time_at_which_it_was_created(repository):
+    begun(repository)
+    before = repository.read_agent("s", "a")
+    after = SessionAgent(agent_id="a", state={"k": 1}, conversation_manager_state={}, created_at="later")
+    repository.update_agent("s", after)
+    found = repository.read_agent("s", "a")
+    assert (found.created_at, found.state) == (before.created_at, {"k": 1})
+
+
 def test_what_others_wrote_a_rewind_and_a_fork(repository):
     begun(repository, "a")
     agent = repository.agent("s", "a")

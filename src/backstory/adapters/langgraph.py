@@ -171,6 +171,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
                     continue
 
         if not self._history.read(agent_key(ADAPTER, id, ns), write, False) and parent is None:
+            codec.form([checkpoint, told])  # what cannot be serialized makes no thread
             write(self.agent(id, ns))  # with a parent, the thread was deleted meanwhile
         return result
 
@@ -206,6 +207,7 @@ class BackstorySaver(BaseCheckpointSaver[Any]):
                     continue
 
         if not self._history.read(agent_key(ADAPTER, *ids), write, False):
+            codec.form(list(writes))
             write(self.agent(*ids))
 
     def delete_thread(self, thread_id: str) -> None:
