@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 CHAT := .venv-chat
 ADAPTERS := .venv-adapters
+OLDEST := .venv-oldest
+FRAMEWORKS ?= openai_agents claude pydantic_ai langgraph adk agent_framework strands
 PIP := -m pip install --quiet --disable-pip-version-check
 
 # Shows pip's output as one line that changes, on a terminal only; errors stay. awk hides pip's exit code, so its users
@@ -13,7 +15,7 @@ ONE_LINE := awk -v tty=$$([ -t 2 ] && echo 1) '/^(Collecting|Downloading|Buildin
 	{ if (tty) { printf "\r\033[K  %d  %.60s", ++n, $$0; fflush() } next } /ERROR|error:/ { print "\n" $$0 } \
 	END { if (tty) print "" }'
 
-.PHONY: help chat web test test-all test-adapters coverage corpus soak check format bench bench-adapters bench-peers clean
+.PHONY: help chat web test test-all test-adapters test-newest coverage corpus soak check format bench bench-adapters bench-peers clean
 .DEFAULT_GOAL := help
 
 # A target is listed if "##" and a sentence follow it.
@@ -80,20 +82,39 @@ test-all:  ## Run all tests on every installed Python from 3.11 to 3.14
 		else echo "python$$version is not installed: skipped"; fi; \
 	done
 
-# All frameworks resolve into one environment. Claude's without its program of 160 MB, which no test needs.
+# The newest releases of all frameworks resolve into one environment. Claude's comes without its program of 160 MB,
+# which no test needs.
+FRAMEWORK_PIP := $(PIP) --no-binary claude-agent-sdk
 $(ADAPTERS)/.ready: pyproject.toml
 	$(check_python)
 	@echo "Setting up the frameworks in $(ADAPTERS) (once, some minutes)"
 	@$(PYTHON) -m venv $(ADAPTERS)
 	@$(ADAPTERS)/bin/python $(PIP) 'pip>=25.1'
-	@$(ADAPTERS)/bin/python tools/oldest.py > $(ADAPTERS)/oldest.txt
-	@$(ADAPTERS)/bin/python $(PIP) --no-binary claude-agent-sdk --editable '.[adapters,postgres]' --group adapters \
-		$(if $(filter oldest,$(RELEASES)),--constraint $(ADAPTERS)/oldest.txt)
+	@$(ADAPTERS)/bin/python $(FRAMEWORK_PIP) --editable '.[adapters,postgres]' --group adapters
 	@touch $@
 
-test-adapters: $(ADAPTERS)/.ready  ## Test the adapters with the real frameworks
-	BACKSTORY_TEST_ADAPTERS=1 $(ADAPTERS)/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
+# The oldest release of each framework is in an environment of its own: it need not fit the oldest of the others.
+.PRECIOUS: $(OLDEST)/%/.ready
+$(OLDEST)/%/.ready: pyproject.toml
+	$(check_python)
+	@echo "Setting up the oldest $* in $(OLDEST)/$* (once, a minute)"
+	@$(PYTHON) -m venv $(OLDEST)/$*
+	@$(OLDEST)/$*/bin/python $(PIP) 'pip>=25.1'
+	@$(OLDEST)/$*/bin/python tools/oldest.py $* > $(OLDEST)/$*/constraints.txt
+	@$(OLDEST)/$*/bin/python $(FRAMEWORK_PIP) --editable '.[$*,postgres]' --constraint $(OLDEST)/$*/constraints.txt \
+		--group $(if $(filter langgraph,$*),adapter-langgraph,adapter)
+	@touch $@
+
+# RELEASES=oldest tests each framework alone, FRAMEWORKS="adk strands" only some of them.
+test-adapters: $(if $(filter oldest,$(RELEASES)),$(FRAMEWORKS:%=test-oldest-%),test-newest)  ## Test the adapters with the real frameworks
+
+test-newest: $(ADAPTERS)/.ready
+	BACKSTORY_TEST_ADAPTERS=all $(ADAPTERS)/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
 		$(or $(ARGS),tests/adapters)
+
+test-oldest-%: $(OLDEST)/%/.ready
+	BACKSTORY_TEST_ADAPTERS=$* $(OLDEST)/$*/bin/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 \
+		tests/adapters/test_$**.py tests/adapters/test_pages.py
 
 # All of core/ is reached, line by line and branch by branch; of wire/ all but a few branches.
 coverage: $(READY)  ## Check that the tests cover every line and branch of the pure modules
@@ -132,4 +153,4 @@ bench-peers: $(READY)  ## Compare with other libraries (about an hour)
 	$(BIN)/python -m benchmarks.peers $(if $(JSON),--json $(JSON)) $(or $(ARGS),--page)
 
 clean:  ## Remove everything that these targets created
-	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist
+	rm -rf .venv .venv-3.* .venv-peers $(CHAT) $(ADAPTERS) $(OLDEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage dist

@@ -1,14 +1,13 @@
-"""The oldest releases of the frameworks that the extras of the adapters allow, as constraints for pip.
+"""The oldest release of a framework that the extra of its adapter allows, as a constraint for pip.
 
-python tools/oldest.py > oldest.txt
+python tools/oldest.py strands > constraints.txt
 """
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
 extras = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
-[chosen] = extras["adapters"]
-for extra in re.findall(r"\w+", chosen.partition("[")[2]):
-    for requirement in extras[extra]:
-        print(re.sub(r">=([^,]+).*", r"==\1", requirement))
+for requirement in extras[sys.argv[1]]:
+    print(re.sub(r">=([^,]+).*", r"==\1", requirement))
