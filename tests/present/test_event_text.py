@@ -18,6 +18,8 @@ def wire(form):
         (wire({"role": "assistant", "content": [{"type": "thinking"}]}), "(thinking)"),
         (wire({"role": "model", "parts": [{"text": "hm", "thought": True}]}), "(thought)"),
         (wire([{"reasoningContent": {}}]), "(reasoningContent)"),
+        (wire([{"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}]), "(input_image)"),
+        (wire([{"type": "message", "role": "assistant", "content": [{"type": "refusal"}]}]), "(refusal)"),
         ({"item": {"of": "x", "form": {"type": "compaction"}}}, "(compaction)"),
         ({"item": {"of": "x", "form": "text"}}, ""),
         (wire([3, {}]), ""),

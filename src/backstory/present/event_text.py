@@ -56,10 +56,17 @@ def _said(event: Event) -> str:
 def _wordless(data: dict[str, Any]) -> str:
     """A name for an event without text: (reasoning), (web_search_call), (image) …"""
     form = _own_form(data)
-    if isinstance(form, dict):
-        form = form.get("content") or form.get("parts") or [form]
-    names = dict.fromkeys(_name_of(part) for part in form) if isinstance(form, list) else {}
+    forms = form if isinstance(form, list) else [form]
+    names = dict.fromkeys(_name_of(part) for each in forms for part in _parts(each))
     return " ".join(f"({name})" for name in names if name)
+
+
+def _parts(form: Any) -> list[Any]:
+    """The parts of a message, or what is none."""
+    if isinstance(form, dict) and form.get("type") in (None, "message"):
+        parts = form.get("content") or form.get("parts")
+        return parts if isinstance(parts, list) else [form]
+    return [form]
 
 
 def _own_form(data: dict[str, Any]) -> Any:
