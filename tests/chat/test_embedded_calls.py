@@ -128,6 +128,18 @@ def test_a_greeting_is_answered_in_words(model):
 
 
 @pytest.mark.slow
+def test_a_history_with_images_and_files_is_answered(model, tmp_path):
+    (tmp_path / "report.txt").write_text("All is well.")
+    with backstory.open(":memory:") as store:
+        agent = store.start("main")
+        agent.user("What is this?", images=[b"\x89PNG\r\n\x1a\n"], files=[tmp_path / "report.txt"])
+        agent.assistant("A picture.")
+        agent.user("Hello!")
+        *_, answer = model.answer(agent.conversation(), [])
+    assert answer.text
+
+
+@pytest.mark.slow
 def test_after_a_result_it_speaks_and_calls_nothing(model):
     agent = backstory.open(":memory:").start()
     agent.user("Which Python files are here?")

@@ -31,6 +31,7 @@ NAME = "smollm2-135m"
 MOST_TOKENS = 256  # of one answer: a tiny model does not always stop by itself
 OF_A_RESULT = 60  # tokens about the result of a tool: the longer the answer, the more of it is made up
 MOST_RESULT = 2_000  # characters of a result that the model reads
+UNSHOWN = "(something that this model cannot see)"  # in place of an image or a file
 LAST_WORD = 2.0  # seconds to wait for the process when the model is closed
 
 SETTINGS: dict[str, Any] = {
@@ -62,6 +63,7 @@ class EmbeddedModel:
     def answer(self, conversation: Conversation, tools: Sequence[Tool]) -> Iterator[StreamItem]:
         """The answer, part by part."""
         body = conversation.to("openai", model=self.name) | SETTINGS
+        body["messages"] = [_in_words(message) for message in body["messages"]]
         last = body["messages"][-1]
         if last["role"] == "tool":
             about = _about_result(body["messages"])
@@ -183,6 +185,14 @@ def _about_result(messages: list[dict[str, Any]]) -> dict[str, Any]:
     content = f"{asked}\n\nThe result is:\n{found}\n\nSay in one short sentence what the result is."
     said = [{"role": "system", "content": "Answer briefly."}, {"role": "user", "content": content}]
     return {"messages": said, "max_tokens": OF_A_RESULT}
+
+
+def _in_words(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of which the model can read everything. llama.cpp refuses images that it cannot see."""
+    if not isinstance(message.get("content"), list):
+        return message
+    parts = [part if part.get("type") == "text" else {"text": UNSHOWN} for part in message["content"]]
+    return message | {"content": _text({"content": parts})}
 
 
 def _text(message: dict[str, Any]) -> str:
