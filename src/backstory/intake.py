@@ -4,28 +4,30 @@ Everything is checked, as in an append, when it is added. Nothing is locked unti
 everything in one transaction. So a source may be read slowly.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.about import described
-from backstory.core.chain import START, digest_of
+from backstory.core.chain import START, digest, inner_of_bytes
 from backstory.core.drafts import as_batch, drafts
 from backstory.core.events import (
-    Draft,
+    EncodedDraft,
+    EncodedRow,
     Event,
-    Stored,
     check_text,
     checked_key,
     checked_keys,
+    encoded,
     moment_us,
     parse_object,
     plain,
-    stored_rows,
     to_json,
 )
+from backstory.core.kinds import FRESH_STARTS, MOVES
 from backstory.errors import Conflict, Invalid, KeyTaken
 from backstory.operations.arguments import own_agent
 from backstory.storage import protocols
@@ -62,7 +64,7 @@ class _Birth(NamedTuple):
 
 class _Batch(NamedTuple):
     agent: Agent
-    drafts: Sequence[Draft]
+    drafts: Sequence[EncodedDraft]
     times: Sequence[int]
     expected: int | None
     is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
@@ -147,7 +149,7 @@ class Intake:
             own = _own_time(event)
             batch.append(event[:4] if _is_timed(event) else event)
             times.append(now() if own is None else own)
-        self._waiting.append(_Batch(agent, drafts(batch), times, expected))
+        self._waiting.append(_Batch(agent, list(map(encoded, drafts(batch))), times, expected))
 
     def describe(self, agent: Agent, /, **about: Any) -> None:
         """Set details of an agent, as `agent.describe` does."""
@@ -205,11 +207,15 @@ class Intake:
 
 
 def hand_over(
-    intake: Intake, agent: Agent, checked: Sequence[Draft], times: Sequence[int], expected: int
+    intake: Intake, agent: Agent, checked: Sequence[EncodedDraft], times: Sequence[int], expected: int
 ) -> None:
     """`intake.extend` for events that were checked already and are known to be new after `expected`, with
     times in microseconds: importers add very many."""
     intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected, is_new=True))
+
+
+# `tuple.__new__` runs no Python code, `EncodedRow(…)` would.
+_encoded_row: Callable[[tuple[Any, ...]], EncodedRow] = partial(tuple.__new__, EncodedRow)
 
 
 class _Commit:
@@ -265,32 +271,51 @@ class _Commit:
         pieces = self._rows.lineage(agent)
         if batch.expected not in (None, agent.head):
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
-        keys = [] if batch.is_new else [draft.key for draft in batch.drafts if draft.key is not None]
-        known = self._rows.places(agent, pieces, keys) if keys else {}
-        new = []
-        for draft, time in zip(batch.drafts, batch.times, strict=True):
-            if draft.key not in known:
-                new.append((draft, time))
-            if draft.key is not None:
-                known[draft.key] = 0  # once more in the same batch, it is passed over, too
+        new = self._new(batch, agent, pieces)
         if not new:
             return
         rows = self._placed(agent, new, self._digest(agent, pieces))
-        self._rows.add_events(agent, rows, pack=True)
+        self._rows.add_encoded(agent, rows)
         self.written += len(rows)
         last = rows[-1]
         self.records[agent.id] = agent._replace(head=last.seq, updated_us=last.created_us)
 
-    def _placed(self, agent: AgentRecord, new: Sequence[tuple[Draft, int]], previous: bytes) -> list[Stored]:
+    def _new(
+        self, batch: _Batch, agent: AgentRecord, pieces: Sequence[protocols.Piece]
+    ) -> list[tuple[EncodedDraft, int]]:
+        """The events of a batch that the lineage does not have, with their times."""
+        keys = [draft.key for draft in batch.drafts if draft.key is not None]
+        timed = zip(batch.drafts, batch.times, strict=True)
+        if batch.is_new and len(set(keys)) == len(keys):
+            return list(timed)
+        known = {} if batch.is_new or not keys else self._rows.places(agent, pieces, keys)
+        new = []
+        for draft, time in timed:
+            if draft.key not in known:
+                new.append((draft, time))
+            if draft.key is not None:
+                known[draft.key] = 0  # once more in the same batch, it is passed over, too
+        return new
+
+    def _placed(
+        self, agent: AgentRecord, new: Sequence[tuple[EncodedDraft, int]], previous: bytes
+    ) -> list[EncodedRow]:
         """The rows of new events after the head."""
-        based = judged(self._rows, agent, [draft for draft, _ in new], agent.head, [])
+        bases = self._bases(agent, [draft for draft, _ in new])
         rows, newest = [], agent.updated_us
-        for seq, ((draft, base), (_, time)) in enumerate(zip(based, new, strict=True), agent.head + 1):
+        for seq, ((draft, time), base) in enumerate(zip(new, bases, strict=True), agent.head + 1):
             newest = max(newest, time)
             kind, content, data, key = draft
-            previous = digest_of(previous, seq, kind, newest, base, key, content, data)
-            rows.append((seq, kind, content, data, newest, key, base, previous))
-        return stored_rows(rows)
+            previous = digest(previous, seq, kind, newest, base, key, inner_of_bytes(content, data))
+            rows.append(_encoded_row((seq, kind, content, data, newest, key, base, previous)))
+        return rows
+
+    def _bases(self, agent: AgentRecord, drafts: Sequence[EncodedDraft]) -> list[int | None]:
+        """The bases of new events after the head. Only where a move leads depends on what it says."""
+        if MOVES.isdisjoint(draft.kind for draft in drafts):
+            return [0 if draft.kind in FRESH_STARTS else None for draft in drafts]
+        based = judged(self._rows, agent, [draft.decoded for draft in drafts], agent.head, [])
+        return [base for _, base in based]
 
     def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
         """The digest at the head."""

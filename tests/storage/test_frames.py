@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory.core.events import Stored
+from backstory.core.events import EncodedRow
 from backstory.storage.sqlite.frames import Packer, dictionary, tables, unpacked
 from backstory.storage.zstd import zstd
 
@@ -57,7 +57,8 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"
 @given(st.none() | TEXTS, st.none() | TEXTS, st.sampled_from([1, 3, 200]))
 def test_whatever_is_packed_is_unpacked_the_same(content, data, times):
     content, data = (None if text is None else text * times for text in (content, data))
-    row = Stored(7, "tool_call", content, data, 1, "key", None, b"digest")
+    encoded = (None if text is None else text.encode() for text in (content, data))
+    row = EncodedRow(7, "tool_call", *encoded, 1, "key", None, b"digest")
     [(id, kind, *said, created, key, base, digest, frame, size)] = Packer().packed(2 << 32, [row])
     assert (id, kind, created, key, base, digest) == ((2 << 32) + 7, "tool_call", 1, "key", None, b"digest")
     if frame is None:
@@ -172,14 +173,13 @@ def test_a_damaged_frame_is_found_where_it_is(path):
 
 @pytest.mark.parametrize("cut", [0, 3, -1])
 def test_a_frame_that_is_cut_off_is_damaged(cut):
-    row = Stored(1, "user", LONG, None, 1, None, None, b"")
-    [(*_, frame, _)] = Packer().packed(0, [row])
     with pytest.raises(backstory.Corrupt):
-        unpacked(frame[:cut])
+        unpacked(packed_frame(LONG)[:cut])
 
 
 def packed_frame(content):
-    [(*_, frame, _)] = Packer().packed(0, [Stored(1, "user", content, None, 1, None, None, b"")])
+    row = EncodedRow(1, "user", content.encode(), None, 1, None, None, b"")
+    [(*_, frame, _)] = Packer().packed(0, [row])
     return frame
 
 

@@ -47,6 +47,14 @@ def inner(content: str | None, data_json: str | None, data: dict[str, Any] | Non
     )
 
 
+def inner_of_bytes(content: bytes | None, data: bytes | None) -> Inner:
+    """The inner digests of an event that is not erased, for whoever needs its bytes anyway."""
+    return (
+        _NOTHING if content is None else sha256(content).digest(),
+        _NOTHING if data is None else sha256(data).digest(),
+    )
+
+
 def digest(
     previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
 ) -> bytes:

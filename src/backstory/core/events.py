@@ -5,8 +5,9 @@ agents or replay.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -207,7 +208,35 @@ class Stored(NamedTuple):
 
 def stored_rows(rows: Iterable[tuple[Any, ...]]) -> list[Stored]:
     """The rows that a database returned, in the order of `Stored`'s columns."""
-    return list(map(Stored._make, rows))
+    return list(map(_stored, rows))
+
+
+# Not `Stored._make`, which is written in Python.
+_stored: Callable[[tuple[Any, ...]], Stored] = partial(tuple.__new__, Stored)
+
+
+class EncodedRow(NamedTuple):
+    """The row of a new event with its texts as UTF-8, of which digests and frames are made: where there are
+    very many events, each conversion of a text counts."""
+
+    seq: int
+    kind: str
+    content: bytes | None
+    data: bytes | None
+    created_us: int
+    key: str | None
+    base: int | None
+    digest: bytes
+
+
+def decoded(text: bytes | None) -> str | None:
+    """A text of an encoded row."""
+    return None if text is None else text.decode()
+
+
+def decoded_rows(rows: Iterable[EncodedRow]) -> list[Stored]:
+    """Encoded rows for a database that takes texts."""
+    return [Stored(row[0], row[1], decoded(row[2]), decoded(row[3]), *row[4:]) for row in rows]
 
 
 class Draft(NamedTuple):
@@ -231,6 +260,20 @@ class Draft(NamedTuple):
         if self.content != event.content:
             return False
         return self.data_json == event.data_json or is_same_json(parse_object(self.data_json), event.data)
+
+
+class EncodedDraft(NamedTuple):
+    """A draft with its texts as UTF-8."""
+
+    kind: str
+    content: bytes | None
+    data: bytes | None
+    key: str | None = None
+
+    @property
+    def decoded(self) -> Draft:
+        """The same draft with texts."""
+        return Draft(self.kind, decoded(self.content), decoded(self.data), self.key)
 
 
 def checked_key(key: Any) -> str:
@@ -307,6 +350,43 @@ def draft(
         check_message(kind, content, data)
     # Not Draft(…): of a long batch, that alone would be a tenth of the checking.
     return tuple.__new__(Draft, (kind, content, text, None if key is None else checked_key(key)))
+
+
+def encoded(draft: Draft) -> EncodedDraft:
+    """A draft with its texts as UTF-8."""
+    kind, content, data, key = draft
+    texts = None if content is None else content.encode(), None if data is None else data.encode()
+    return EncodedDraft(kind, *texts, key)
+
+
+def encoded_draft(kind: Any, content: Any, data: Any, key: Any) -> EncodedDraft:
+    """What `encoded(draft(…, is_parsed=True))` returns or raises, at half the price, because the bytes that
+    are checked are those that are kept."""
+    texts = _checked_bytes(kind, content, data)
+    if texts is None:
+        return encoded(draft(kind, content, data, key, is_parsed=True))
+    if data is not None or kind in TOOL_KINDS:
+        check_message(kind, content, data)
+    return tuple.__new__(EncodedDraft, (kind, *texts, None if key is None else checked_key(key)))
+
+
+def _checked_bytes(kind: Any, content: Any, data: Any) -> tuple[bytes | None, bytes | None] | None:
+    """The content and the data of an event as bytes, if nothing is unusual about them; else None."""
+    if type(kind) is not str or kind not in KINDS or (content is None and kind in NEEDS_CONTENT):
+        return None
+    said = text = None
+    if content is not None:
+        try:
+            said = content.encode() if type(content) is str else None
+        except UnicodeEncodeError:
+            return None
+        if said is None or b"\0" in said:
+            return None
+    if data is not None:
+        text = parsed_json(data) if type(data) is dict and ERASED not in data else None
+        if text is None or text.count(b"{") + text.count(b"[") > DEEPEST:
+            return None
+    return said, text
 
 
 def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,6 +31,11 @@ class Part(NamedTuple):
     content: str | None
     data: Data | None
     block: int
+
+
+# `tuple.__new__` runs no Python code, `Part(…)` and `Entry(…)` would.
+_part: Callable[[tuple[Any, ...]], Part] = partial(tuple.__new__, Part)
+as_entry: Callable[[tuple[Any, ...]], Entry] = partial(tuple.__new__, Entry)
 
 
 def microseconds(value: Any) -> int | None:
@@ -170,6 +176,9 @@ def loaded_answer(form: Any, format: str, model: str | None) -> list[tuple[str, 
 
 def anthropic_answer(blocks: Sequence[Any], model: str | None, id: str) -> list[Part]:
     """The events of an answer: its text, if any, then its calls; or one event without text."""
+    usual = _usual_answer(blocks, model)  # most blocks are tidy as they come
+    if usual is not None:
+        return usual
     tidy = [_tidy(block) for block in blocks]
     usual = _usual_answer(tidy, model)
     if usual is not None:
@@ -192,9 +201,9 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
         type_, size = block.get("type"), len(block)
         if type_ == "tool_use" and size == 4:
             id, name, given = block.get("id"), block.get("name"), block.get("input")
-            if not (_is_plain(id) and _is_plain(name) and type(given) is dict):
+            if not (_is_plain(id) and _is_plain(name) and type(given) is dict and _fits(given, SHALLOW)):
                 return None
-            found.append(Part("tool_call", None, {"id": id, "name": name, "arguments": given}, number))
+            found.append(_part(("tool_call", None, {"id": id, "name": name, "arguments": given}, number)))
         elif found:
             return None
         elif type_ == "thinking" and size == 3:
@@ -205,15 +214,15 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
             text = block.get("text")
             if not isinstance(text, str) or not text.strip():
                 return None
-            said = Part("assistant", text, None, number)
+            said = _part(("assistant", text, None, number))
         else:
             return None
     if said is not None or not found:
         found.insert(0, said or Part("assistant", "", None, 0))
     if thought:
-        tag = {"provider": "anthropic"} | ({} if model is None else {"model": model})
-        native = {"native": tag | {"wire": list(blocks)}}
-        found[0] = found[0]._replace(data=(found[0].data or {}) | native)
+        tag = {"provider": "anthropic"} if model is None else {"provider": "anthropic", "model": model}
+        kind, content, data, number = found[0]
+        found[0] = _part((kind, content, {**(data or {}), "native": {**tag, "wire": list(blocks)}}, number))
     return found if blocks else None
 
 
@@ -340,6 +349,6 @@ def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], 
     for part in parts:
         time = times[part.block] if part.kind == "tool_call" and part.block < len(times) else first
         data = {**(part.data or {}), **extra, "answer": id}
-        entries.append(Entry(f"{id}:{part.block}", part.kind, part.content, data, time))
+        entries.append(as_entry((f"{id}:{part.block}", part.kind, part.content, data, time, None)))
         extra = {}
     return entries

@@ -30,11 +30,11 @@ def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[
                 report.mended[ESCAPED] += 1
                 entries = (e._replace(content=held(e.content)) if e.content else e for e in step.entries)
                 step = step._replace(entries=tuple(entries))
-            own = {entry.id for entry in step.entries}
-            if len(own) < len(step.entries) or not ids.isdisjoint(own):
+            own = [entry.id for entry in step.entries]
+            if not ids.isdisjoint(own) or (len(own) > 1 and len(set(own)) < len(own)):
                 report.mended[REPEATED] += 1
                 step = step._replace(entries=tuple(_numbered(step.entries, ids)))
-            ids |= own
+            ids.update(own)
         yield step
 
 

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import EPOCH, Draft, draft, to_datetime, to_json
+from backstory.core.events import EPOCH, EncodedDraft, encoded_draft, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
@@ -169,7 +169,7 @@ class ThreadWriter:
         self._done.cuts += sum(event.kind == "clear" for event in self._batch)
         self._batch, self._size = [], 0
 
-    def _draft(self, event: LogEvent) -> Draft:
+    def _draft(self, event: LogEvent) -> EncodedDraft:
         """A row that can be stored: where it cannot, a note that says so has its place."""
         data, content = event.data, event.content
         if event.source_time is not None:
@@ -180,10 +180,10 @@ class ThreadWriter:
                 content = self._changes.mask.text(content)
         key = None if event.id is None else key_of(event.id)
         try:
-            return draft(event.kind, content, _once(content, data), key, is_parsed=True)
+            return encoded_draft(event.kind, content, _once(content, data), key)
         except InvalidEvent as error:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
-            return draft("note", DAMAGED, {"kind": event.kind, "why": error.message[:500]}, key)
+            return encoded_draft("note", DAMAGED, {"kind": event.kind, "why": error.message[:500]}, key)
 
 
 class _TailCheck:

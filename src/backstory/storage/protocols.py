@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import Columns, Draft, Event, Stored, TextAndData
+from backstory.core.events import Columns, Draft, EncodedRow, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
@@ -261,9 +261,11 @@ class Intake(Reader, StoredRows, Protocol):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         """Write an agent as it was made then. Raises NameTaken."""
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
-        """Write events behind the agent's newest, with their positions, times, bases and digests. `pack`:
-        they will seldom be read, so they may be stored in less space."""
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
+        """Write events behind the agent's newest, with their positions, times, bases and digests."""
+
+    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
+        """The same for events that will seldom be read, so that they may be stored in less space."""
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         """Replace what is kept beside an agent with what `change` returns."""

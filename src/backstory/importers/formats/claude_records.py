@@ -10,6 +10,7 @@ from backstory.importers.entries import (
     anthropic_answer,
     anthropic_message,
     anthropic_result,
+    as_entry,
     microseconds,
     text_in,
     usage_of,
@@ -261,7 +262,8 @@ def results(key: str, record: Record) -> list[Entry]:
     for block in content_of(record):
         if _is_result(block):
             text, data = anthropic_result(block, key)
-            found.append(Entry(f"{key}:{len(found)}" if found else key, "tool_result", text, data, time))
+            id = f"{key}:{len(found)}" if found else key
+            found.append(as_entry((id, "tool_result", text, data, time, None)))
         else:
             rest.append(block)
     if rest:

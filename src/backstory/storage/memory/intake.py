@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from backstory.core.events import Stored
+from backstory.core.events import EncodedRow, Stored, decoded_rows
 from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 
@@ -20,11 +20,14 @@ class MemoryIntake(HeldRows):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self._backend.add_agent(new, created_us)
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         own = self._agents[agent.pk]
         for row in rows:
             own.add(row.event, row.base, row.digest)
         self._backend.announce()
+
+    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
+        self.add_events(agent, decoded_rows(rows))
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         own = self._agents[agent.pk]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import psycopg
 
-from backstory.core.events import Stored
+from backstory.core.events import EncodedRow, Stored, decoded_rows
 from backstory.errors import Conflict, NameTaken
 from backstory.storage.ids import place_of
 from backstory.storage.postgres import sources as postgres_sources
@@ -45,7 +45,7 @@ class PostgresIntake(PostgresRows):
             said = f"someone else is writing agents of session {new.session}"
             raise Conflict(said, remedy="import again") from error
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         place = place_of(agent.session)
         with self._db.cursor().copy(INSERT_EVENTS) as copy:
             for row in rows:
@@ -55,6 +55,9 @@ class PostgresIntake(PostgresRows):
         moved = {"head": last.seq, "updated_us": last.created_us, "digest": last.digest}
         self._db.execute(MOVE_HEAD, {"place": place, "no": agent.pk, **moved})
         self._db.execute(ANNOUNCE)
+
+    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
+        self.add_events(agent, decoded_rows(rows))
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         postgres_sources.remember(self._db, sources)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 
-from backstory.core.events import Stored, TextAndData
+from backstory.core.events import EncodedRow, TextAndData, decoded
 from backstory.core.kinds import SPOKEN
 from backstory.errors import Corrupt, Remedy
 
@@ -33,14 +33,14 @@ DAMAGED = """
     WHERE e.packed IS NOT NULL AND content_left(e.packed) IS NULL AND data_left(e.packed) IS NULL
     ORDER BY e.id"""
 
-WORTH_PACKING = 100  # characters
+WORTH_PACKING = 100  # bytes
 WORTH_KEEPING = 0.9  # of what a frame has packed
 LEVEL = 1  # higher ones save little more, and take twice as long
 
 TABLES = "dictionary.tables"
 
-_END = "\0"  # between content and data; no text in a store contains it
-_NO_CONTENT = "\0\0"  # before the data of an event whose content is NULL
+_END = b"\0"  # between content and data; no text in a store contains it
+_NO_CONTENT = b"\0\0"  # before the data of an event whose content is NULL
 
 
 def dictionary() -> bytes:
@@ -91,20 +91,27 @@ class Packer:
         shared = _whole_dictionary().as_digested_dict
         self._compressor = zstd.ZstdCompressor(options=options, zstd_dict=shared)
 
-    def packed(self, first: int, rows: Sequence[Stored]) -> Iterator[tuple[Any, ...]]:
+    def packed(self, first: int, rows: Sequence[EncodedRow]) -> Iterator[tuple[Any, ...]]:
         """The rows of events of the agent whose ids begin at `first`, packed where that is worth it."""
         compress = self._compressor.compress
         end: Literal[2] = self._compressor.FLUSH_FRAME
-        for seq, kind, content, data, *rest in rows:
-            beside = "" if data is None else _NO_CONTENT + data if content is None else _END + data
-            if kind in SPOKEN and len(content or "") + len(beside) >= WORTH_PACKING:
-                plain = f"{content or ''}{beside}".encode()
+        for seq, kind, content, data, at, key, base, digest in rows:
+            plain = _plain(content, data)
+            if kind in SPOKEN and len(plain) >= WORTH_PACKING:
                 frame = compress(plain, end)
                 if len(frame) < len(plain) * WORTH_KEEPING:
-                    size = len(plain) - beside.count(_END)
-                    yield first | seq, kind, None, None, *rest, frame, size
+                    size = len(content or b"") + len(data or b"")
+                    yield first | seq, kind, None, None, at, key, base, digest, frame, size
                     continue
-            yield first | seq, kind, content, data, *rest, None, None
+            texts = decoded(content), decoded(data)
+            yield first | seq, kind, *texts, at, key, base, digest, None, None
+
+
+def _plain(content: bytes | None, data: bytes | None) -> bytes:
+    """What is packed of an event."""
+    if data is None:
+        return content or b""
+    return _NO_CONTENT + data if content is None else content + _END + data
 
 
 class Unpacker:
@@ -151,7 +158,7 @@ def unpacked(frame: bytes) -> TextAndData:
         raise _damaged() from error
     # Bytes behind the end would be the checksum of a frame whose header no longer says that it has one.
     is_whole = decompressor.eof and not decompressor.unused_data
-    match text.split(_END, 3) if is_whole else ():
+    match text.split("\0", 3) if is_whole else ():
         case [content]:
             return content, None
         case [content, data]:

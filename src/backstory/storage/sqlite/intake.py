@@ -6,7 +6,7 @@ in `backstory.intake`.
 
 from collections.abc import Sequence
 
-from backstory.core.events import Stored
+from backstory.core.events import EncodedRow, Stored
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.frames import Packer
@@ -26,12 +26,13 @@ class SqliteIntake(SqliteRows):
     def add_agent(self, new: NewAgent, created_us: int) -> AgentRecord:
         return self.create(new, created_us)
 
-    def add_events(self, agent: AgentRecord, rows: Sequence[Stored], *, pack: bool = False) -> None:
+    def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         first = agent.pk << 32
-        if pack:
-            self._db.executemany(INSERT_PACKED, Packer().packed(first, rows))
-        else:
-            self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
+        self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
+        self.touch(agent, 0, rows[-1].created_us)
+
+    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
+        self._db.executemany(INSERT_PACKED, Packer().packed(agent.pk << 32, rows))
         self.touch(agent, 0, rows[-1].created_us)
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
