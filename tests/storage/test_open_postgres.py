@@ -368,3 +368,15 @@ def test_an_index_that_could_not_be_made_is_missing(new_database):
         name = "'backstory.agents_name'::regclass"
         db.execute(f"UPDATE pg_index SET indisvalid = false WHERE indexrelid = {name}")
         assert [finding.problem for finding in store.verify()] == ["the index agents_name is missing"]
+
+
+def test_a_key_of_an_agent_that_is_gone_is_found_and_is_not_tried_for_ever(empty_database, monkeypatch):
+    monkeypatch.setattr("backstory.storage.postgres.backend.TRIES", 3)
+    url = empty_database()
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        gone = store.ensure("k")
+        db.execute("DELETE FROM backstory.agents")
+        with pytest.raises(backstory.StorageError, match=r"(?s)directory_pkey.*shows what is wrong"):
+            store.ensure("k")
+        [finding] = store.verify()
+        assert finding.problem == f"the directory has the agent {gone.id}, which does not exist"

@@ -31,6 +31,11 @@ STRAYS = """
     SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
     FROM backstory.events e
     WHERE NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.place = e.place AND a.no = e.agent)"""
+# Only roots: they are in the place of their session, so that this can be joined on many servers, too.
+STRAY_ENTRIES = """
+    SELECT d.id::text FROM backstory.directory d
+    WHERE d.id = d.session
+        AND NOT EXISTS (SELECT 1 FROM backstory.agents a WHERE a.place = d.place AND a.id = d.id)"""
 
 
 def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
@@ -42,4 +47,5 @@ def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
     functions = {name for (name,) in query(FUNCTIONS)}
     missing += [f"the function {name} is missing" for name in sorted(NEEDED_FUNCTIONS - functions)]
     stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
+    stray += [f"the directory has the agent {id}, which does not exist" for (id,) in query(STRAY_ENTRIES)]
     return stray + missing

@@ -78,6 +78,7 @@ from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 T = TypeVar("T")
 
 PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
+TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
 
 
 class PostgresBackend:
@@ -114,12 +115,16 @@ class PostgresBackend:
             return Connections(self._conninfo, prepares=self._prepares, patience=PATIENCE)
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
-        while True:
+        for _ in range(TRIES):
             try:
-                with self._connection(to_write=True) as db:
-                    return PostgresRows(db).create(new, events, now)
+                return self._created(new, events, now)
             except Clash:  # or another agent was created in this place at the same time: take the next number
                 new = self._not_taken(new)
+        return self._created(new, events, now)  # what is in the way belongs to no agent: say what it is
+
+    def _created(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
+        with self._connection(to_write=True) as db:
+            return PostgresRows(db).create(new, events, now)
 
     def _not_taken(self, new: NewAgent) -> NewAgent:
         """The agent to try again with, if only its number or its random id was taken."""
