@@ -343,8 +343,10 @@ def draft(
         )
     elif not content.isascii() or "\0" in content:
         check_text(content, f"the content of this {kind} event")
-    if type(kind) is not str or type(content) is not str:
-        kind, content = plain(kind), None if content is None else plain(content)
+    if type(kind) is not str:
+        kind = plain(kind)
+    if content is not None and type(content) is not str:
+        content = plain(content)
     text = None if data is None else _data_json(kind, data, is_parsed, text)
     if text is not None or kind in TOOL_KINDS:
         check_message(kind, content, data)
@@ -403,7 +405,8 @@ def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:
     if text is None:
         exact = parsed_json(data) if is_parsed else exact_json(data)
         text = _slower_json(kind, data) if exact is None else exact.decode()
-    if text.count("{") + text.count("[") > DEEPEST:  # else it cannot be as deep
+    # Without that many brackets it cannot be as deep.
+    if len(text) > 2 * DEEPEST and text.count("{") + text.count("[") > DEEPEST:
         _check_depth(data, DEEPEST, kind)
     return text
 

@@ -24,8 +24,12 @@ def _orjson() -> tuple[Callable[[Any], bytes], Callable[[bytes | str], Any]]:
 
 def exact_json(value: Any) -> bytes | None:
     """Compact JSON that is parsed as an equal value; None if orjson cannot provide it."""
-    found = exact_copy(value)
-    return None if found is None else found[0]
+    dumps, loads = _orjson()
+    try:
+        text = dumps(value)
+        return text if loads(text) == value else None
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def exact_copy(value: Any) -> tuple[bytes, Any] | None:
@@ -33,10 +37,10 @@ def exact_copy(value: Any) -> tuple[bytes, Any] | None:
     dumps, loads = _orjson()
     try:
         text = dumps(value)
+        copy = loads(text)
+        return (text, copy) if copy == value else None
     except (TypeError, ValueError, RecursionError):
         return None
-    copy = loads(text)
-    return (text, copy) if copy == value else None
 
 
 def parsed_json(value: Any) -> bytes | None:
@@ -62,10 +66,9 @@ def _in_order(value: Any) -> str:
 
 def compact_object(text: str) -> dict[str, Any] | None:
     """The object in a JSON text that would be written just like this again; None for any other text."""
-    import orjson
-
+    dumps, loads = _orjson()
     try:
-        value = orjson.loads(text)
-        return value if type(value) is dict and orjson.dumps(value) == text.encode() else None
+        value = loads(text)
+        return value if type(value) is dict and dumps(value) == text.encode() else None
     except (TypeError, ValueError, RecursionError):
         return None

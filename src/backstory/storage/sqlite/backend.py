@@ -47,6 +47,7 @@ from backstory.storage.sqlite.file import (
 )
 from backstory.storage.sqlite.frames import DAMAGED
 from backstory.storage.sqlite.intake import SqliteIntake
+from backstory.storage.sqlite.newest import Newest
 from backstory.storage.sqlite.removal import SqliteRemoval
 from backstory.storage.sqlite.rows import CENSUS, SqliteRows, ranges_of
 from backstory.storage.sqlite.survey import SqliteSurvey
@@ -79,6 +80,7 @@ class SqliteBackend:
         self._pid = os.getpid()
         self._closed = False
         self._unmerged = 0  # events indexed since the last merge
+        self._newest = Newest()
         self._translated = Translated(self.url)
         with self._translated:
             self._free.append(self._first(read_only))
@@ -116,8 +118,21 @@ class SqliteBackend:
             return SqliteRows(db).describe(agent, change)
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        with self._write() as db:
-            return SqliteRows(db).append(agent, events, expected, now)
+        # Not `with self._write()`: most writes are appends, and a generator around each takes its time.
+        self._check_writable()
+        with self._writing, self._translated:
+            db = self._borrowed()
+            try:
+                self._begin(db)
+                written = SqliteRows(db, self._newest).append(agent, events, expected, now)
+                self._commit(db)
+                self._newest.committed(db)
+                return written
+            except BaseException:
+                _roll_back(db)
+                raise
+            finally:
+                self._give_back(db)
 
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[SqliteRows]:
@@ -338,26 +353,32 @@ class SqliteBackend:
     @contextmanager
     def _write(self) -> Iterator[apsw.Connection]:
         """A write transaction: durably commits everything that the block writes, or nothing."""
-        if self.read_only:
-            raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
+        self._check_writable()
         with self._writing, self._translated:  # a fork waits for the lock: no need to pass the gate
             db = self._borrowed()
             try:
-                if identity(self.url) != self._file:
-                    raise StorageError(
-                        f"{self.url!r} was moved or deleted while it was open", remedy="open it again"
-                    )
-                db.execute("BEGIN IMMEDIATE")
+                self._begin(db)
                 yield db
-                db.execute("COMMIT")
-                self._check_files()
-                self._committed.send()
+                self._commit(db)
             except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
+                _roll_back(db)
                 raise
             finally:
                 self._give_back(db)
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnly(f"{self.url!r} is open for reading only", remedy=GET_PERMISSION)
+
+    def _begin(self, db: apsw.Connection) -> None:
+        if identity(self.url) != self._file:
+            raise StorageError(f"{self.url!r} was moved or deleted while it was open", remedy="open it again")
+        db.execute("BEGIN IMMEDIATE")
+
+    def _commit(self, db: apsw.Connection) -> None:
+        db.execute("COMMIT")
+        self._check_files()
+        self._committed.send()
 
     def _check_files(self) -> None:
         """Raise if the files were removed or replaced: no other process would see what was just written."""
@@ -406,3 +427,8 @@ class SqliteBackend:
         self._left_to_parent += self._free
         self._free = []
         self._pid = os.getpid()  # last: another thread that sees it takes a connection
+
+
+def _roll_back(db: apsw.Connection) -> None:
+    if db.in_transaction:
+        db.execute("ROLLBACK")

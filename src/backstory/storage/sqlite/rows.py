@@ -28,6 +28,7 @@ from backstory.storage.protocols import (
     parent_lost,
 )
 from backstory.storage.sqlite.frames import CONTENT, CONTENT_LEFT, DATA, DATA_LEFT, SIZE
+from backstory.storage.sqlite.newest import Newest
 from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
 
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
@@ -203,8 +204,9 @@ STORED = f"SELECT {WHOLE} FROM events e WHERE e.id BETWEEN ? AND ? ORDER BY e.id
 class SqliteRows:
     """Reads and writes over one connection."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: apsw.Connection, newest: Newest | None = None) -> None:
         self._db = db
+        self._known = newest  # only for a transaction that is one append
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
         sql, bindings = _listing(wanted, common=self._is_common(wanted))
@@ -304,12 +306,17 @@ class SqliteRows:
             raise NameTaken.of(name) from error
 
     def append(self, agent: AgentRecord, events: BasedDrafts, expected: int | None, now: int) -> list[Event]:
-        head, newest, previous = self._newest(agent)
+        known = self._known
+        end = None if known is None else known.of(self._db, agent.pk)
+        head, newest, previous = end or self._newest(agent)
         if expected is not None and expected != head:
             raise Conflict.at(agent.name, expected, head)
         now = max(now, newest)
-        self._db.executemany(INSERT_EVENT, _new_rows(agent.pk << 32, head, previous, events, now))
+        rows = _NewRows(agent.pk << 32, head, previous, now)
+        self._db.executemany(INSERT_EVENT, rows.of(events))
         self.touch(agent, newest, now)
+        if known is not None:
+            known.written(agent.pk, (head + len(events), now, rows.digest))
         placed = enumerate(events, head + 1)
         with pause_gc(len(events)):
             return [Event((seq, kind, said, data, now, key)) for seq, ((kind, said, data, key), _) in placed]
@@ -344,13 +351,20 @@ class SqliteRows:
         return self._db.execute(sql, bindings).fetchall()
 
 
-def _new_rows(
-    first: int, head: int, previous: bytes, events: BasedDrafts, now: int
-) -> Iterator[tuple[Any, ...]]:
-    """The rows of new events with their digests. A generator, because a batch may be long."""
-    for seq, ((kind, content, data, key), base) in enumerate(events, head + 1):
-        previous = digest_of(previous, seq, kind, now, base, key, content, data)
-        yield first + seq, kind, content, data, now, key, base, previous
+class _NewRows:
+    """The rows of new events with their digests."""
+
+    def __init__(self, first: int, head: int, digest: bytes, now: int) -> None:
+        self._first, self._head, self._now = first, head, now
+        self.digest = digest  # of the last row so far
+
+    def of(self, events: BasedDrafts) -> Iterator[tuple[Any, ...]]:
+        """A generator, because a batch may be long."""
+        first, now, digest = self._first, self._now, self.digest
+        for seq, ((kind, content, data, key), base) in enumerate(events, self._head + 1):
+            digest = digest_of(digest, seq, kind, now, base, key, content, data)
+            yield first + seq, kind, content, data, now, key, base, digest
+        self.digest = digest
 
 
 def _listing(wanted: Wanted, *, common: bool = False) -> tuple[str, dict[str, Any]]:
