@@ -3,6 +3,7 @@
 import pytest
 
 from backstory.adapters.openai_agents import BackstorySession, _plain, drafts, written
+from backstory.core.drafts import drafts as checked
 from tests.adapters.test_openai_agents import MESSAGE, OUTPUT
 
 ARGUMENTS = (
@@ -33,7 +34,7 @@ def test_the_plainest_items_become_what_the_format_reads(text, id):
             "caller": {"type": "direct"},
         },
     ):
-        assert written([item]) == drafts(item)
+        assert checked(written([item])) == checked(drafts(item))
 
 
 @pytest.mark.parametrize("text", ["x" * 40 + "\ud800", "é" * 40 + "\udc80", "\ud800"])
@@ -57,7 +58,7 @@ def test_the_plainest_items_are_not_read_by_the_format(monkeypatch):
     answer = {"id": "m", "type": "message", "role": "assistant", "status": "completed", "content": [said]}
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
     question = {"role": "user", "content": "Words?"}
-    assert [event.kind for event in written([question, call, output, answer])] == [
+    assert [draft.kind for draft in checked(written([question, call, output, answer]))] == [
         *("user", "tool_call", "tool_result", "assistant")
     ]
 

@@ -7,14 +7,19 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
+import orjson
+
 from backstory import Agent, Event, wire
-from backstory.adapters.items import Carried, Draft, carried, note, people_text, read_items
+from backstory.adapters.forms import HERE, HOLE, HOLE_BEGINS, SMALLEST
+from backstory.adapters.items import Carried, Draft, carried, is_flat, named, note, people_text, read_items
 from backstory.adapters.turns import said
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
 WINDOW = 16  # lines that are looked at to see that a line continues the newest one
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
+SAYS = {"text": "text", "tool_use": "input", "tool_result": "content"}  # what a block says, by its type
+GIVEN = {HOLE: "arguments"}
 FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
 
 SPOKEN = ("user", "assistant", "tool_call", "tool_result")
@@ -125,8 +130,9 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
         said = [_said(new, written.entries(new.line)) for new in lines]
     for new, events in zip(lines, said, strict=True):
         line = new.line
-        is_said = any(event.kind != "note" for event in events)
-        if is_said and events[0].kind not in ("clear", "tool_result"):
+        kind = events[0].kind
+        is_said = kind != "note" or any(event.kind != "note" for event in events)
+        if is_said and kind not in ("clear", "tool_result"):
             batch += _move(written, told, line, spoken or written.spoken)
         if line.get("isCompactSummary") is True:
             copies = _copies(written, [*(earlier for _, earlier in told), line])
@@ -139,6 +145,8 @@ def drafts_of(written: Written, lines: Sequence[NewLine]) -> list[Event]:
 
 def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) -> list[Event]:
     """The events of a line, with its key."""
+    if len(entries) == 1 and not copies and (plain := _plain(new, entries[0])) is not None:
+        return [plain]
     events: list[Draft] = [(entry.kind, _words(entry), entry.data) for entry in entries]
     events += copies
     if events and events[0][0] != "clear":
@@ -148,6 +156,47 @@ def _said(new: NewLine, entries: Sequence[Entry], copies: Sequence[Draft] = ()) 
         return [note(ADAPTER, "claude.line", new.line, key=new.key)]
     second = None if new.key is None else f"{new.key}:1"
     return [_move_event("clear", key=new.key), note(ADAPTER, "claude.line", new.line, key=second)]
+
+
+def _plain(new: NewLine, entry: Entry) -> Event | None:
+    """The event of a line that says one thing, once, in the usual place: `carried` would make it just so.
+    None for all others."""
+    _, kind, content, data, _, _ = entry
+    exact, data = new.exact, data or {}
+    if exact is None or "native" in data or (b"$" in exact and HOLE_BEGINS in exact):
+        return None
+    arguments = data.get("arguments")
+    if content and arguments is None and people_text(content) == content:
+        said, length, form = content, len(content), _with_hole(new.line, content, HERE)
+    elif content is None and arguments is not None:
+        said, length, form = arguments, len(orjson.dumps(arguments)), _with_hole(new.line, arguments, GIVEN)
+    else:
+        return None
+    if form is None or length < SMALLEST or named(kind, data) is not data:
+        return None
+    text = orjson.dumps({**data, "item": {"of": ADAPTER, "form": form}})
+    if length < len(text) and text.count(orjson.dumps(said)[:SMALLEST]) > (content is None):
+        return None  # it is said elsewhere, too
+    return Event.of(0, kind, content, text.decode(), key=new.key) if is_flat(text) else None
+
+
+def _with_hole(line: Line, said: Any, hole: dict[str, str]) -> Line | None:
+    """A line with a hole for what it says, if that is its content or in the only block of it."""
+    message = line.get("message")
+    if type(message) is not dict:
+        return None
+    within = message.get("content")
+    if type(within) is str:
+        return {**line, "message": {**message, "content": hole}} if within == said else None
+    if type(within) is not list or len(within) != 1 or type(within[0]) is not dict:
+        return None
+    block = within[0]
+    name = SAYS.get(str(block.get("type")), "")
+    value = block.get(name)
+    # An object must be the same one: one that is equal may still be other JSON.
+    if value is said or (type(value) is str and value == said):
+        return {**line, "message": {**message, "content": [{**block, name: hole}]}}
+    return None
 
 
 def _words(entry: Entry) -> str | None:

@@ -74,7 +74,7 @@ def carried(
         exact = wire.exact_json(item)
     if exact is not None and _is_too_deep(exact, item):
         exact = None  # no data has room for it: it is carried as text
-    storable = _named if is_parsed and exact is not None else _storable
+    storable = named if is_parsed and exact is not None else _storable
     content, data = _kept(content), storable(kind, data)
     tag = {"of": adapter} if id is None else {"of": adapter, "id": id}
     text = _carrier(tag, item, content, data, provider, exact)
@@ -110,10 +110,10 @@ def _storable(kind: str, data: dict[str, Any]) -> dict[str, Any]:
             for name, value in data.items()
             if name in ("id", "name", "arguments") or _text_of({name: value}) is not None
         }
-    return _named(kind, data)
+    return named(kind, data)
 
 
-def _named(kind: str, data: dict[str, Any]) -> dict[str, Any]:
+def named(kind: str, data: dict[str, Any]) -> dict[str, Any]:
     """Data of calls and results with ids and names."""
     for name in NAMED.get(kind, ()) if data else ():
         if not isinstance(value := data.get(name), str) or not value.strip():
@@ -199,9 +199,14 @@ def _text_of(data: dict[str, Any]) -> str | None:
     return None if exact is None or _is_too_deep(exact, data) else exact.decode()
 
 
+def is_flat(exact: bytes) -> bool:
+    """Whether there are so few objects and lists in JSON that it cannot be too deep for an event."""
+    return exact.count(b"{") + exact.count(b"[") <= DEEPEST - AROUND
+
+
 def _is_too_deep(exact: bytes, value: Any) -> bool:
     """Whether the data of an event could not have a value in it, whose JSON this is."""
-    return exact.count(b"{") + exact.count(b"[") > DEEPEST - AROUND and _depth(value) > DEEPEST - AROUND
+    return not is_flat(exact) and _depth(value) > DEEPEST - AROUND
 
 
 def _depth(value: Any) -> int:

@@ -9,7 +9,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import orjson
 from agents.memory.session_settings import SessionSettings, coerce_session_settings
@@ -25,6 +25,7 @@ __all__ = ["BackstorySession"]
 
 ADAPTER = "openai_agents"
 FORMAT = "openai-responses"
+TAG = {"of": ADAPTER}
 # Calls that OpenAI's own tools make and the caller answers: with an output in sight they are read as calls.
 ANSWERED = {
     "shell_call": "shell_call_output",
@@ -226,12 +227,12 @@ def item_of(event: Event) -> Item | None:
 # --- writing ---
 
 
-def written(items: Iterable[Any]) -> list[Event]:
-    """The events that items become; TypeError for what is no item."""
-    batch: list[Event] = []
+def written(items: Iterable[Any]) -> Batch:
+    """What items become; TypeError for what is no item."""
+    batch: Batch = []
     for item in items:
-        event = _plain(item)
-        batch += drafts(item) if event is None else (event,)
+        draft = _plain(item)
+        batch += drafts(item) if draft is None else (draft,)
     return batch
 
 
@@ -247,46 +248,66 @@ def drafts(item: Any) -> list[Event]:
     return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
 
 
-def _plain(item: Any) -> Event | None:
+def _plain(item: Any) -> Draft | None:
     """The event of one of the plainest items, which `drafts` would make just so; None for all others. Such an
     item has nothing but texts and empty lists, so it need not be shown to be exact JSON."""
-    match item:
-        case {"role": "user", "content": str(text)} if len(item) == 2 and _has_texts(item):
-            return _event("user", text, {}, {**item, "content": _hole_for(text)})
-        case {"type": "function_call_output", "call_id": str(id), "output": str(text)}:
-            if len(item) == 3 and _has_texts(item) and _is_said(id):
-                return _event("tool_result", text, {"id": id}, {**item, "output": _hole_for(text)})
-        case {"type": "function_call", "call_id": str(id), "name": str(name), "arguments": str(given)}:
-            if item.keys() <= CALL_NAMES and _has_texts(item) and _is_said(id) and _is_said(name):
-                arguments = _object_in(given)
-                data = {"id": id, "name": name, "arguments": arguments}
-                return None if arguments is None else _event("tool_call", None, data, item)
-        case {
-            "type": "message",
-            "role": "assistant",
-            "content": [{"type": "output_text", "text": str(text)}],
-        }:
-            part, around = item["content"][0], {**item, "content": ""}
-            if item.keys() <= ANSWER_NAMES and part.keys() <= PART_NAMES and _has_texts(around, part):
-                form = {**item, "content": [{**part, "text": _hole_for(text)}]}
-                return _event("assistant", text, {}, form)
+    if type(item) is not dict:
+        return None
+    match item.get("type"):
+        case None:
+            text = item.get("content")
+            if len(item) == 2 and item.get("role") == "user" and _has_texts(item) and _is_said(text):
+                return "user", text, _data({**item, "content": _hole_for(text)})
+        case "function_call_output":
+            id, text = item.get("call_id"), item.get("output")
+            if len(item) == 3 and _has_texts(item) and _is_said(id) and _is_said(text):
+                return "tool_result", text, {"id": id, **_data({**item, "output": _hole_for(text)})}
+        case "function_call":
+            return _plain_call(item)
+        case "message":
+            return _plain_answer(item)
     return None
 
 
-def _has_texts(*objects: Item) -> bool:
-    """Whether all values are texts or empty lists, themselves and not of another type that is like them."""
-    values = (value for each in objects for value in each.values())
-    return all(type(value) is str or (type(value) is list and not value) for value in values)
+def _plain_call(item: Item) -> Draft | None:
+    id, name, given = item.get("call_id"), item.get("name"), item.get("arguments")
+    if not (item.keys() <= CALL_NAMES and _has_texts(item) and _is_said(id) and _is_said(name)):
+        return None
+    arguments = _object_in(given) if type(given) is str else None
+    data = {"id": id, "name": name, "arguments": arguments, **_data(item)}
+    return None if arguments is None else ("tool_call", None, data)
 
 
-def _is_said(text: str) -> bool:
-    return bool(text) and "\0" not in text and not text.isspace()
+def _plain_answer(item: Item) -> Draft | None:
+    parts = item.get("content")
+    part = parts[0] if type(parts) is list and len(parts) == 1 else None
+    if type(part) is not dict or part.get("type") != "output_text" or not part.keys() <= PART_NAMES:
+        return None
+    text, around = part.get("text"), {**item, "content": ""}
+    if item.get("role") != "assistant" or not item.keys() <= ANSWER_NAMES or not _is_said(text):
+        return None
+    if not _has_texts(around) or not _has_texts(part):
+        return None
+    return "assistant", text, _data({**item, "content": [{**part, "text": _hole_for(text)}]})
+
+
+def _has_texts(item: Item) -> bool:
+    """Whether all values are texts or empty lists, themselves and not of another type that is like them. A
+    text may not have half of a surrogate pair, which no store takes."""
+    for value in item.values():
+        if type(value) is str:
+            if not value.isascii() and not _is_unicode(value):
+                return False
+        elif type(value) is not list or value:
+            return False
+    return True
+
+
+def _is_said(text: Any) -> TypeGuard[str]:
+    return type(text) is str and text != "" and "\0" not in text and not text.isspace()
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which no store takes."""
-    if text.isascii():
-        return True
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -298,16 +319,9 @@ def _hole_for(text: str) -> str | dict[str, str]:
     return text if len(text) < SMALLEST else HERE
 
 
-def _event(kind: str, content: str | None, data: dict[str, Any], form: Item) -> Event | None:
-    """The event that has an item's form, unless the format would read it in another way."""
-    if content is not None and not (_is_said(content) and _is_unicode(content)):
-        return None
-    try:
-        own = {"provider": FORMAT, "wire": [form]}
-        text = orjson.dumps({**data, "native": own, "item": {"of": ADAPTER}}).decode()
-    except TypeError:  # half of a surrogate pair
-        return None
-    return Event.of(0, kind, content, text)
+def _data(form: Item) -> dict[str, Any]:
+    """What the data of an event with an item's form has beside what the event says."""
+    return {"native": {"provider": FORMAT, "wire": [form]}, "item": TAG}
 
 
 def _object_in(text: str) -> Item | None:
