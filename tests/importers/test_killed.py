@@ -12,6 +12,70 @@ import backstory
 from tests.importers.reading import write_lines
 from tests.importers.test_import import REWOUND, SESSION, answer, call, result, said, settle, text, user
 
+PACKED = """
+import os, signal, sys
+import backstory
+from backstory.importers import thread_writer
+from backstory.storage.sqlite.frames import Packer
+from backstory.storage.sqlite.intake import SqliteIntake
+
+folder, path = sys.argv[1:]
+thread_writer.BATCH = 5
+pack, take = Packer.packed, SqliteIntake.add_events
+left = [0]
+
+def step():
+    left[0] -= 1
+    if left[0] == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def packed(self, *given):
+    for row in pack(self, *given):
+        step()  # a row is in a frame, and not yet in the database
+        yield row
+
+def add_events(self, *given, **more):
+    take(self, *given, **more)
+    step()  # all rows of a transaction are written, and it is not committed
+
+def imported(url, last=0):
+    left[0] = last
+    with backstory.open(url) as store:
+        store.import_transcripts(path)
+    return left[0]
+
+def story(url):
+    with backstory.open(url) as store:
+        assert store.verify() == [], store.verify()
+        return {
+            agent.key: [(e.seq, e.kind, e.content, e.data_json, e.key, e.created_us) for e in agent.events()]
+            for agent in store.agents()
+        }
+
+def in_child(work):  # nothing is shared with the one that dies, as after a real kill
+    child = os.fork()
+    if not child:
+        code = 1
+        try:
+            code = work() or 0
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def goes_on(url):
+    story(url)
+    imported(url)
+    assert story(url) == story(f"{folder}/undisturbed.db")
+
+Packer.packed, SqliteIntake.add_events = packed, add_events
+points = in_child(lambda: -imported(f"{folder}/undisturbed.db"))
+for point in range(1, points + 1):
+    url = f"{folder}/{point}.db"
+    assert in_child(lambda: imported(url, point)) == -signal.SIGKILL, point
+    assert in_child(lambda: goes_on(url)) == 0, point
+print(points)
+"""
+
 DYING = """
 import os, signal, sys
 import backstory, backstory.intake
@@ -78,3 +142,16 @@ def test_an_import_that_is_killed_again_and_again_ends_where_a_whole_one_does(tm
         assert said(store.agent(SESSION))[-1] == "done"
         assert store.verify() == []
         assert sum(session.new_events for session in store.import_transcripts(folder).sessions) == 0
+
+
+def test_wherever_a_packed_import_is_killed_the_next_one_goes_on(tmp_path):
+    long = "The quick brown fox jumps over the lazy dog. " * 20
+    lines = [user("u0", f"0 {long}", None, 0)]
+    for n in range(1, 15):
+        speaks, words = (user, f"{n} {long}") if n % 2 == 0 else (answer, text(f"{n} {long}"))
+        lines.append(speaks(f"u{n}", words, f"u{n - 1 if n != 9 else 3}", n))
+    path = settle(write_lines(tmp_path / f"{SESSION}.jsonl", lines))
+    command = [sys.executable, "-c", PACKED, str(tmp_path), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > len(lines)

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import subprocess
 import sys
 from contextlib import closing
@@ -171,6 +172,20 @@ def test_a_damaged_frame_is_found_where_it_is(path):
         assert {(each.position, each.severity) for each in found} == {(3, "error")}
 
 
+def test_an_export_leaves_out_what_is_damaged_and_says_so(path):
+    with backstory.open(path) as store:
+        take_in(store, *(("user", f"{n} {LONG}") for n in range(5)), ("mark",))
+        damage(path, 3)
+        damage(path, 5)
+        out = io.StringIO()
+        with pytest.raises(backstory.Corrupt, match="event 3 of agent 'tool_1' is damaged, and 1 more"):
+            store.export_to(out)
+    seqs = [json.loads(line)["event"]["seq"] for line in out.getvalue().splitlines() if '"event"' in line]
+    assert seqs == [1, 2, 4, 6]
+    with backstory.open(":memory:") as other, pytest.raises(backstory.Invalid):
+        other.import_from(io.StringIO(out.getvalue()))
+
+
 @pytest.mark.parametrize("cut", [0, 3, -1])
 def test_a_frame_that_is_cut_off_is_damaged(cut):
     with pytest.raises(backstory.Corrupt):
@@ -214,7 +229,7 @@ def test_a_damaged_frame_stops_only_those_who_need_it(path):
         agent = take_in(store, *(("user", f"word{n} {LONG}") for n in range(50)))
         other = take_in(store, ("user", LONG), key="tool/2")
         damage(path, 3)
-        with pytest.raises(backstory.Corrupt, match="packed event is damaged"):
+        with pytest.raises(backstory.Corrupt, match="event 3 of agent 'tool_1' is damaged"):
             agent.context()
         assert [event.seq for event in agent.tail(2)] == [49, 50]
         assert agent.context(2).messages[1].content.startswith("word1")
@@ -223,7 +238,7 @@ def test_a_damaged_frame_stops_only_those_who_need_it(path):
         assert [hit.event.seq for hit in store.search("word4")] == [5]
         assert store.stats().events == 51
         agent.append("user", "on it goes")
-        store.export_to(io.StringIO())
+        store.export_to(io.StringIO(), sessions=[other.session])
     with backstory.open(path, read_only=True) as store:
         assert [hit.event.seq for hit in store.search("word4")] == [5]
 

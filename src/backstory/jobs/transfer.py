@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from backstory.core.events import Stored, to_json
+from backstory.core.kinds import SPOKEN
 from backstory.core.terms import harmless
-from backstory.errors import Busy, Invalid, InvalidEvent
+from backstory.errors import Busy, Corrupt, Invalid, InvalidEvent, Remedy
 from backstory.jobs.export_loader import AGENT_FIELDS, PAGE, SINCE_VERSION_2, ExportLoader, Transfer
 from backstory.jobs.verify import parents_first
 from backstory.storage.protocols import (
@@ -46,7 +47,8 @@ class Exportable(Agents, StoredRows, Sources, Protocol):
 
 def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
     """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and what
-    comes before a head does not change, so the export is a snapshot."""
+    comes before a head does not change, so the export is a snapshot. Events whose text is damaged are left
+    out: when everything else is written, Corrupt is raised."""
     records = [r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions]
     needed = {record.parent for record in records}
     records = [record for record in records if record.deleted_us is None or record.id in needed]
@@ -54,6 +56,7 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
     ordered = parents_first({record.id: record for record in records})
     file.write(line({"format": FORMAT, "version": VERSION}))
     events = 0
+    damaged: list[tuple[str, int]] = []
     sources = _sources(backend)
     for record in ordered:
         fields = {field: getattr(record, field) for field in (*AGENT_FIELDS, *SINCE_VERSION_2)}
@@ -61,8 +64,11 @@ def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None =
         came_from = {"sources": sources[record.id]} if record.id in sources else {}
         file.write(line({"agent": fields | came_from}))
         for page in _pages(backend, record):
-            file.write("".join(map(_event_line, page)))
+            damaged.extend((record.name, row.seq) for row in page if _is_damaged(row))
+            file.write("".join(_event_line(row) for row in page if not _is_damaged(row)))
             events += len(page)
+    if damaged:
+        raise _damage(damaged)
     written = Transfer(len({record.session for record in records}), len(records), events)
     if sessions is None:  # a store with only some of the sessions has not read these files
         file.write("".join(line({"source": source}) for source in sources.get(None, ())))
@@ -95,6 +101,20 @@ def _check_kept(backend: Exportable, record: AgentRecord) -> None:
     found = backend.agents(Wanted(prefix=record.id, deleted=True))
     if not found or found[0].deleted_us is not None:
         raise Busy(f"agent {record.name!r} was deleted while it was exported", remedy="export again")
+
+
+def _is_damaged(row: Stored) -> bool:
+    """Whether a message has neither a text nor data: its frame cannot be unpacked."""
+    return row.content is None and row.data_json is None and row.kind in SPOKEN
+
+
+def _damage(found: list[tuple[str, int]]) -> Corrupt:
+    (name, seq), more = found[0], len(found) - 1
+    others = f", and {more:,} more" if more else ""
+    return Corrupt(
+        f"event {seq} of agent {name!r} is damaged{others}: the export is without it",
+        remedy=Remedy("{} shows everything that is", "verify"),
+    )
 
 
 def _event_line(row: Stored) -> str:

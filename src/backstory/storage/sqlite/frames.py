@@ -7,6 +7,7 @@ be told without unpacking. Only messages are packed: the indexes need the conten
 Statements read packed rows through the expressions below. They cost nothing for other rows.
 """
 
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -32,6 +33,10 @@ DAMAGED = """
     SELECT a.name, a.id, e.seq FROM events e JOIN agents a ON a.no = e.agent
     WHERE e.packed IS NOT NULL AND content_left(e.packed) IS NULL AND data_left(e.packed) IS NULL
     ORDER BY e.id"""
+
+HOLDER = """
+    SELECT a.name, e.seq FROM events e JOIN agents a ON a.no = e.agent
+    WHERE e.packed = ? ORDER BY e.id LIMIT 1"""
 
 WORTH_PACKING = 100  # bytes
 WORTH_KEEPING = 0.9  # of what a frame has packed
@@ -131,8 +136,17 @@ class Unpacker:
         }
         for name, function in functions.items():
             db.create_scalar_function(name, function, 1, deterministic=True)
+        self._db = weakref.ref(db)
 
     def _unpacked(self, frame: bytes) -> TextAndData:
+        try:
+            return self._both(frame)
+        except Corrupt as error:
+            db = self._db()
+            holder = db.execute(HOLDER, (frame,)).fetchone() if db is not None else None
+            raise _damaged(f"event {holder[1]} of agent {holder[0]!r}") if holder else error from error
+
+    def _both(self, frame: bytes) -> TextAndData:
         # A statement asks for the content and then for the data of the same row.
         if frame != self._frame:
             self._parts = unpacked(frame)
@@ -141,7 +155,7 @@ class Unpacker:
 
     def _left(self, frame: bytes) -> TextAndData:
         try:
-            return self._unpacked(frame)
+            return self._both(frame)
         except Corrupt:
             return None, None
 
@@ -168,5 +182,5 @@ def unpacked(frame: bytes) -> TextAndData:
     raise _damaged()
 
 
-def _damaged() -> Corrupt:
-    return Corrupt("a packed event is damaged", remedy=Remedy("{} shows where", "verify"))
+def _damaged(which: str = "a packed event") -> Corrupt:
+    return Corrupt(f"{which} is damaged", remedy=Remedy("{} shows everything that is", "verify"))
