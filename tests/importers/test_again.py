@@ -1,7 +1,11 @@
 """Imports of what was imported before: names that come later, answers that grow, copies, what was erased."""
 
+import json
 import os
 
+import backstory
+from backstory.exporters import exported
+from backstory.importers import Entry, Known, Unit, events
 from tests.importers.reading import write_lines
 from tests.importers.test_import import (
     REWOUND,
@@ -116,6 +120,38 @@ def test_a_result_that_comes_late_stays_in_the_context(store, tmp_path):
     assert added(store, write_lines(path, lines)) == 1
     spoken = [event.content for event in main(store).context().messages if event.content]
     assert spoken == ["go", "one", "and now?", "wait", "two", "next"]
+
+
+def test_two_entries_of_an_exported_file_may_be_one_event():
+    unit = Unit("u", None, (Entry("u:0", "user", "one"), Entry("u:1", "user", "two")))
+
+    def never(place):
+        raise AssertionError(place)
+
+    known = Known({"u:0": 1, "u:1": 1}, 1, 1, continued_by=never)
+    assert list(events([unit], known)) == []
+
+
+def test_an_exported_file_adds_nothing(store, tmp_path):
+    lines = [user("u1", text("one") + text("two"), None, 1), answer("a1", call("c1"), "u1", 2)]
+    lines += [
+        result("r1", "c1", "done", "a1", 3),
+        user("u2", "else", "u1", 4),
+        answer("a2", text("so"), "u2", 5),
+    ]
+    added(store, write_lines(tmp_path / f"{SESSION}.jsonl", lines))
+    agent = main(store)
+    agent.jump(agent.find("r1").seq)  # the live context ends with a result, and that is the last line
+    out = exported(store, store.resolve(agent.id), "claude-code").text
+    name = json.loads(out.splitlines()[0])["sessionId"]
+    path = tmp_path / "out" / f"{name}.jsonl"
+    path.parent.mkdir()
+    path.write_text(out)
+    assert added(store, path) == 0
+    with backstory.open(":memory:") as other:
+        added(other, path)
+        [copy] = other.agents()
+        assert [event.content for event in copy.context().messages if event.content][-1] == "done"
 
 
 # ---------------------------------------------------------------- copies and forks

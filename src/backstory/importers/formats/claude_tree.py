@@ -278,7 +278,7 @@ class Tree:
             self.rows.setdefault(row.unit, []).append(row)
         self._anchored = {self._anchor(boundary): boundary for boundary in index.kept}
         self.forest = Forest(self._nodes())
-        self.leaf = self._lowest(self.forest.leaf())
+        self.leaf = self._resulting(self._lowest(self.forest.leaf()))
         if leaf is not None and leaf in index:
             self._prefer(leaf)
 
@@ -305,6 +305,13 @@ class Tree:
             seen.add(at)
             at = other.above
         return unit
+
+    def _resulting(self, unit: str | None) -> str | None:
+        """A unit, or that of another branch whose result is the last record of all."""
+        last = self.index.rows[-1] if self.index.rows else None
+        if unit is None or last is None or last.kind != records.RESULTS:
+            return unit
+        return unit if self.forest.is_above(last.unit, unit) else last.unit
 
     def _prefer(self, key: str) -> None:
         """The tool itself named another branch as the live one."""
