@@ -143,7 +143,8 @@ class FileSource:
                 except orjson.JSONDecodeError:
                     pass
                 else:
-                    yield _source_line((number, 0, value, value if keep else _packed(offset, length, 0)))
+                    place = value if keep else (offset << _LENGTH_BITS | length) << _PART_BITS
+                    yield _source_line((number, 0, value, place))
                     offset += length
                     if line.endswith(b"\n"):
                         self._reached = offset, number
@@ -220,20 +221,23 @@ class FileSource:
         if type(place) is not int:
             return False
         self._room += place >> _PART_BITS & _LENGTH
-        self._passed(place)
+        self._fetched += 1
+        if self._fetched % OFTEN == 0:
+            self._pass(place)
         return True
 
-    def _passed(self, place: int) -> None:
+    def _pass(self, place: int) -> None:
         """Report how far the second pass is."""
-        self._fetched += 1
-        if self.heard is not None and self._fetched % OFTEN == 0:
+        if self.heard is not None:
             self.heard(place >> _PART_BITS + _LENGTH_BITS, True)
 
     def fetch(self, place: Any) -> Any:
         """A record again, read from the file if it was not kept."""
         if type(place) is not int:
             return place
-        self._passed(place)
+        self._fetched += 1
+        if self._fetched % OFTEN == 0:
+            self._pass(place)
         if self._reader is None:
             self._reader = self._open()
             weakref.finalize(self, self._reader.close)

@@ -24,8 +24,8 @@ from backstory.importers.transcript import Fault, Label, Move, Step, Unit
 from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
-BATCH = 2_000  # events in one transaction, and
-BATCH_SIZE = 4_000_000  # about this many characters: the lock is held for a moment only
+BATCH = 4_000  # events in one transaction, and
+BATCH_SIZE = 8_000_000  # about this many characters: the lock is held for a tenth of a second or two
 RECENT = 64  # events before the head that are looked at to see where it stands
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
@@ -223,8 +223,10 @@ class _TailCheck:
 
 def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:
     """The data of an event, its native form without what the event says anyway."""
-    native = data.get("native") if data else None
-    if data is None or not isinstance(native, dict) or "wire" not in native:
+    if data is None or "native" not in data:
+        return data
+    native = data["native"]
+    if not isinstance(native, dict) or "wire" not in native:
         return data
     arguments = data.get("arguments")
     is_text = isinstance(arguments, dict) and str(native.get("provider")).startswith("openai")

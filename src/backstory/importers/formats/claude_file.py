@@ -85,7 +85,7 @@ class File:
     def _link(self, record: Record, row: Row) -> None:
         """How sub-agents are found: by progress, by the result's bookkeeping, by their prompt."""
         if isinstance(row.said, AnswerLine):
-            for block in records.calls_in(row.said.blocks):
+            for block in row.said.calls:
                 if block.get("name") in AGENT_TOOLS:
                     given = block.get("input")
                     prompt = given.get("prompt") if isinstance(given, dict) else None

@@ -165,10 +165,10 @@ def blocks_of(record: Record) -> list[Any]:
 
 def call_ids(record: Record) -> list[str]:
     """The ids of the calls in an answer's record."""
-    return [call["id"] for call in calls_in(blocks_of(record))]
+    return [call["id"] for call in _calls_in(blocks_of(record))]
 
 
-def calls_in(blocks: Sequence[Any]) -> list[Data]:
+def _calls_in(blocks: Sequence[Any]) -> list[Data]:
     """The calls among the blocks of an answer, as far as they have an id."""
     return [
         block
@@ -191,6 +191,7 @@ class AnswerLine(NamedTuple):
 
     id: str | None  # of the answer
     blocks: list[Any]
+    calls: list[Data]  # those among the blocks that have an id
     time: int | None
     model: str | None
     usage: Any
@@ -223,6 +224,7 @@ def _line_of_answer(record: Record) -> AnswerLine:
         (
             id if isinstance(id, str) and id else None,
             content,
+            _calls_in(content),
             microseconds(record.get("timestamp")),
             model if isinstance(model, str) and model else None,
             message.get("usage"),

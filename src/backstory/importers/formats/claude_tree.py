@@ -123,7 +123,7 @@ class Index:
             last = self.rows[number - 1].unit if number else ""
             row.unit = last if last == row.unit else row.unit  # one text for all lines of an answer
             row.stopped = said.is_last
-            for call in records.calls_in(said.blocks):
+            for call in said.calls:
                 self.calls[call["id"]] = number
         elif row.kind == records.RESULTS:
             row.results = records.result_ids(record)
@@ -253,10 +253,11 @@ class Index:
 
 
 def _key_and_parent(record: Record, line: int) -> tuple[str, str | None]:
-    key, parent = _text(record.get("uuid")), _text(record.get("parentUuid"))
-    if key is None:  # nothing can hang on it, and it hangs on what is above it
-        return f"line {line}", parent or LOST
-    return key, parent
+    key, parent = record.get("uuid"), record.get("parentUuid")
+    above = parent if isinstance(parent, str) and parent else None
+    if isinstance(key, str) and key:
+        return key, above
+    return f"line {line}", above or LOST  # nothing can hang on it, and it hangs on what is above it
 
 
 def _text(value: Any) -> str | None:
