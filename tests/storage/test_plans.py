@@ -6,6 +6,7 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import agents as postgres_agents
+from backstory.storage.postgres import lineages as postgres_lineages
 from backstory.storage.postgres import rows as postgres_rows
 from backstory.storage.protocols import Wanted
 from backstory.storage.sqlite import rows as sqlite_rows
@@ -118,7 +119,7 @@ def test_a_parent_is_looked_up_by_its_number_on_postgresql(empty_database):
         with db.transaction():
             db.execute("SET LOCAL enable_seqscan = off")
             walk = {**postgres_rows.of(agent._record), "start": 1, "at": None}
-            plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_rows.WALK}", walk))
+            plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {postgres_lineages.WALK}", walk))
     assert "agents_pkey" in plan
     assert "agents_session_name_key" not in plan
 

@@ -11,7 +11,7 @@ import pytest
 
 import backstory
 from backstory.storage.postgres import agents as postgres_agents
-from backstory.storage.postgres import ranges
+from backstory.storage.postgres import lineages, ranges
 from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
@@ -150,10 +150,10 @@ def listed(wanted, place=None):
 NOBODY = "00000000-0000-0000-0000-000000000000"
 HOT = {
     "hold": (postgres.HOLD, {}),
-    "walk": (postgres.WALK, {"start": 1, "at": None}),
-    "moves": (postgres.JUMPS, {"start": 1, "at": 9}),
-    "lineage": (postgres.LINEAGE, {}),
-    "as of a time": (postgres.POSITION_AT, {"moment": 10**18}),
+    "walk": (lineages.WALK, {"start": 1, "at": None}),
+    "moves": (lineages.JUMPS, {"start": 1, "at": 9}),
+    "lineage": (lineages.LINEAGE, {}),
+    "as of a time": (lineages.POSITION_AT, {"moment": 10**18}),
     "read": (postgres.READ, {"nos": [1, 2], "lows": [1, 3], "highs": [2, 9]}),
     "notes": (postgres.NAMED_NOTES, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
     "last note": (postgres.LAST_NOTE, {"nos": [1], "lows": [1], "highs": [2], "name": "n"}),
