@@ -24,8 +24,8 @@ from backstory.importers.transcript import Fault, Label, Move, Step, Unit
 from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
-BATCH = 4_000  # events in one transaction, and
-BATCH_SIZE = 8_000_000  # about this many characters: the lock is held for a tenth of a second or two
+BATCH = 2_000  # events in one transaction, and
+BATCH_SIZE = 4_000_000  # about this many characters: the lock is held for a moment only
 RECENT = 64  # events before the head that are looked at to see where it stands
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
