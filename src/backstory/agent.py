@@ -211,9 +211,9 @@ class Agent(Identity):
             )
 
     def erase(self, positions: Iterable[int], *, why: str) -> list[Event]:
-        """Remove for good what the events at these positions say, with all copies that a compaction made. The
-        events themselves stay, empty, for every agent that has them in its lineage. Returns what is left of
-        them."""
+        """Remove for good what the events at these positions say, with all copies that a compaction made, and
+        with the other events of the same item if a framework wrote it. The events themselves stay, empty, for
+        every agent that has them in its lineage. Returns what is left of them."""
         return erase(self._log.backend, self._record, positions, why)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:

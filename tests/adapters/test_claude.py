@@ -289,6 +289,17 @@ def test_claude_goes_on_behind_what_a_person_said_after_a_rewind(store, run):
         assert [event.kind for event in agent.events()].count("jump") == jumps
 
 
+def test_an_erased_line_keeps_its_place_among_the_others(store, run):
+    lines = Transcript()
+    asked = lines.says("A secret.")
+    lines.answers(text("I see."))
+    run(store.append(KEY, lines.lines))
+    store.agent(KEY).erase([1], why="a secret")
+    first, second = run(store.load(KEY))
+    assert (first["uuid"], first["message"]["content"]) == (asked["uuid"], "(erased)")
+    assert second == lines.lines[1]
+
+
 def test_a_fork_is_one_row_and_its_lines_have_its_own_session(store, run):
     lines = story()
     run(store.append(KEY, lines.lines))

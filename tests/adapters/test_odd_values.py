@@ -285,6 +285,19 @@ def check_ids(store, run, id):
     assert len(run(history.get_messages(f"{id}++"))) == 1
 
 
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_nothing_of_an_erased_item_is_left_in_its_other_events(store, run, position):
+    parts = [TextPart("secret one"), ToolCallPart("f", {"q": "secret two"}, "c"), TextPart("secret three")]
+    history = BackstoryConversations(store).history("mine")
+    run(history.save([ModelResponse(parts=parts), ModelRequest(parts=[ToolReturnPart("f", "found", "c")])]))
+    agent = history.agent
+    assert [event.seq for event in agent.erase([position], why="secrets")] == [1, 2, 3]
+    left = "".join(f"{event.content}{event.data_json}" for event in agent.events())
+    assert not any(f"secret {number}" in left for number in ("one", "two", "three"))
+    kinds = [[part.part_kind for part in message.parts] for message in run(history.load())]
+    assert kinds == [["tool-call"], ["tool-return"]]
+
+
 def test_a_closed_adapter_reads_nothing_more(store, run):
     lines = [{"type": "user", "uuid": "u", "message": {"role": "user", "content": "hello"}}]
     sessions, key = BackstorySessionStore(store), {"project_key": "p", "session_id": "s"}

@@ -276,6 +276,22 @@ def test_calls_and_results_of_one_turn_are_one_message_as_providers_want_it(run,
         sound(store)
 
 
+@pytest.mark.parametrize("reader", READERS, ids=lambda function: function.__name__)
+def test_what_was_erased_is_not_shown_as_an_empty_message(run, sound, reader):
+    with backstory.open(":memory:") as store:
+        agent = by_someone(store)
+        agent.user("A secret.")
+        agent.assistant("I see.")
+        agent.erase([1, 3, 5, 8], why="secrets")
+        seen, _ = reader(store, run, agent)
+        kept = 2 if reader is in_claude else 0  # other lines hang on these
+        assert len(seen) == MESSAGES[reader] + kept
+        shown = repr(seen)
+        assert [words for words in (ASKED, "Rome", "secret") if words in shown] == []
+        assert shown.count("(erased)") == 2 + kept  # the call, and its result
+        sound(store)
+
+
 def test_strands_is_given_arguments_that_are_an_object(run):
     with backstory.open(":memory:") as store:
         seen, _ = in_strands(store, run, by_someone(store))

@@ -1,6 +1,7 @@
 """The lines of a Claude transcript and the events they become."""
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha256
@@ -12,7 +13,7 @@ import orjson
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import HERE, HOLE, HOLE_BEGINS, SMALLEST
 from backstory.adapters.items import Carried, Draft, carried, is_flat, named, note, people_text, read_items
-from backstory.adapters.turns import said
+from backstory.adapters.turns import ERASED, is_erased, said
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -20,6 +21,7 @@ WINDOW = 16  # lines that are looked at to see that a line continues the newest 
 PAGE = 64  # events at the end of a transcript that tell what a line usually continues
 SAYS = {"text": "text", "tool_use": "input", "tool_result": "content"}  # what a block says, by its type
 GIVEN = {HOLE: "arguments"}
+LINE_KEY = re.compile(rf"{ADAPTER}:(.*):[0-9a-f]{{16}}", re.DOTALL)  # of a line's first event
 FOREIGN = UUID("0f1f6f0e-52b3-5d5c-8e07-3f0d3e0a5a11")  # the namespace of lines for what others wrote
 
 SPOKEN = ("user", "assistant", "tool_call", "tool_result")
@@ -258,7 +260,14 @@ def _copy_of(seq: int | None) -> dict[str, Any]:
 
 def written_lines(events: Iterable[Event]) -> Iterator[Carried]:
     """The lines that events carry; for an event of someone else's, the event itself."""
-    return read_items(ADAPTER, events, lambda event: event)
+    return read_items(ADAPTER, map(_shown, events), lambda event: event)
+
+
+def _shown(event: Event) -> Event:
+    """The event; of an erased one, that there was a line: others hang on it."""
+    if event.kind not in ("user", "assistant") or not is_erased(event):
+        return event
+    return Event.of(event.seq, event.kind, ERASED, None, event.created_at, key=event.key)
 
 
 def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, Line]]:
@@ -268,10 +277,10 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
     answer: str | None = None
     for event, item, *_ in found:
         if isinstance(item, Event):
-            uuid = _foreign_uuid(event, session_id)
+            uuid = _erased_uuid(event) or _foreign_uuid(event, session_id)
             is_answer = event.kind in ("assistant", "tool_call")
             answer = (answer or f"msg_{uuid}") if is_answer else None
-            said = _foreign_line(event, answer)
+            said = _foreign_line(item, answer)
             if not said:
                 continue
             item = {
@@ -285,6 +294,12 @@ def foreign_lines(found: Iterable[Carried], session_id: str) -> list[tuple[int, 
         lines.append((event.seq, item))
         last = item.get("uuid") or last
     return lines
+
+
+def _erased_uuid(event: Event) -> str | None:
+    """The uuid of the line that an event was before it was erased."""
+    found = LINE_KEY.fullmatch(event.key or "")
+    return found[1] if found else None
 
 
 def _foreign_uuid(event: Event, session_id: str) -> str:

@@ -15,7 +15,7 @@ import orjson
 
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import Tag, all_forms, form_in, holed, with_content, with_form
-from backstory.adapters.turns import is_same_turn
+from backstory.adapters.turns import is_same_turn, left_of
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
@@ -254,8 +254,13 @@ def _one_by_one(adapter: str, events: Iterable[Event], translate: Translate) -> 
         if its is not None:
             if "part" not in (carrier := its[0]["item"]):
                 yield Carried(event, form_in(*its), carrier.get("id"))
-        elif event.kind != "note" and (translated := translate(event)) is not None:
+        elif event.kind != "note" and (translated := _translated(event, translate)) is not None:
             yield Carried(event, translated, end=event.seq)
+
+
+def _translated(event: Event, translate: Translate) -> Any:
+    left = left_of(event)
+    return None if left is None else translate(left)
 
 
 def all_items(

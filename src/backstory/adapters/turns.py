@@ -10,6 +10,7 @@ from typing import Any
 from backstory import Event, wire
 
 ANSWER = ("assistant", "tool_call")
+ERASED = "(erased)"
 DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 Block = dict[str, Any]
@@ -30,6 +31,24 @@ def is_same_turn(turn: Sequence[Event], event: Event) -> bool:
 
 def _answer(event: Event) -> Any:
     return (event.data or {}).get("answer")
+
+
+def left_of(event: Event) -> Event | None:
+    """The event. Of an erased one, that a call was made or answered, as on the wire, and else nothing."""
+    data = (event.data or {}) if is_erased(event) else None
+    if data is None:
+        return event
+    if event.kind == "tool_call":
+        call = {"id": data.get("id"), "name": data.get("name"), "arguments": {"erased": ERASED}}
+        return Event.of(event.seq, event.kind, None, call, event.created_at)
+    if event.kind == "tool_result":
+        return Event.of(event.seq, event.kind, ERASED, {"id": data.get("id")}, event.created_at)
+    return None
+
+
+def is_erased(event: Event) -> bool:
+    """Whether what an event said has been erased."""
+    return (event.data_json or "").startswith('{"erased":')
 
 
 def said(event: Event, format: str) -> list[Block] | None:

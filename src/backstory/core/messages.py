@@ -10,7 +10,8 @@ from backstory.core.kinds import SAID_BY_PEOPLE, SILENT, SPOKEN, TEXT_KINDS, TOO
 from backstory.errors import InvalidEvent
 
 # What is kept in an event's data beside its message. Text events have nothing else there but `native`.
-BOOKKEEPING = frozenset({"by", "compacted", "copy_of", "item", "model", "request", "usage"})
+ITEM = "item"  # what an event is of a framework's item
+BOOKKEEPING = frozenset({"by", "compacted", "copy_of", ITEM, "model", "request", "usage"})
 
 
 class Recorded(Protocol):

@@ -11,6 +11,7 @@ from backstory.core.erasure import checked_reason, erased_row
 from backstory.core.events import Event, Stored, to_datetime
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL, labels_in
+from backstory.core.messages import ITEM
 from backstory.storage.log import now
 from backstory.storage.positions import distinct_positions
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
@@ -26,7 +27,8 @@ class Readable(Reader, StoredRows, Protocol):
 
 
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
-    """Erase what the events at some positions of a lineage say, and all copies of them."""
+    """Erase what the events at some positions of a lineage say, the items of frameworks that they belong to,
+    and all copies of them."""
     why = checked_reason(why)
     wanted = distinct_positions(agent, positions, backend.head(agent))
     with backend.removal() as removal:
@@ -34,8 +36,29 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
         current = agents.get(agent.id)
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
-        places = {place for position in wanted for place in _same(removal, agents, current, position)}
+        whole = {each for position in wanted for each in _item(removal, agents, current, position)}
+        places = {place for position in whole for place in _same(removal, agents, current, position)}
         return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
+
+
+def _item(
+    removal: Removal, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
+) -> Iterable[int]:
+    """The position, and those of the other events of the same item of a framework: its first event holds what
+    all of them say."""
+    owner = _owner(agents, agent, position)
+    first = last = position
+    while first - 1 > owner.fork_seq and _is_part(_row(removal, owner, first)):
+        first -= 1
+    while (after := removal.stored(owner, last, 1)) and _is_part(after[0]):
+        last += 1
+    return range(first, last + 1)
+
+
+def _is_part(row: Stored) -> bool:
+    """Whether an event is another one of the item that the event before it is part of."""
+    item = (row.event.data or {}).get(ITEM)
+    return isinstance(item, dict) and "part" in item
 
 
 def _same(
