@@ -270,7 +270,7 @@ def test_calls_and_results_of_one_turn_are_one_message_as_providers_want_it(run,
         shown = repr(seen)
         assert base64.b64encode(PICTURE).decode() in shown or repr(PICTURE)[2:-1] in shown
         places = [
-            shown.index(words) for words in ("will look", "c1", "c2", "sunny", "no such place", ANSWERED)
+            shown.index(words) for words in ("will look", "'c1'", "'c2'", "sunny", "no such place", ANSWERED)
         ]
         assert places == sorted(places)
         sound(store)
