@@ -3,11 +3,14 @@
 import json
 import os
 from random import Random
+from weakref import WeakSet
 
 import pytest
 from hypothesis import given
 
 import backstory
+from backstory.importers.formats import claude_code
+from backstory.importers.formats.claude_file import File
 from tests.importers.reading import context, everything, mutated, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.test_stories import joined, without_instructions, without_order
@@ -159,6 +162,23 @@ def test_only_what_changed_and_what_is_tied_to_it_is_read_again(store, tmp_path)
     write_lines(tmp_path / f"{other}.jsonl", [user("z1", "alone", None, 1), user("z2", "more", "z1", 2)])
     outcome = store.import_transcripts(tmp_path, settle=0)
     assert [(session.id, session.new_events) for session in outcome.sessions] == [(other, 1)]
+
+
+def test_a_session_is_let_go_when_it_is_written(store, tmp_path, monkeypatch):
+    alive, counts = WeakSet(), []
+
+    class Counted(File):
+        def __init__(self, *given, **more):
+            super().__init__(*given, **more)
+            alive.add(self)
+            counts.append(len(alive))
+
+    monkeypatch.setattr(claude_code, "File", Counted)
+    for number in range(8):
+        records = [user(f"{number}", "alone", None, number)]
+        write_lines(tmp_path / f"0c5f2f0e-0000-4000-8000-{number:012}.jsonl", records)
+    assert len(store.import_transcripts(tmp_path, settle=0).sessions) == 8
+    assert max(counts) <= 2
 
 
 def test_an_answer_that_may_still_be_written_is_waited_for(store, tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from backstory.importers.catalog import TOOL, Candidate, catalog, to_read
 from backstory.importers.checkpoints import Checkpoint, Reach, ReadWhole
@@ -26,6 +27,21 @@ from backstory.importers.writer import Target, Writer
 SETTLE = 30.0  # seconds without a change after which an answer counts as whole
 
 Finished = Callable[[Imported], object]
+
+
+class Written(NamedTuple):
+    """What is needed of a session when the others are written, too. The session itself may be large."""
+
+    id: str
+    source: str
+    ties: frozenset[str]
+    checkpoints: list[Checkpoint]
+
+    @classmethod
+    def of(cls, session: Session) -> "Written":
+        """Of a session whose threads were told."""
+        found = (thread.checkpoint() for thread in session.threads)
+        return cls(session.id, session.source, session.ties, [mark for mark in found if mark is not None])
 
 
 class Run:
@@ -110,7 +126,10 @@ class Run:
                 writer = Writer(self._store, self._changes, renames=not self._dry)
                 done = writer.write(session, settled=not one.quiet, moment=one.moment)
                 self._finish(
-                    format, [(one, one.source)], {one.shown} if done.unfinished else set(), [session]
+                    format,
+                    [(one, one.source)],
+                    {one.shown} if done.unfinished else set(),
+                    [Written.of(session)],
                 )
                 yield done
         except (ReadWhole, OSError, Unreadable):
@@ -126,7 +145,7 @@ class Run:
         busy = {tie for one in chosen if not one.quiet for tie in one.ties}
         unsettled: set[str] = set()  # the paths of sources of which more has to come
         waiting: list[Session] = []
-        told: list[Session] = []
+        told: list[Written] = []
         by_path = {one.shown: one for one, _ in opened}
 
         def write(session: Session) -> Iterator[Imported]:
@@ -140,7 +159,7 @@ class Run:
             done = writer.write(session, settled=settled, moment=one.moment if one is not None else 0)
             if done.unfinished:
                 unsettled.add(session.source)
-            told.append(session)
+            told.append(Written.of(session))
             yield done
 
         unread: set[str] = set()
@@ -201,7 +220,7 @@ class Run:
         format: Format,
         opened: list[tuple[Candidate, FileSource]],
         unsettled: set[str],
-        told: list[Session],
+        told: list[Written],
     ) -> None:
         """Keep what is kept of sources beside their sessions: their records, and how far they were read."""
         if self._dry:
@@ -210,8 +229,7 @@ class Run:
             for one, source in opened:
                 self._keep_raw(format.name, one, source, [s.id for s in told if s.source == source.path])
         if self._project is None and self._since is None:
-            threads = (thread for session in told for thread in session.threads)
-            marks = {mark.path: mark for thread in threads if (mark := thread.checkpoint()) is not None}
+            marks = {mark.path: mark for session in told for mark in session.checkpoints}
             ties = {session.source: session.ties for session in told if session.ties}
             for one, source in opened:
                 one.ties |= ties.get(source.path, frozenset())
