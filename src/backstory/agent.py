@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from backstory.core.about import described
 from backstory.core.compaction import compaction
-from backstory.core.drafts import answered_call, author, call_data, drafts
-from backstory.core.events import Draft, Event, draft
+from backstory.core.drafts import Draft, answered_call, author, call_data, draft, drafts
+from backstory.core.events import Event
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL
 from backstory.core.messages import check_says_something

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, Self
 from backstory.agent import Agent
 from backstory.core.about import described
 from backstory.core.chain import START, digest, inner_of_bytes
-from backstory.core.drafts import as_batch, drafts
+from backstory.core.drafts import EncodedDraft, as_batch, drafts, encoded
 from backstory.core.events import (
-    EncodedDraft,
     EncodedRow,
     Event,
     check_text,
     checked_key,
     checked_keys,
-    encoded,
     moment_us,
     parse_object,
     plain,

@@ -7,7 +7,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from backstory.agent import Agent
-from backstory.core.events import Event, checked_prefix, draft, moment_us
+from backstory.core.drafts import draft
+from backstory.core.events import Event, checked_prefix, moment_us
 from backstory.core.messages import check_says_something
 from backstory.core.notes import checked_note_name
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy

@@ -6,8 +6,8 @@ import pytest
 
 import backstory
 from backstory import Event, InvalidEvent
-from backstory.core.drafts import call_data, drafts
-from backstory.core.events import Draft, Stored, draft, stored_rows
+from backstory.core.drafts import Draft, call_data, draft, drafts
+from backstory.core.events import Stored, stored_rows
 from backstory.core.messages import check_says_something
 from backstory.wire import to_bytes
 

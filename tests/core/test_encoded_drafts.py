@@ -8,16 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory.core.chain import inner, inner_of_bytes
-from backstory.core.events import (
-    DEEPEST,
-    EncodedDraft,
-    EncodedRow,
-    Stored,
-    decoded_rows,
-    draft,
-    encoded,
-    encoded_draft,
-)
+from backstory.core.drafts import DEEPEST, EncodedDraft, draft, encoded, encoded_draft
+from backstory.core.events import EncodedRow, Stored, decoded_rows
 from backstory.core.kinds import KINDS
 from backstory.errors import Invalid
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from backstory import Event, Invalid, InvalidEvent
-from backstory.core.drafts import drafts
-from backstory.core.events import Draft, checked_key, draft, from_rows
+from backstory.core.drafts import Draft, draft, drafts
+from backstory.core.events import checked_key, from_rows
 from backstory.core.kinds import KINDS
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.events import draft
+from backstory.core.drafts import draft
 from backstory.core.json_text import compact_object, exact_json, parsed_json
 
 values = st.recursive(

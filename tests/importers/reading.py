@@ -5,7 +5,7 @@ import json
 from itertools import groupby
 
 from backstory import importers
-from backstory.core.events import draft
+from backstory.core.drafts import draft
 from backstory.importers import Report, Unit
 
 

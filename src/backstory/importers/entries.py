@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from backstory.core.events import DEEPEST, to_microseconds
+from backstory.core.drafts import DEEPEST
+from backstory.core.events import to_microseconds
 from backstory.errors import Invalid
 from backstory.importers.transcript import Entry
 from backstory.wire import load, load_answer

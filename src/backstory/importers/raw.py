@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.core.events import draft
+from backstory.core.drafts import draft
 from backstory.errors import InvalidEvent
 from backstory.importers.entries import as_text
 from backstory.importers.format import Source

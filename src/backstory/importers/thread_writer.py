@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import EPOCH, EncodedDraft, encoded_draft, to_datetime, to_json
+from backstory.core.drafts import EncodedDraft, encoded_draft
+from backstory.core.events import EPOCH, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole

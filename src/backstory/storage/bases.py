@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from backstory.core.events import Draft, parse_object
+from backstory.core.drafts import Draft
+from backstory.core.events import parse_object
 from backstory.core.gc_pause import pause_gc
 from backstory.core.kinds import ALWAYS_SHOWN, FRESH_STARTS, MOVES
 from backstory.core.replay import Fold, judge

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
 from backstory.core.chain import START
+from backstory.core.drafts import Draft
 from backstory.core.events import (
     Columns,
-    Draft,
     Event,
     checked_key,
     checked_keys,

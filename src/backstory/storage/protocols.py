@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.events import Columns, Draft, EncodedRow, Event, Stored, TextAndData
+from backstory.core.drafts import Draft
+from backstory.core.events import Columns, EncodedRow, Event, Stored, TextAndData
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy

@@ -13,16 +13,8 @@ from typing import Any
 import psycopg
 
 from backstory.core import kinds
-from backstory.core.events import (
-    Columns,
-    Draft,
-    Event,
-    Stored,
-    TextAndData,
-    columns_in,
-    from_rows,
-    stored_rows,
-)
+from backstory.core.drafts import Draft
+from backstory.core.events import Columns, Event, Stored, TextAndData, columns_in, from_rows, stored_rows
 from backstory.core.outline import DataRow, OutlineRow, outline_row
 from backstory.errors import Conflict
 from backstory.storage.ids import place_of
