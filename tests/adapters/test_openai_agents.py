@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import reduce
 
 import pytest
 from agents import SessionSettings
@@ -257,9 +258,13 @@ def test_ids_of_any_text_are_sessions_of_their_own(durable_url, run):
         ]
 
 
-def test_what_is_not_json_writes_nothing(session, run):
+@pytest.mark.parametrize("strange", ["a set", "itself", "3,000 levels"])
+def test_what_is_not_json_writes_nothing(session, run, strange):
+    item = {"role": "user"}
+    deep = reduce(lambda inner, _: [inner], range(3_000), "deep")
+    item["content"] = {"a set": {1, 2}, "itself": item, "3,000 levels": deep}[strange]
     with pytest.raises(TypeError):
-        run(session.add_items([*users("a"), {"role": "user", "content": {1, 2}}]))
+        run(session.add_items([*users("a"), item]))
     assert run(session.get_items()) == []
 
 

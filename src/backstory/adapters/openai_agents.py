@@ -241,11 +241,20 @@ def drafts(item: Any) -> list[Event]:
     if not isinstance(item, dict):
         raise TypeError(f"an item of a session is a dict, not {type(item).__name__}")
     exact = wire.exact_json(item)
-    form: Item = json.loads(json.dumps(item)) if exact is None else item
+    form = item if exact is not None else _as_json(item)
     events = _loaded(form)
     if not events:
         return [note(ADAPTER, f"{ADAPTER}.item", form)]
     return carried(ADAPTER, form, events, provider=FORMAT, exact=exact)
+
+
+def _as_json(item: Item) -> Item:
+    """What is read again of an item that is written as JSON: with lists for tuples, say."""
+    try:
+        form: Item = json.loads(json.dumps(item))
+    except (ValueError, RecursionError) as error:
+        raise TypeError(f"an item of a session is JSON, and this one is not ({error})") from error
+    return form
 
 
 def _plain(item: Any) -> Draft | None:
