@@ -1,20 +1,15 @@
 """Calls that block, awaited from asyncio or trio: each runs in a thread."""
 
 import asyncio
-import atexit
 import contextvars
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from queue import SimpleQueue
-from typing import Any, Generic, TypeVar
-from weakref import WeakSet
+from typing import Generic, TypeVar
 
 R = TypeVar("R")
-
-MOST = min(32, (os.cpu_count() or 1) + 4)  # threads for the calls of one thread
 
 
 async def in_thread(call: Callable[[], R]) -> R:
@@ -24,7 +19,7 @@ async def in_thread(call: Callable[[], R]) -> R:
     except RuntimeError:
         return await _in_trio_thread(call)
     job = _Job(call, loop)
-    _workers().give(job)
+    _pool().submit(job.run)
     try:
         await job.waiter
     except asyncio.CancelledError:
@@ -38,7 +33,7 @@ async def in_thread(call: Callable[[], R]) -> R:
 
 class _Job(Generic[R]):
     """A call for a thread. Only the loop's own thread touches the future that is waited for: less work than a
-    future of an executor, one of the loop, and a shield around them."""
+    future of the pool, one of the loop, and a shield around them."""
 
     def __init__(self, call: Callable[[], R], loop: asyncio.AbstractEventLoop) -> None:
         self._call = call
@@ -50,14 +45,11 @@ class _Job(Generic[R]):
         self.is_done = False
 
     def run(self) -> None:
-        """Make the call."""
+        """Make the call, and tell the loop."""
         try:
             self._result = self._context.run(self._call)
         except BaseException as error:
             self._error = error
-
-    def tell(self) -> None:
-        """Tell the loop that the call was made."""
         with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
             self._loop.call_soon_threadsafe(self._tell)
 
@@ -74,92 +66,30 @@ class _Job(Generic[R]):
         return self._result  # type: ignore[return-value]
 
 
-class _Workers:
-    """Threads that make calls. An executor does more for each call than handing it over: it makes a future
-    with a lock of its own, and counts idle threads with another one."""
-
-    def __init__(self) -> None:
-        self._jobs: SimpleQueue[_Job[Any] | None] = SimpleQueue()
-        self._idle: list[None] = []  # one for each thread that is free; the methods of a list are atomic
-        self._threads: list[threading.Thread] = []
-        _all_workers.add(self)
-
-    def give(self, job: _Job[Any]) -> None:
-        """Have a call made by a thread that is free, or by a new one, unless there are many."""
-        try:
-            self._idle.pop()
-        except IndexError:
-            if len(self._threads) < MOST:
-                self._start()
-        self._jobs.put(job)
-
-    def _start(self) -> None:
-        thread = threading.Thread(
-            target=_work,
-            args=(self._jobs, self._idle),
-            name=f"backstory_{len(self._threads)}",
-            daemon=True,  # it would be joined before `atexit` could end it
-        )
-        thread.start()
-        self._threads.append(thread)
-
-    def end(self) -> list[threading.Thread]:
-        """Have the threads end when the calls that they were given are made. Later calls get new threads."""
-        threads, jobs = self._threads, self._jobs
-        self._threads, self._jobs, self._idle = [], SimpleQueue(), []
-        for _ in threads:
-            jobs.put(None)
-        return threads
-
-    def __del__(self) -> None:  # the thread whose calls these were has ended
-        for _ in self._threads:
-            self._jobs.put(None)
-
-
-def _work(jobs: "SimpleQueue[_Job[Any] | None]", idle: list[None]) -> None:
-    while True:
-        job = jobs.get()
-        if job is None:
-            return
-        job.run()
-        idle.append(None)  # before the loop is told: it may have the next call at once
-        job.tell()
-        del job  # and what the call returned
-
-
 class _Own(threading.local):
     """What each thread has for itself."""
 
-    workers: _Workers | None = None
+    pool: ThreadPoolExecutor | None = None
 
 
 _own = _Own()
-_all_workers: "WeakSet[_Workers]" = WeakSet()
 
 
-def _workers() -> _Workers:
+def _pool() -> ThreadPoolExecutor:
     """The threads for the calls of this thread. Such a call may run a loop, too: if its calls had to wait for
-    one of the same threads, they could wait for each other for ever."""
-    if _own.workers is None:
-        _own.workers = _Workers()
-    return _own.workers
+    a thread of the same pool, they could wait for each other for ever."""
+    if _own.pool is None:
+        _own.pool = ThreadPoolExecutor(thread_name_prefix="backstory")
+    return _own.pool
 
 
-def _end_all() -> None:
-    """Before the interpreter ends: see the calls through that were begun."""
-    for thread in [thread for workers in list(_all_workers) for thread in workers.end()]:
-        thread.join()
-
-
-def _forget_workers() -> None:
+def _forget_pool() -> None:
     """In a forked child: the threads stayed with the parent."""
-    _own.workers = None
-    _all_workers.clear()
+    _own.pool = None
 
 
-atexit.register(_end_all)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_workers)
+    os.register_at_fork(after_in_child=_forget_pool)
 
 
 async def _in_trio_thread(call: Callable[[], R]) -> R:
