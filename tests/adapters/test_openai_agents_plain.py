@@ -1,5 +1,7 @@
 """The plainest items of the Agents SDK skip the reader of the format, and become what it would read."""
 
+from copy import deepcopy
+
 import pytest
 
 from backstory.adapters.openai_agents import BackstorySession, _plain, drafts, written
@@ -85,3 +87,16 @@ def test_an_item_with_anything_but_texts_is_not_a_plain_one(odd):
         {"type": "function_call_output", "call_id": "c", "output": odd},
     ):
         assert _plain(item) is None
+
+
+def test_an_item_may_be_changed_while_it_is_written():
+    part = {"type": "output_text", "text": "Hello.", "annotations": []}
+    answer = {"type": "message", "role": "assistant", "content": [part]}
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}", "status": "in_progress"}
+    user, output = {"role": "user", "content": "Hi."}, {**OUTPUT, "call_id": "c1", "output": "1"}
+    batch = written([user, answer, call, output])
+    before = deepcopy(batch)
+    part["annotations"].append("later")
+    for item in (user, answer, call, output, part):
+        item.update(dict.fromkeys(item, "changed"))
+    assert batch == before

@@ -283,7 +283,7 @@ def _plain_call(item: Item) -> Draft | None:
     if not (item.keys() <= CALL_NAMES and _has_texts(item) and _is_said(id) and _is_said(name)):
         return None
     arguments = _object_in(given) if type(given) is str else None
-    data = {"id": id, "name": name, "arguments": arguments, **_data(item)}
+    data = {"id": id, "name": name, "arguments": arguments, **_data(_copied(item))}
     return None if arguments is None else ("tool_call", None, data)
 
 
@@ -297,7 +297,8 @@ def _plain_answer(item: Item) -> Draft | None:
         return None
     if not _has_texts(around) or not _has_texts(part):
         return None
-    return "assistant", text, _data({**item, "content": [{**part, "text": _hole_for(text)}]})
+    form = {**_copied(around), "content": [{**_copied(part), "text": _hole_for(text)}]}
+    return "assistant", text, _data(form)
 
 
 def _has_texts(item: Item) -> bool:
@@ -310,6 +311,12 @@ def _has_texts(item: Item) -> bool:
         elif type(value) is not list or value:
             return False
     return True
+
+
+def _copied(item: Item) -> Item:
+    """An item of texts and empty lists, with lists of its own. It becomes JSON when the write is under way,
+    and the caller may change the item before that."""
+    return {name: value if type(value) is str else [] for name, value in item.items()}
 
 
 def _is_said(text: Any) -> TypeGuard[str]:
