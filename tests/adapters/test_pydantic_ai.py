@@ -339,7 +339,44 @@ def test_an_entry_may_have_any_id(store, run, id):
     assert words(run(store.load("c"))) == ["Hello", "Hi"]
 
 
-@pytest.mark.parametrize("place", ["x:1", "{id}:0", "{id}:2", "{id}:", "{id}:x"])
+@pytest.mark.parametrize("id", ["backstory", "backstory:x", "backstory:x:1", "backstory:x:3"])
+def test_an_id_that_looks_like_ours_is_read_branched_from_and_forked(store, run, id):
+    def write(conversation, entry_id, parent, expected):
+        entry = ConversationEntry(id=entry_id, parent_id=parent, message=asked(entry_id))
+        record = ConversationRecord(conversation_id=conversation, head_id=entry_id, revision=entry_id)
+        run(store.write_record(record, new_entries=[entry], expected_revision=expected))
+        return [each.id for each in run(store.read_history(entry_id))]
+
+    assert write("c", id, None, None) == [id]
+    store.agent("c").user("And?")  # at position 3
+    behind = run(store.read_record("c"))
+    assert write("c", "two", id, behind.revision) == [id, "two"]
+    assert write("c", "three", id, "two") == [id, "three"]
+    assert write("d", "four", id, None) == [id, "four"]
+    assert run(store.read_entry(id)).message == asked(id)
+
+
+@pytest.mark.parametrize("parent", ["backstory", "backstory:x", "backstory:x:0", "backstory:x:99"])
+def test_an_entry_behind_one_of_others_that_is_not_there_conflicts(store, run, parent):
+    run(store.save(talk("Hello")))
+    before = run(store.read_record("c"))
+    entry = ConversationEntry(parent_id=parent, message=asked("a"))
+    record = ConversationRecord(conversation_id="c", head_id=entry.id)
+    with pytest.raises(ConversationConflict):
+        run(store.write_record(record, new_entries=[entry], expected_revision=before.revision))
+    assert words(run(store.load("c"))) == ["Hello"]
+
+
+@pytest.mark.parametrize(("id", "said"), [("a\ud800", "half of a surrogate pair"), (5, "not int")])
+def test_an_id_that_is_no_text_writes_nothing(store, run, id, said):
+    entry = ConversationEntry(id=id, parent_id=None, message=asked("Hello"))
+    record = ConversationRecord(conversation_id="c", head_id=id)
+    with pytest.raises(TypeError, match=said):
+        run(store.write_record(record, new_entries=[entry], expected_revision=None))
+    assert store._history.store.agents() == []
+
+
+@pytest.mark.parametrize("place", ["x:1", "{id}:0", "{id}:2", "{id}:", "{id}:x", "{id}:" + "9" * 5_000])
 def test_an_unknown_entry_of_others_is_a_lookup_error(store, run, place):
     agent = store.agent("c")
     agent.user("Hello")

@@ -4,6 +4,7 @@ A conversation is an agent, an entry its messages with the entry's id as key, th
 branch is a jump, a fork is a fork. Deleting a conversation erases what no fork of it needs.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
@@ -18,7 +19,7 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelResponse
 
-from backstory import Agent, AgentNotFound, Conflict, Event, KeyTaken, PositionNotFound
+from backstory import Agent, AgentNotFound, Ambiguous, Conflict, Event, KeyTaken, PositionNotFound
 from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
 from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts, entry_key, joined
@@ -30,6 +31,8 @@ __all__ = ["BackstoryConversations", "MessageHistory"]
 RECORD = "pydantic_ai.record"
 PREFIX = f"{ADAPTER}:"  # how the keys of conversations begin
 OTHERS = "backstory"  # how the ids begin of entries for what others wrote
+OTHERS_ID = re.compile(rf"{OTHERS}:(.+):([0-9]{{1,19}})")  # an agent and a position
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 Records: pydantic.TypeAdapter[ConversationRecord] = pydantic.TypeAdapter(ConversationRecord)
 
 R = TypeVar("R")
@@ -80,6 +83,8 @@ class BackstoryConversations(ConversationStore):
     ) -> None:
         """Write a record and its new entries, both or neither."""
         forms = _forms([entry.message for entry in new_entries])
+        for entry in new_entries:
+            _check_id(entry.id)
         pairs = zip(new_entries, forms, strict=True)
         batch: Batch = [event for entry, form in pairs for event in drafts(form, entry.id)]
         data = Records.dump_python(record, mode="json")
@@ -165,6 +170,13 @@ def _forms(messages: Sequence[ModelMessage]) -> list[Form]:
     return ModelMessagesTypeAdapter.dump_python(given, mode="json")  # type: ignore[no-any-return]
 
 
+def _check_id(entry_id: str) -> None:
+    if not isinstance(entry_id, str):
+        raise TypeError(f"an entry's id is a text, not {type(entry_id).__name__}")
+    if LONE_SURROGATE.search(entry_id):
+        raise TypeError(f"an entry's id is a text, and {entry_id!r} is none: it has half of a surrogate pair")
+
+
 # --- reading ---
 
 
@@ -210,21 +222,27 @@ def _ends_with(agent: Agent, entry_id: str | None) -> bool:
         return not last and entry_id is None
     if last[0].id is not None:
         return last[0].id == entry_id
-    return entry_id.startswith(f"{OTHERS}:") and entry_id.rpartition(":")[2] == str(last[0].end)
+    its = _place_in_id(entry_id)
+    return its is not None and its[1] == last[0].end and agent.find(entry_key(entry_id)) is None
+
+
+def _place_in_id(entry_id: str) -> tuple[str, int] | None:
+    """The agent and the position in the id of an entry for what others wrote; None for any other id. The
+    framework may give an entry such an id, too: first look for one."""
+    found = OTHERS_ID.fullmatch(entry_id)
+    return (found[1], int(found[2])) if found else None
 
 
 def _place(history: History, entry_id: str) -> tuple[Agent, int]:
     """The agent and the position of an entry's last event; LookupError if there is none."""
-    tag, _, rest = entry_id.partition(":")
-    if tag == OTHERS:
-        agent_id, _, seq = rest.rpartition(":")
-        try:
-            agent = history.store.agent(agent_id)
-            return agent, agent.event(int(seq)).seq
-        except (AgentNotFound, PositionNotFound, ValueError):
-            raise LookupError(f"no entry {entry_id!r}") from None
     for agent, event in history.store.find(entry_key(entry_id)):
         return agent, event.seq
+    if its := _place_in_id(entry_id):
+        try:
+            agent = history.store.agent(its[0])
+            return agent, agent.event(its[1]).seq
+        except (AgentNotFound, Ambiguous, PositionNotFound):
+            pass
     raise LookupError(f"no entry {entry_id!r}")
 
 
@@ -289,9 +307,9 @@ class _Write:
         return [("jump", None, {"target_message_id": self._position_in(agent, self._parent), "by": ADAPTER})]
 
     def _position_in(self, agent: Agent, entry_id: str) -> int:
-        if entry_id.startswith(f"{OTHERS}:"):
-            return int(entry_id.rpartition(":")[2])
-        event = agent.find(entry_key(entry_id))
-        if event is None:
-            raise ConversationConflict(self._id)
-        return event.seq
+        if event := agent.find(entry_key(entry_id)):
+            return event.seq
+        its = _place_in_id(entry_id)
+        if its and 0 < its[1] <= agent.head:
+            return its[1]
+        raise ConversationConflict(self._id)
