@@ -20,8 +20,8 @@ def test_thinking_is_folded_and_ctrl_o_shows_it(start):
         assert "Hm." not in page_of(text)
         terminal.type("\x0f")
         terminal.wait("── results in full ──")
-        page = page_of(terminal.wait(lambda text: "∴ thinking" in page_of(text)))
-        assert page.index("Hm.") < page.index("Two of them.")
+        page = page_of(terminal.wait(lambda text: "Two of them." in page_of(text)))
+        assert page.index("∴ thinking") < page.index("Hm.") < page.index("Two of them.")
 
 
 def test_after_an_answer_stand_its_time_and_its_tokens(start):
