@@ -3,6 +3,8 @@
 import json
 import os
 
+import pytest
+
 import backstory
 from backstory.exporters import exported
 from backstory.importers import Entry, Known, Unit, events
@@ -49,6 +51,57 @@ def test_an_agent_is_called_after_a_title_that_came_later_unless_a_person_named_
     main(store).rename("mine")
     added(store, write_lines(path, [*REWOUND, title]))
     assert (main(store).name, main(store).about["title"]) == ("mine", "Parser")
+
+
+@pytest.mark.parametrize(
+    ("before", "given"),
+    [
+        ("", "claude-code-refactoring"),
+        ("api", "api-work"),
+        ("api", "api-2"),  # there is no other agent that it could have been told apart from
+        ("api", "claude-code"),
+    ],
+)
+def test_a_name_that_a_person_gave_is_not_taken_for_ours(store, tmp_path, before, given):
+    path = tmp_path / f"{SESSION}.jsonl"
+    title = {"type": "custom-title", "customTitle": before}
+    added(store, write_lines(path, [*REWOUND[:2], title]))
+    main(store).rename(given)
+    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Lexer"}]))
+    assert (main(store).name, main(store).about["title"]) == (given, "Lexer")
+
+
+@pytest.mark.parametrize("title", ["Fix the bug ", "Long " * 1_000])
+def test_a_title_that_is_stored_in_another_form_is_not_new_each_time(store, tmp_path, title):
+    path = tmp_path / f"{SESSION}.jsonl"
+    titled = {"type": "custom-title", "customTitle": title}
+    added(store, write_lines(path, [*REWOUND[:2], titled]))
+    given = f"{main(store).name}-2"
+    main(store).fork(name="another")
+    main(store).rename(given)
+    added(store, write_lines(path, [*REWOUND, titled]))
+    assert main(store).name == given
+
+
+def test_an_agent_does_not_stand_in_the_way_of_its_own_name(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    title = {"type": "custom-title", "customTitle": "Long " * 100 + "1"}
+    added(store, write_lines(path, [*REWOUND[:2], title]))
+    name = main(store).name
+    main(store).rename(f"{name}-2")
+    main(store).fork(name=name)
+    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Long " * 100 + "2"}]))
+    assert main(store).name == f"{name}-2"
+    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Short"}]))
+    assert main(store).name == "Short"
+
+
+def test_a_number_at_the_end_of_a_title_is_a_part_of_it(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    title = {"type": "custom-title", "customTitle": "Release 2024-11-17"}
+    added(store, write_lines(path, [*REWOUND[:2], title]))
+    added(store, write_lines(path, [*REWOUND, title | {"customTitle": "Release"}]))
+    assert main(store).name == "Release"
 
 
 def test_a_codex_thread_that_is_named_at_its_end_has_that_name(store, tmp_path):

@@ -5,6 +5,7 @@ parent. Events have the source's ids as keys, so what the store has is never wri
 import, not by one that goes on where another was killed, and not by two at once.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -24,6 +25,7 @@ from backstory.intake import Intake, Source
 
 LONGEST_ABOUT = 2_000
 ATTEMPTS = 20  # against others that import the same
+NUMBER = re.compile(r"-(\d+)$")  # how `unique_name` tells agents apart that are called the same
 
 Place = tuple[str, str | None]  # a session and its thread
 
@@ -129,9 +131,8 @@ class Writer:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
         line = writer.write(_chained(first, steps), settled=settled)
         if exported is None:
-            if self._renames and self._is_named_later(intake, session, thread, agent):
-                writer.commit()
-                agent.rename(self._free_name(thread.about["title"], agent.session))
+            if self._renames:
+                self._rename(writer, intake, session, thread, agent)
             self._describe(intake, session, thread, agent)
         writer.commit()
         if _place(thread) not in self._told:  # a copy of a file has the same ones
@@ -156,7 +157,8 @@ class Writer:
         birth = self._place(intake, session.tool, thread.origin, began)
         if birth is None:
             return None
-        wanted = thread.about.get("title") or thread.about.get("agent_type") or session.tool
+        said = _said(thread)
+        wanted = said.get("title") or said.get("agent_type") or session.tool
         parent = birth.get("parent")
         name = self._free_name(wanted, parent.session if parent else None)
         agent = intake.agent(key, name=name, created_at=moment_of(began), **birth)
@@ -215,35 +217,42 @@ class Writer:
 
     # --- what is kept beside ---
 
-    def _is_named_later(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> bool:
-        """Whether the title of an agent came later than it. A name that a person gave it stays."""
-        title = thread.about.get("title")
-        before = ((intake.cursor((session.tool, _native_id(thread))) or {}).get("about") or {}).get("title")
-        given = (before, thread.about.get("agent_type"), session.tool)
-        ours = {unique_name(held(str(name)), set()) for name in given if name}
-        has_our_name = not ours.isdisjoint((agent.name, agent.name.rpartition("-")[0]))
-        new = unique_name(held(str(title)), set())
-        return bool(title) and title != before and has_our_name and new != agent.name
+    def _rename(
+        self, writer: ThreadWriter, intake: Intake, session: Session, thread: Thread, agent: Agent
+    ) -> None:
+        """Call an agent after a title that came later than it. A name that a person gave it stays."""
+        said = _said(thread)
+        title, before = said.get("title"), _said_before(intake, session, thread).get("title")
+        given = (before,) if before else (said.get("agent_type"), session.tool)
+        ours = {unique_name(str(name), set()) for name in given if name}
+        number = None if agent.name in ours else NUMBER.search(agent.name)
+        bare = agent.name if number is None else agent.name[: number.start()]
+        if not title or title == before or bare not in ours:
+            return
+        writer.commit()
+        others = {one.name for one in self._store.agents(session=agent.session)} - {agent.name}
+        name = unique_name(str(title), others)
+        # We count no further than there are agents: a higher number is a person's.
+        if name != agent.name and (number is None or int(number[1]) <= len(others) + 1):
+            agent.rename(name)
 
     def _free_name(self, wanted: Any, session: str | None) -> str:
         """A name that no other agent of a session has."""
         taken = {one.name for one in self._store.agents(session=session)} if session else set()
-        return unique_name(held(str(wanted)), taken)
+        return unique_name(str(wanted), taken)
 
     def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title
         that a person gave stays."""
-        ours = ("source", PROVENANCE)
-        said = {name: _short(value) for name, value in thread.about.items() if name not in ours}
-        id = _native_id(thread)
-        before = (intake.cursor((session.tool, id)) or {}).get("about") or {}
+        said = _said(thread)
+        before = _said_before(intake, session, thread)
         new = {name: value for name, value in said.items() if before.get(name) != value and value}
         if not before and "source" not in agent.about:
             origin = {"tool": session.tool, "session": thread.session}
             new["source"] = origin if thread.id is None else origin | {"thread": thread.id}
         if new:
             intake.describe(agent, **new)
-            intake.remember(session.tool, id, agent=agent, cursor={"about": before | said})
+            intake.remember(session.tool, _native_id(thread), agent=agent, cursor={"about": before | said})
 
 
 def _in_order(agent: Agent, exported: dict[str, Any]) -> list[Event]:
@@ -281,6 +290,17 @@ def _agent_key(tool: str, session: str, thread: str | None) -> str:
 
 def _native_id(thread: Thread) -> str:
     return key_of(thread.session if thread.id is None else f"{thread.session}/{thread.id}")
+
+
+def _said(thread: Thread) -> dict[str, Any]:
+    """What a source says of a thread, as it is stored."""
+    ours = ("source", PROVENANCE)
+    return {name: _short(value) for name, value in thread.about.items() if name not in ours}
+
+
+def _said_before(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:
+    """What the source said when it was imported last."""
+    return (intake.cursor((session.tool, _native_id(thread))) or {}).get("about") or {}
 
 
 def _short(value: Any) -> Any:
