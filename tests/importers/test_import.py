@@ -282,6 +282,23 @@ def test_secrets_are_replaced_and_counted_if_that_is_asked_for(store, tmp_path):
     assert outcome.masked == {"github": 2}
 
 
+def test_what_is_said_about_a_session_has_no_secrets_if_that_is_asked_for(store, tmp_path):
+    secret = "ghp_" + "a1B2" * 9
+    path = tmp_path / f"{SESSION}.jsonl"
+    records = [line | {"cwd": f"/{secret}"} for line in REWOUND]
+    title = {"type": "custom-title", "customTitle": "x" * 40 + secret}
+    store.import_transcripts(write_lines(path, records[:2]), settle=0, mask=True)
+    outcome = store.import_transcripts(write_lines(path, [*records[:4], title]), settle=0, mask=True)
+    [session] = outcome.sessions
+    assert session.title == main(store).about["title"]
+    named = "".join(f"{agent.name}{agent.about}" for agent in store.agents())
+    assert "ghp_" not in f"{named}{session.title}{store.source('claude-code', SESSION)}"
+    assert named.count("[github secret ") == 3  # in the folder, the title and the name
+    assert outcome.masked == {"github": 1}
+    again = store.import_transcripts(write_lines(path, [*records, title]), settle=0, mask=True)
+    assert again.masked == {}
+
+
 def test_images_are_left_out_if_that_is_asked_for(store, tmp_path):
     source = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
     content = [{"type": "image", "source": source}, {"type": "text", "text": "what is this?"}]

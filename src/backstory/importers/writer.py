@@ -16,6 +16,7 @@ from backstory.core.events import Event
 from backstory.errors import AgentNotFound, Conflict, NameTaken, NotFound
 from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.decode import held
+from backstory.importers.masks import Mask
 from backstory.importers.names import key_of, unique_name
 from backstory.importers.outcome import Imported
 from backstory.importers.provenance import PROVENANCE, Exported
@@ -66,6 +67,8 @@ class Writer:
     def __init__(self, store: Target, changes: Changes, *, renames: bool = True) -> None:
         self._store = store
         self._changes = changes
+        # What is only compared is not counted as masked.
+        self._compared = Changes(None if changes.mask is None else Mask(), changes.images)
         self._renames = renames
         self._told: dict[Place, Told] = {}
 
@@ -99,7 +102,7 @@ class Writer:
             if told is not None:
                 self._told[thread.session, thread.id] = told
                 if thread.id is None and thread.session == session.id:
-                    done.agent, done.title = told.agent.id, thread.about.get("title")
+                    done.agent, done.title = told.agent.id, self._said(thread).get("title")
             return
 
     def _attempt(
@@ -157,7 +160,7 @@ class Writer:
         birth = self._place(intake, session.tool, thread.origin, began)
         if birth is None:
             return None
-        said = _said(thread)
+        said = self._said(thread)
         wanted = said.get("title") or said.get("agent_type") or session.tool
         parent = birth.get("parent")
         name = self._free_name(wanted, parent.session if parent else None)
@@ -221,7 +224,7 @@ class Writer:
         self, writer: ThreadWriter, intake: Intake, session: Session, thread: Thread, agent: Agent
     ) -> None:
         """Call an agent after a title that came later than it. A name that a person gave it stays."""
-        said = _said(thread)
+        said = self._said(thread)
         title, before = said.get("title"), _said_before(intake, session, thread).get("title")
         given = (before,) if before else (said.get("agent_type"), session.tool)
         ours = {unique_name(str(name), set()) for name in given if name}
@@ -241,12 +244,19 @@ class Writer:
         taken = {one.name for one in self._store.agents(session=session)} if session else set()
         return unique_name(str(wanted), taken)
 
+    def _said(self, thread: Thread) -> dict[str, Any]:
+        """What a source says of a thread, as it is stored."""
+        ours = ("source", PROVENANCE)
+        said = thread.about.items()
+        return {name: _stored(value, self._compared) for name, value in said if name not in ours}
+
     def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title
         that a person gave stays."""
-        said = _said(thread)
+        said = self._said(thread)
         before = _said_before(intake, session, thread)
-        new = {name: value for name, value in said.items() if before.get(name) != value and value}
+        changed = [name for name, value in said.items() if before.get(name) != value and value]
+        new = {name: _stored(thread.about[name], self._changes) for name in changed}
         if not before and "source" not in agent.about:
             origin = {"tool": session.tool, "session": thread.session}
             new["source"] = origin if thread.id is None else origin | {"thread": thread.id}
@@ -292,16 +302,11 @@ def _native_id(thread: Thread) -> str:
     return key_of(thread.session if thread.id is None else f"{thread.session}/{thread.id}")
 
 
-def _said(thread: Thread) -> dict[str, Any]:
-    """What a source says of a thread, as it is stored."""
-    ours = ("source", PROVENANCE)
-    return {name: _short(value) for name, value in thread.about.items() if name not in ours}
-
-
 def _said_before(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:
     """What the source said when it was imported last."""
     return (intake.cursor((session.tool, _native_id(thread))) or {}).get("about") or {}
 
 
-def _short(value: Any) -> Any:
+def _stored(value: Any, changes: Changes) -> Any:
+    value = changes.made(value)
     return held(value)[:LONGEST_ABOUT].strip() if isinstance(value, str) else value
