@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory import Event
+from backstory import Event, wire
 from backstory.adapters.items import all_items, carried, note, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
+from backstory.adapters.turns import UNSHOWN, files, said
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
 values = st.recursive(
@@ -311,3 +312,48 @@ def test_an_event_whose_native_form_has_several_items_carries_the_first(said):
     expected = [{"role": "user", "content": said}, {"x": 1}]
     assert read(agent.messages()) == expected
     assert all_items("mine", agent, lambda event: None) == expected
+
+
+def said_by_someone(format, *content):
+    role = {"role": "user", "parts" if format == "gemini" else "content": list(content)}
+    [event] = wire.load({"contents" if format == "gemini" else "messages": [role]}, format)
+    return Event.of(1, *event)
+
+
+TEXT, STORED = {"type": "text", "text": "Look"}, {"type": "file", "file": {"file_id": "file-1"}}
+READ_ALOUD = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hello"}}
+AT_URL = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
+
+
+@pytest.mark.parametrize(
+    ("event", "pieces"),
+    [
+        (said_by_someone("openai", STORED), [UNSHOWN]),
+        (said_by_someone("openai", TEXT, STORED), ["Look", UNSHOWN]),
+        (said_by_someone("anthropic", {"type": "container_upload", "file_id": "f"}), [UNSHOWN]),
+        (said_by_someone("anthropic", READ_ALOUD), ["<document>\nHello\n</document>"]),
+        (said_by_someone("anthropic", AT_URL), ["(a document that cannot be shown here)"]),
+    ],
+    ids=["stored", "stored beside text", "uploaded", "document", "document at a url"],
+)
+def test_what_cannot_be_shown_is_said_in_words(event, pieces):
+    assert files(event) == [(None, text) for text in pieces]
+
+
+@pytest.mark.parametrize("format", ["anthropic", "gemini", "bedrock"])
+def test_a_file_that_only_its_service_has_is_no_empty_message_elsewhere(format):
+    [block] = said(said_by_someone("openai", STORED), format)
+    assert block["text"] == UNSHOWN
+
+
+def test_what_openai_has_no_form_for_goes_to_those_who_have():
+    assert said(said_by_someone("anthropic", AT_URL), "anthropic") == [AT_URL]
+    shared = {"fileData": {"mimeType": "application/pdf", "fileUri": "https://example.com/a.pdf"}}
+    both = said_by_someone("gemini", {"text": "Look"}, shared)
+    assert said(both, "gemini") == [{"text": "Look"}, shared]
+    assert said(both, "anthropic") == [TEXT, AT_URL]
+
+
+@pytest.mark.parametrize("texts", [[""], ["a"], ["a", "b"]], ids=str)
+def test_what_is_only_text_stays_the_text_of_the_event(texts):
+    assert files(said_by_someone("openai", *({"type": "text", "text": text} for text in texts))) is None

@@ -4,13 +4,15 @@ Pure.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from backstory import Event, wire
 
 ANSWER = ("assistant", "tool_call")
 ERASED = "(erased)"
+UNSHOWN = "(something that cannot be shown here)"
+BETWEEN = "\n\n"  # joins the texts of a message
 DATA_URL = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 
 Block = dict[str, Any]
@@ -55,27 +57,38 @@ def said(event: Event, format: str) -> list[Block] | None:
     """What a person said as the content of a provider's message; None if it is nothing but text."""
     if '"native"' not in (event.data_json or ""):
         return None
-    [content] = _contents(event, "openai") or [None]
-    if not isinstance(content, list) or all(block.get("type") == "text" for block in content):
+    blocks, is_whole = _blocks(event, "openai")
+    texts = [block["text"] for block in blocks if block.get("type") == "text"]
+    if is_whole and len(texts) == len(blocks) and BETWEEN.join(texts) == (event.content or ""):
         return None
-    [found] = [content] if format == "openai" else _contents(event, format)
-    return list(found)
+    return blocks if format == "openai" else _blocks(event, format)[0]
 
 
-def _contents(event: Event, format: str) -> list[Any]:
-    body = wire.dump([event], format).body
-    messages = body.get("messages") or body.get("contents") or ()
-    return [message.get("content") or message.get("parts") for message in messages]
+def _blocks(event: Event, format: str) -> tuple[list[Block], bool]:
+    """What a person said in a provider's form, and whether that has a place for all of it. If it has one for
+    nothing, words say so."""
+    found = wire.dump([event], format)
+    rules = {repair.rule for repair in found.repairs}
+    is_whole = "native" not in rules
+    [message] = found.body.get("messages") or found.body["contents"]
+    content = message.get("content") or message.get("parts")
+    if {"blank", "alternate"} <= rules:  # nothing is left, and the wire goes on with words of its own
+        content = event.content or "" if is_whole else UNSHOWN
+    return [_words(content, format)] if isinstance(content, str) else list(content), is_whole
 
 
-def files(event: Event) -> Iterator[tuple[str | None, str]] | None:
+def _words(text: str, format: str) -> Block:
+    return {"text": text} if format in ("gemini", "bedrock") else {"type": "text", "text": text}
+
+
+def files(event: Event) -> list[tuple[str | None, str]] | None:
     """What a person said, piece by piece: the media type and the URL of a file, or None and a text. Data is
     in data URLs. None if it is nothing but text."""
     blocks = said(event, "openai")
-    return None if blocks is None else (found for block in blocks if (found := _file(block)) is not None)
+    return None if blocks is None else list(map(_file, blocks))
 
 
-def _file(block: Block) -> tuple[str | None, str] | None:
+def _file(block: Block) -> tuple[str | None, str]:
     match block:
         case {"type": "text", "text": str(text)}:
             return None, text
@@ -86,4 +99,4 @@ def _file(block: Block) -> tuple[str | None, str] | None:
             return found[1], url
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(format)}}:
             return f"audio/{format}", f"data:audio/{format};base64,{data}"
-    return None
+    return None, UNSHOWN  # such as a file that only its service has
