@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from enum import IntEnum
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from backstory.core.drafts import draft
-from backstory.core.json_text import compact_object, exact_json, parsed_json
+from backstory.core.json_text import compact_object, exact_copy, exact_json, parsed_json
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
@@ -23,6 +23,15 @@ values = st.recursive(
 def test_what_is_written_is_parsed_as_the_same_value(value):
     text = exact_json(value)
     assert text is None or repr(json.loads(text)) == repr(value)
+
+
+@given(values)
+@example(float("nan"))
+@example("\ud800")
+@example((1, 2))
+def test_a_copy_is_what_its_json_says(value):
+    text = exact_json(value)
+    assert repr(exact_copy(value)) == repr(None if text is None else (text, json.loads(text)))
 
 
 @given(values)
