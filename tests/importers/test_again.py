@@ -175,13 +175,77 @@ def test_a_result_that_comes_late_stays_in_the_context(store, tmp_path):
     assert spoken == ["go", "one", "and now?", "wait", "two", "next"]
 
 
+def heard(agent):
+    """What is in the context of an agent, by kinds, without notes and jumps."""
+    return [e.kind for e in agent.context().messages if e.kind not in ("note", "jump")]
+
+
+WHOLE = ["user", "assistant", "tool_call", "tool_result"]
+HASTY = [
+    user("u1", "go", None, 1),
+    answer("a1", text("Let me"), "u1", 2, "m1"),
+    answer("a2", call("c1"), "a1", 3, "m1"),
+    result("r1", "c1", "done", "a2", 4),
+]
+
+
+def test_an_answer_that_a_person_noted_something_about_stays_whole(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    added(store, write_lines(path, HASTY[:2]))
+    main(store).label("good")
+    assert added(store, write_lines(path, HASTY)) == 2
+    assert added(store, write_lines(path, [*HASTY, user("u2", "next", "r1", 5)])) == 1
+    assert heard(main(store)) == [*WHOLE, "user"]
+
+
+def test_an_answer_with_a_note_between_and_a_branch_is_not_jumped_away_from(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    added(store, write_lines(path, HASTY[:2]))
+    main(store).note("mine", {})
+    added(store, write_lines(path, [*HASTY[:3], user("x1", "else", "u1", 4), HASTY[3]]))
+    assert heard(main(store)) == WHOLE
+    assert added(store, touched(path)) == 0
+
+
+def test_a_result_behind_a_prompt_that_was_typed_meanwhile_stays_in_the_context(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [*HASTY[:3], user("x1", "typed meanwhile", "a2", 4)]
+    added(store, write_lines(path, lines[:3]))
+    added(store, write_lines(path, lines))
+    added(store, write_lines(path, [*lines, HASTY[3]]))
+    assert added(store, write_lines(path, [*lines, HASTY[3], answer("a3", text("so"), "r1", 6)])) == 1
+    assert heard(main(store)) == [*WHOLE[:3], "user", "tool_result", "assistant"]
+    assert added(store, touched(path)) == 0
+
+
+def test_a_result_that_comes_with_what_continues_it_is_written_there(store, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [*HASTY[:3], user("x1", "typed meanwhile", "a2", 4)]
+    added(store, write_lines(path, lines))
+    added(store, write_lines(path, [*lines, HASTY[3], answer("a3", text("so"), "r1", 6)]))
+    assert heard(main(store)) == [*WHOLE, "assistant"]
+    assert added(store, touched(path)) == 0
+
+
+@pytest.mark.parametrize("piece", ["m1:0", "m1:0+6"])
+def test_an_answer_of_which_a_piece_was_erased_stays_whole(store, tmp_path, piece):
+    path = tmp_path / f"{SESSION}.jsonl"
+    more = answer("a9", text(" look"), "a1", 3, "m1")
+    lines = [*HASTY[:2], more, HASTY[2] | {"parentUuid": "a9"}, HASTY[3]]
+    added(store, write_lines(path, lines[:2]))
+    added(store, write_lines(path, lines))
+    main(store).erase([main(store).find(piece).seq], why="a secret")
+    assert added(store, write_lines(path, [*lines, user("u2", "next", "r1", 5)])) == 1
+    assert heard(main(store)) == ["user", "assistant", *WHOLE[1:], "user"]
+
+
 def test_two_entries_of_an_exported_file_may_be_one_event():
     unit = Unit("u", None, (Entry("u:0", "user", "one"), Entry("u:1", "user", "two")))
 
     def never(place):
         raise AssertionError(place)
 
-    known = Known({"u:0": 1, "u:1": 1}, 1, 1, continued_by=never)
+    known = Known({"u:0": 1, "u:1": 1}, 1, 1, link=never)
     assert list(events([unit], known)) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from backstory.importers import Entry, Unit, events
-from backstory.importers.linear import Begun, Known
+from backstory.importers.linear import Begun, Known, Link
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -103,7 +103,12 @@ def grown(log, thread, *, settled):
         event = log[stands_at - 1]
         stands_at = event.base if event.kind == "jump" else stands_at - 1
     words = begun_in((event.id, event.content, event.seq) for event in log if event.kind == "assistant")
-    known = Known(places, head, stands_at, log[-1].time if log else None, words)
+
+    def link(place):
+        event = log[place - 1]
+        return Link(event.kind, event.base, event.id)
+
+    known = Known(places, head, stands_at, log[-1].time if log else None, words, link)
     return [*log, *events(thread.steps(), known, settled=settled)]
 
 

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 from backstory.core.labels import LABEL
 from backstory.importers.transcript import Entry, Label, Move, Step, Unit
 
+PASSED = frozenset({"note", "user"})  # what may stand between the entries of an answer: what people said
+
 
 class LogEvent(NamedTuple):
     """An event with its position."""
@@ -37,6 +39,14 @@ class Begun(NamedTuple):
     rests: tuple[int, ...] = ()  # where the words stand that came behind the first ones
 
 
+class Link(NamedTuple):
+    """An event as a link of the line that it is on."""
+
+    kind: str
+    base: int | None  # None: the event before
+    id: str | None
+
+
 class Known(NamedTuple):
     """What a log has of a source already."""
 
@@ -45,8 +55,7 @@ class Known(NamedTuple):
     stands_at: int = 0  # the position whose context the head's is: the head, or where its jump went
     time: int | None = None  # of the head
     unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
-    # The position that the event at another one continues. Asked about events that came late.
-    continued_by: Callable[[int], int] = lambda place: place - 1
+    link: Callable[[int], Link] = lambda place: Link("", None, "")  # the event at a position
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -86,8 +95,9 @@ class Line:
         self.tips: dict[str | None, int] = {None: 0}  # where the context of a unit was whole
         self._after: dict[str | None, str | None] = {}
         self._places: dict[str, int] = {}  # of the entries written here
-        self._late: list[tuple[str, Sequence[Entry]]] = []
-        self._behind: dict[int, int] = {}  # where an entry that came late is, by the position it continues
+        self._late: list[tuple[Unit, list[int], Sequence[Entry]]] = []  # what is told of a unit, and what not
+        self._links: list[Link] = []  # the events written here, if the log had some before
+        self._behind: dict[int, int] = {}  # where an entry that came late is, by the positions it continues
         self._labels: set[tuple[str | None, str]] = set()
         self.left_out = 0  # units of which more may still come
 
@@ -118,31 +128,60 @@ class Line:
         told, new = self._told_and_new(unit.entries)
         if not told and new:
             if self._late:
-                yield from self._tell_late()
+                yield from self._tell_late(unit.after)
             if unit.after != self._at:
                 yield from self._go(unit.after, new[0].time)
             yield from self._write(unit.id, new)
             return
-        self.tips[unit.id] = self._whole(told) if told else self.tips.get(unit.after, self.seq)
-        if told and self.tips[unit.id] in (self.seq, self._stands_at):
+        self.tips[unit.id] = self._whole(unit, told) if told else self.tips.get(unit.after, self.seq)
+        if told and self._tip(unit.id) in (self.seq, self._stands_at):
             self._at = unit.id
-        if new and self.tips[unit.id] == self.seq:
+        if new and self._tip(unit.id) == self.seq:
             yield from self._write(unit.id, new)
         elif new:
-            self._late.append((unit.id, new))
+            self._late.append((unit, told, new))
 
-    def _whole(self, places: list[int]) -> int:
-        """Where a unit's context is whole: its last entry. What came late may be behind another unit, whose
-        context is whole there."""
-        end = places[0]
+    def _tip(self, unit: str | None) -> int:
+        """Where the context of a unit is whole: what came late may be behind its last entry."""
+        tip = self.tips.get(unit, self.seq)
+        while tip in self._behind:
+            tip = self._behind[tip]
+        return tip
+
+    def _whole(self, unit: Unit, places: list[int]) -> int:
+        """The last of a unit's entries that continues the others, with nothing of another answer between."""
+        pieces = tuple(f"{entry.id}+" for entry in unit.entries)
+        end, is_late = places[0], False
         for place in places[1:]:
             if place - end in (0, 1):  # two entries of an exported file may be one event
+                if is_late and place != end:
+                    self._behind.setdefault(end, place)
                 end = place
-            else:
-                self._behind[self._known.continued_by(place)] = place
-        while end in self._behind:
-            end = self._behind[end]
+            elif self._continues(place, end, pieces):
+                end, is_late = place, True
         return end
+
+    def _continues(self, place: int, end: int, pieces: tuple[str, ...]) -> bool:
+        """Whether an entry that came late continues another one of its unit, if what people said is passed
+        over, and pieces of the unit that were erased. It belongs to the context of what it passes, too."""
+        at = self._before(place)
+        while at > end:
+            self._behind.setdefault(at, place)
+            kind, _, id = self._link(at)
+            if not (id is None or kind in PASSED or id.startswith(pieces)):
+                return False
+            at = self._before(at)
+        if at:
+            self._behind.setdefault(at, place)
+        return at == end
+
+    def _before(self, place: int) -> int:
+        base = self._link(place).base
+        return place - 1 if base is None else base
+
+    def _link(self, place: int) -> Link:
+        written = place - self._known.head - 1
+        return self._known.link(place) if written < 0 else self._links[written]
 
     def _told_and_new(self, entries: Sequence[Entry]) -> tuple[list[int], Sequence[Entry]]:
         """Where the log has entries already, and those that it does not have."""
@@ -171,19 +210,19 @@ class Line:
             if len(words) > length and words.startswith(begun.words):
                 yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
 
-    def _tell_late(self) -> Iterator[LogEvent]:
-        """What came late for units that others continue already: at the head, if that is on their line; else
-        at their own end."""
+    def _tell_late(self, to: str | None) -> Iterator[LogEvent]:
+        """What came late for units that others continue already: where the log goes on, or else at the head,
+        if that is on their line; else at their own end."""
         late, self._late = self._late, []
-        for unit, entries in late:
-            if self._is_on_line(unit):
-                yield from self._write(self._at, entries)
-            else:
-                yield from self._go(unit, entries[0].time)
-                yield from self._write(unit, entries)
+        for unit, told, entries in late:
+            ways = (at for at in (to, self._at) if self._is_on_line(unit.id, at))
+            way = next(ways, unit.id)
+            yield from self._go(way, entries[0].time)
+            before = self.seq
+            yield from self._write(way, entries)
+            self.tips[unit.id] = self._whole(unit, [*told, *range(before + 1, self.seq + 1)])
 
-    def _is_on_line(self, unit: str) -> bool:
-        at = self._at
+    def _is_on_line(self, unit: str, at: str | None) -> bool:
         while at is not None and at != unit:
             at = self._after.get(at)
         return at == unit
@@ -202,14 +241,17 @@ class Line:
 
     def end(self) -> Iterator[LogEvent]:
         """What is left to tell: late entries, and where the tool is now."""
-        yield from self._tell_late()
+        move = self._move if self._move is not None and self._move.to in self.tips else None
+        yield from self._tell_late(move.to if move is not None else self._at)
         told = self.seq > self._known.head
-        if self._move is not None and self._move.to in self.tips and (told or not self._move.is_end):
-            yield from self._go(self._move.to, self._move.time)
+        if move is not None and (told or not move.is_end):
+            yield from self._go(move.to, move.time)
+        if self._behind:
+            self.tips = {unit: self._tip(unit) for unit in self.tips}
 
     def _go(self, to: str | None, time: int | None) -> Iterator[LogEvent]:
         """A jump to the context of a unit, unless the head's is it."""
-        target = self.tips.get(to, self.seq)
+        target = self._tip(to)
         if to != self._at and target != self.seq:
             data = {"target_message_id": target}
             yield self._event("jump", None, data, time, base=target)
@@ -221,7 +263,7 @@ class Line:
         if id in self._known.places or (label.name, label.at) in self._labels:
             return
         self._labels.add((label.name, label.at))
-        data = {"label": label.name, "at": self.tips.get(label.at, self.seq)}
+        data = {"label": label.name, "at": self._tip(label.at)}
         yield self._event("note", LABEL, data, label.time, id=id)
         self.tips[self._at] = self.seq
 
@@ -251,4 +293,6 @@ class Line:
         held = own if self._time is None or own is None else max(own, self._time)
         self._time = held
         self._stands_at = self.seq  # of a jump, `_go` knows it
+        if self._known.head:
+            self._links.append(Link(kind, base, id))
         return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))

@@ -15,7 +15,7 @@ from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.growth import answers_begun
-from backstory.importers.linear import Begun, Known, Line, LogEvent, ids_in
+from backstory.importers.linear import Begun, Known, Line, Link, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
@@ -108,13 +108,12 @@ class ThreadWriter:
                 stands_at = (event.data or {}).get("target_message_id", 0)
             elif event.seq == stands_at and event.kind == "note":
                 stands_at -= 1
-        return Known(self._places, record.head, stands_at, record.updated_us, self._begun, self._continued_by)
+        return Known(self._places, record.head, stands_at, record.updated_us, self._begun, self._link)
 
-    def _continued_by(self, place: int) -> int:
-        """The position that an event continues: the one before, or where a jump there leads."""
-        [before] = self._agent.read([place - 1])
-        target = (before.data or {}).get("target_message_id") if before.kind == "jump" else None
-        return place - 1 if target is None else target
+    def _link(self, place: int) -> Link:
+        [event] = self._agent.read([place])
+        [row] = self._agent.outline(place - 1, place)
+        return Link(event.kind, row.base, event.key)
 
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
