@@ -1,8 +1,12 @@
 """Histories that travel: export, import and backup, as processes on SQLite and PostgreSQL."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 
+import apsw
+
+import backstory
 from tests.cli.conftest import Shell
 
 
@@ -17,6 +21,26 @@ def test_export_and_import_there_and_back(story, new_url, tmp_path):
     assert third("export").out == text
     assert third("import", stdin=text).err == "imported 0 sessions, 0 agents, 0 events\n"
     assert third("log", "main").out == story("log", "main").out
+
+
+def test_a_damaged_session_is_not_exported_and_others_are(tmp_path):
+    path, file = tmp_path / "store.db", tmp_path / "all.jsonl"
+    with backstory.open(path) as store, store.intake() as intake:
+        for name in ("broken", "sound"):
+            intake.extend(intake.agent(name, name=name), [("user", f"{name} " * 100)] * 2)
+    with closing(apsw.Connection(str(path))) as db:
+        db.execute("UPDATE events SET packed = zeroblob(9) WHERE id = (SELECT min(id) FROM events)")
+    shell = Shell(str(path), tmp_path)
+    for done in (shell("export", code=1), shell("export", "-o", file, code=1)):
+        assert done.err == (
+            "backstory: the export cannot be completed, because event 1 of agent 'broken' is damaged: "
+            "`backstory verify` shows everything that is; restore a backup, or export other sessions\n"
+        )
+        assert '"end"' not in done.out
+    assert not file.exists()
+    shell("export", "sound", "-o", file)
+    with backstory.open(":memory:") as other, file.open() as lines:
+        assert other.import_from(lines) == (1, 1, 2)
 
 
 def test_export_to_a_file_some_sessions_markdown_and_a_request(story, tmp_path):

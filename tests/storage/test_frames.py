@@ -172,14 +172,16 @@ def test_a_damaged_frame_is_found_where_it_is(path):
         assert {(each.position, each.severity) for each in found} == {(3, "error")}
 
 
-def test_an_export_leaves_out_what_is_damaged_and_says_so(path):
+def test_an_export_of_what_is_damaged_is_not_completed_and_says_so(path):
     with backstory.open(path) as store:
         take_in(store, *(("user", f"{n} {LONG}") for n in range(5)), ("mark",))
         damage(path, 3)
         damage(path, 5)
         out = io.StringIO()
-        with pytest.raises(backstory.Corrupt, match="event 3 of agent 'tool_1' is damaged, and 1 more"):
+        said = "cannot be completed, because event 3 of agent 'tool_1' is damaged, and 1 more"
+        with pytest.raises(backstory.Corrupt, match=said):
             store.export_to(out)
+    assert '{"end":' not in out.getvalue()
     seqs = [json.loads(line)["event"]["seq"] for line in out.getvalue().splitlines() if '"event"' in line]
     assert seqs == [1, 2, 4, 6]
     with backstory.open(":memory:") as other, pytest.raises(backstory.Invalid):

@@ -47,8 +47,8 @@ class Exportable(Agents, StoredRows, Sources, Protocol):
 
 def export(backend: Exportable, file: Writable, sessions: Sequence[str] | None = None) -> Transfer:
     """Write sessions (None: all) as of one moment. The agents and their heads are read at once, and what
-    comes before a head does not change, so the export is a snapshot. Events whose text is damaged are left
-    out: when everything else is written, Corrupt is raised."""
+    comes before a head does not change, so the export is a snapshot. If the text of events is damaged,
+    Corrupt is raised when everything else is written: what the file has then can be read, not imported."""
     records = [r for r in backend.agents(Wanted(deleted=True)) if sessions is None or r.session in sessions]
     needed = {record.parent for record in records}
     records = [record for record in records if record.deleted_us is None or record.id in needed]
@@ -112,8 +112,8 @@ def _damage(found: list[tuple[str, int]]) -> Corrupt:
     (name, seq), more = found[0], len(found) - 1
     others = f", and {more:,} more" if more else ""
     return Corrupt(
-        f"event {seq} of agent {name!r} is damaged{others}: the export is without it",
-        remedy=Remedy("{} shows everything that is", "verify"),
+        f"the export cannot be completed, because event {seq} of agent {name!r} is damaged{others}",
+        remedy=Remedy("{} shows everything that is; restore a backup, or export other sessions", "verify"),
     )
 
 
