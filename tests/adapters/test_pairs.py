@@ -315,6 +315,22 @@ def test_a_limit_never_cuts_a_turn(run, limit):
         assert run(history.load(limit)) == run(history.load())[-limit:]
 
 
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_a_limit_never_cuts_answers_that_calls_before_them_make_one_turn(run, limit):
+    with backstory.open(":memory:") as store:
+        agent = store.ensure("someone")
+        agent.user("a")
+        agent.tool_call("look", {}, id="c1")
+        for text in "bcd":
+            agent.assistant(text)
+        agent.user("e")
+        agent.assistant("f")
+        history = BackstoryConversations(store).history("someone")
+        whole = run(history.load())
+        assert [len(message.parts) for message in whole] == [1, 4, 1, 1]
+        assert run(history.load(limit)) == whole[-limit:]
+
+
 def test_a_conversation_goes_on_behind_a_turn_of_someone_else(run):
     with backstory.open(":memory:") as store:
         conversations = BackstoryConversations(store)

@@ -9,13 +9,14 @@ ordinary messages.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import orjson
 
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import Tag, all_forms, form_in, holed, with_content, with_form
-from backstory.adapters.turns import is_same_turn, left_of
+from backstory.adapters.turns import ANSWER, is_same_turn, left_of
 
 DEEPEST = 100  # levels that the data of an event may have
 AROUND = 3  # of them are around an item
@@ -307,7 +308,14 @@ def newest_items(
     while True:
         events = agent.tail(asked, at=at, notes=True)
         found = list(read_items(adapter, events, translate, join))
-        whole = len(found) - (join is not None and bool(found) and found[0].end is not None)
-        if whole >= limit or len(events) < asked:  # the first turn may have begun before these events
+        whole = len(found) if join is None else len(found) - _perhaps_cut(found)
+        if whole >= limit or len(events) < asked:
             return found[-limit:] if limit > 0 else []
         asked *= 4  # some events are parts of an item, or no item at all
+
+
+def _perhaps_cut(found: list[Carried]) -> int:
+    """How many of the first items may belong to a turn that began before them: one that others wrote, or
+    several answers in a row, because calls before them decide which of them are one turn."""
+    answers = takewhile(lambda each: each.end is not None and each.event.kind in ANSWER, found)
+    return len(list(answers)) or int(bool(found) and found[0].end is not None)
