@@ -23,6 +23,7 @@ from backstory.errors import (
     KeyTaken,
     NameTaken,
     ReadOnly,
+    Remedy,
     StorageError,
 )
 from backstory.storage.address import without_password
@@ -79,6 +80,7 @@ T = TypeVar("T")
 
 PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
+ENTRY_TRIES = 100  # where only an entry in the directory clashes: it is not without its agent for long
 
 
 class PostgresBackend:
@@ -115,12 +117,20 @@ class PostgresBackend:
             return Connections(self._conninfo, prepares=self._prepares, patience=PATIENCE)
 
     def create(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
+        entries = 0  # how often an id was taken in the directory, but by no agent
         for _ in range(TRIES):
             try:
                 return self._created(new, events, now)
-            except Clash:  # or another agent was created in this place at the same time: take the next number
+            except Clash as clash:  # another agent was created in this place meanwhile: take the next number
                 new = self._not_taken(new)
-        return self._created(new, events, now)  # what is in the way belongs to no agent: say what it is
+                entries += clash.is_in("directory_pkey")
+            if entries == ENTRY_TRIES:
+                break
+        raise StorageError(
+            f"{self.url!r}: cannot create the agent {new.key or new.name!r}, because something "
+            "that belongs to no agent is in its place, such as what is left of one that was removed by hand",
+            remedy=Remedy("{} shows what it is; then restore a backup, or remove it", "verify"),
+        )
 
     def _created(self, new: NewAgent, events: BasedDrafts, now: int) -> AgentRecord:
         with self._connection(to_write=True) as db:

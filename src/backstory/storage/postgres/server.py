@@ -90,6 +90,11 @@ CANNOT_WRITE = """
 class Clash(StorageError):
     """A key that already exists: a taken name or number, or a head that lags behind its events."""
 
+    def is_in(self, index: str) -> bool:
+        """Whether it is in an index. On several servers, numbers follow the names of indexes."""
+        cause = self.__cause__
+        return isinstance(cause, psycopg.Error) and (cause.diag.constraint_name or "").startswith(index)
+
 
 def conninfo(url: str, *, read_only: bool = False) -> str:
     """The address with all the settings that our connections need."""
