@@ -271,6 +271,27 @@ def test_an_exported_file_adds_nothing(store, tmp_path):
         assert [event.content for event in copy.context().messages if event.content][-1] == "done"
 
 
+@pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
+def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place):
+    path = tmp_path / f"{SESSION}.jsonl"
+    more = answer("a9", text(" look"), "a1", 3, "m1")
+    given = [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "pwd"}}]
+    lines = [*HASTY[:2], more, answer("a2", given, "a9", 3, "m1"), HASTY[3]]
+    added(store, write_lines(path, lines[:2]))
+    added(store, write_lines(path, lines))
+    agent = main(store)
+    said = agent.event(place).content or "pwd"
+    agent.erase([place], why="a secret")
+    kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "a9", "a2", "r1"]}}
+    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", logicalParentUuid="r1")
+    lines += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
+    added(store, write_lines(path, lines))
+    assert not [e for e in agent.events(after=5) if said in f"{e.content} {e.data}"]
+    assert {"tool_call", "tool_result"} <= set(heard(agent))
+    assert added(store, touched(path)) == 0
+    assert store.verify() == []
+
+
 # ---------------------------------------------------------------- copies and forks
 
 

@@ -9,9 +9,22 @@ from backstory.importers.names import key_of
 from backstory.importers.transcript import Entry
 
 
-def answers_begun(agent: Agent, entries: Iterable[Entry], places: Mapping[str, int]) -> dict[str, Begun]:
+def erased_originals(agent: Agent, entries: Iterable[Entry], places: Mapping[str, int]) -> set[str]:
+    """What new copies repeat, and the agent has erased, if only a piece of it."""
+    copied = {e.copy_of: e for e in entries if e.copy_of in places and e.id not in places}
+    originals = {places[id]: id for id in copied if id is not None}
+    events = agent.read(originals) if originals else []
+    found = {originals[event.seq] for event in events if is_erased(event.data_json)}
+    answers = (entry._replace(id=id) for id, entry in copied.items() if id is not None)
+    answers_begun(agent, answers, places, found)
+    return found
+
+
+def answers_begun(
+    agent: Agent, entries: Iterable[Entry], places: Mapping[str, int], erased: set[str] | None = None
+) -> dict[str, Begun]:
     """What the agent has of those answers of which its first event does not have all words. What was erased
-    is left out, or it would be taken for the beginning of an answer and come back."""
+    is left out, or it would be taken for the beginning of an answer and come back; `erased` takes its id."""
     begun: dict[str, Begun] = {}
     sought = {
         places[entry.id]: entry
@@ -25,7 +38,11 @@ def answers_begun(agent: Agent, entries: Iterable[Entry], places: Mapping[str, i
             before = begun.pop(entry.id, None)
             words = (before.words if before else "") + (event.content or "")
             is_short = len(words) < len(entry.content or "")
-            if is_erased(event.data_json) or not (before or is_short):
+            if is_erased(event.data_json):
+                if erased is not None:
+                    erased.add(entry.id)
+                continue
+            if not (before or is_short):
                 continue
             begun[entry.id] = Begun(words, (*before.rests, event.seq) if before else ())
             if is_short:

@@ -5,10 +5,12 @@ unit does not continue what the head continues, a jump to what it does continue 
 is told the same way: what the log already has is passed over.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple
 
+from backstory.core.chain import ERASED
+from backstory.core.erasure import SAYS
 from backstory.core.labels import LABEL
 from backstory.importers.transcript import Entry, Label, Move, Step, Unit
 
@@ -56,6 +58,7 @@ class Known(NamedTuple):
     time: int | None = None  # of the head
     unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
     link: Callable[[int], Link] = lambda place: Link("", None, "")  # the event at a position
+    erased: Set[str] = frozenset()  # entries whose copies must not say again what they said
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -189,7 +192,8 @@ class Line:
         if not known.places and not known.unfinished:
             return [], entries
         told = sorted(place for entry in entries for place in self._told(entry))
-        return told, [entry for entry in self._grown(entries) if entry.id not in known.places]
+        new = [entry for entry in self._grown(entries) if entry.id not in known.places]
+        return told, list(self._without_erased(new)) if known.erased else new
 
     def _told(self, entry: Entry) -> Iterator[int]:
         """Where the log has an entry: one place, or several if it came in pieces."""
@@ -209,6 +213,22 @@ class Line:
             words, length = entry.content or "", len(begun.words)
             if len(words) > length and words.startswith(begun.words):
                 yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
+
+    def _without_erased(self, entries: Sequence[Entry]) -> Iterator[Entry]:
+        """The entries without copies of what was erased, and without native forms, which may hold it, too.
+        Calls and results stay, so that neither loses the other, and say that they were erased."""
+        erased = {entry.copy_of for entry in entries} & self._known.erased
+        for entry in entries:
+            data = entry.data or {}
+            if not erased or entry.copy_of is None:
+                yield entry
+            elif entry.copy_of not in erased:
+                yield entry._replace(data={name: data[name] for name in data if name != "native"})
+            elif entry.kind == "tool_call":
+                call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: SAYS}}
+                yield entry._replace(data=call)
+            elif entry.kind == "tool_result":
+                yield entry._replace(content=SAYS, data={"id": data["id"]})
 
     def _tell_late(self, to: str | None) -> Iterator[LogEvent]:
         """What came late for units that others continue already: where the log goes on, or else at the head,

@@ -14,7 +14,7 @@ from backstory.core.events import EPOCH, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.growth import answers_begun
+from backstory.importers.growth import answers_begun, erased_originals
 from backstory.importers.linear import Begun, Known, Line, Link, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
@@ -67,6 +67,7 @@ class ThreadWriter:
         self._done = done
         self._places: dict[str, int] = {}
         self._begun: dict[str, Begun] = {}
+        self._erased: set[str] = set()
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
         self._batch: list[LogEvent] = []
@@ -108,7 +109,9 @@ class ThreadWriter:
                 stands_at = (event.data or {}).get("target_message_id", 0)
             elif event.seq == stands_at and event.kind == "note":
                 stands_at -= 1
-        return Known(self._places, record.head, stands_at, record.updated_us, self._begun, self._link)
+        return Known(
+            self._places, record.head, stands_at, record.updated_us, self._begun, self._link, self._erased
+        )
 
     def _link(self, place: int) -> Link:
         [event] = self._agent.read([place])
@@ -123,8 +126,9 @@ class ThreadWriter:
                 by_key = {key_of(id): id for step in chunk for id in asked(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
-                entries = (entry for step in chunk if isinstance(step, Unit) for entry in step.entries)
+                entries = [entry for step in chunk if isinstance(step, Unit) for entry in step.entries]
                 self._begun.update(answers_begun(self._agent, entries, self._places))
+                self._erased.update(erased_originals(self._agent, entries, self._places))
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue
