@@ -295,13 +295,19 @@ def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place
 # ---------------------------------------------------------------- copies and forks
 
 
-def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_better_one_does(store, tmp_path):
+@pytest.mark.parametrize(
+    ("time", "live"),
+    [(5, ["one", "first", "two again", "third"]), (9, ["one", "first", "two", "only here"])],
+)
+def test_a_damaged_copy_adds_what_only_it_has_and_the_log_ends_where_the_later_one_does(
+    store, tmp_path, time, live
+):
     whole = write_lines(tmp_path / "a" / f"{SESSION}.jsonl", REWOUND)
-    extra = user("x1", "only here", "a2", 9)
+    extra = user("x1", "only here", "a2", time)
     copy = write_lines(tmp_path / "b" / f"{SESSION}.jsonl", [REWOUND[4], REWOUND[1], REWOUND[2], extra])
     store.import_transcripts(tmp_path, settle=0)
     agent = main(store)
-    assert said(agent) == ["one", "first", "two again", "third"]
+    assert said(agent) == live
     assert [event.content for event in agent.events()].count("only here") == 1
     assert added(store, touched(whole), touched(copy)) == 0
     [session] = store.import_transcripts(os.utime(copy, (2, 2)) or tmp_path, settle=0).sessions

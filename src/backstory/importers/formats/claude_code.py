@@ -232,12 +232,20 @@ def _session(
 
 
 def _with_copies(thread: Thread, tree: Tree, copies: list[File]) -> Iterator[Thread]:
-    """The thread of a file; behind it what only its copies have, and then again where it ends."""
+    """The thread of a file; behind it what only its copies have, and then where the one ends that the tool
+    wrote to last."""
     yield thread
     for file in copies[1:]:
         yield replace(thread, steps=partial(file.tree().steps, moves=False))
     if len(copies) > 1:
-        yield replace(thread, steps=partial(tree.steps, moves=True))
+        latest = max(copies, key=_last_time)
+        end = tree if latest is copies[0] else latest.tree()
+        yield replace(thread, steps=partial(end.steps, moves=True))
+
+
+def _last_time(file: File) -> str:
+    """When the last record of a file was written."""
+    return str(file.source.fetch(file.main.rows[-1].place).get("timestamp") or "") if file.main.rows else ""
 
 
 def _fork(file: File, tree: Tree, parent: File | None) -> Origin | None:
