@@ -10,8 +10,9 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any
 
 from benchmarks.peers.contract import asked
@@ -208,13 +209,14 @@ def cut_off(kind: type[Peer], place: str, size: int, base_url: str) -> Numbers:
 def write(kind: type[Peer], place: str, size: int, mark: str) -> Numbers:
     """Wait for a line, then append turns to the one session, beside others: so many, or for three seconds.
 
-    Without a number it goes on to 5,000. What was written is reported at once on standard error: it is
-    known when this process is killed.
+    Without a number it goes on until it is killed. What was written is reported at once on standard error: it
+    is known when this process is killed.
     """
     kept = kind(place)
-    turns = [
-        kept.native(marked(turn, f"{mark}-{number}")) for number, turn in enumerate(chat(size or 5_000, 9))
-    ]
+    said = chat(size, 9) if size else cycle(chat(1_000, 9))
+    turns: Iterable[Any] = (kept.native(marked(turn, f"{mark}-{number}")) for number, turn in enumerate(said))
+    if size:
+        turns = list(turns)  # made before the clock starts
     _wait()
     errors: list[str] = []
     acknowledged: list[str] = []
