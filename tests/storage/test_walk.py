@@ -15,7 +15,8 @@ from backstory.storage.postgres import lineages, ranges
 from backstory.storage.postgres import rows as postgres
 from backstory.storage.postgres import server as postgres_server
 from backstory.storage.protocols import Wanted
-from backstory.storage.sqlite import rows as sqlite
+from backstory.storage.sqlite import lineages as sqlite_lineages
+from backstory.storage.sqlite import rows as sqlite_rows
 from tests import databases
 
 
@@ -99,7 +100,10 @@ def test_sqlite_reads_the_live_rows_and_no_others(tmp_path):
 def test_the_walk_uses_the_index_over_the_events_that_have_a_base(tmp_path):
     with backstory.open(tmp_path / "history.db") as store:
         [db] = store._backend._free
-        for sql, index in ((sqlite.WALK, "COVERING INDEX jumps"), (sqlite.MARKS, "INDEX marks")):
+        for sql, index in (
+            (sqlite_lineages.WALK, "COVERING INDEX jumps"),
+            (sqlite_rows.MARKS, "INDEX marks"),
+        ):
             plan = " ".join(
                 row[3]
                 for row in db.execute(

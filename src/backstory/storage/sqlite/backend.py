@@ -1,38 +1,30 @@
 """The embedded backend: one SQLite file, through apsw.
 
-It handles connections and transactions, and what happens to them when the process forks. The statements are
-in `rows`.
+It handles connections and transactions, what happens to them when the process forks, and all writes. The
+reads are in `reads`, and the statements in `rows`.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import apsw
 
-from backstory.core.events import Columns, Event, Stored, TextAndData
-from backstory.core.outline import DataRow, OutlineRow
+from backstory.core.events import Event
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.commit_signal import shared_commit_signal
 from backstory.storage.fork_lock import ForkGate, forkable_lock
 from backstory.storage.protocols import (
-    ALL,
     AgentRecord,
     BasedDrafts,
-    Census,
     Found,
     NewAgent,
     Piece,
-    SourceRecord,
-    Walk,
-    Wanted,
 )
 from backstory.storage.sqlite import index as sqlite_index
-from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.beside import FilesBeside
 from backstory.storage.sqlite.file import (
     GET_PERMISSION,
@@ -45,26 +37,15 @@ from backstory.storage.sqlite.file import (
     prepared,
     readable,
 )
-from backstory.storage.sqlite.frames import DAMAGED
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.newest import Newest
+from backstory.storage.sqlite.reads import SqliteReads
 from backstory.storage.sqlite.removal import SqliteRemoval
-from backstory.storage.sqlite.rows import CENSUS, SqliteRows, ranges_of
-from backstory.storage.sqlite.survey import SqliteSurvey
+from backstory.storage.sqlite.rows import SqliteRows
 from backstory.storage.sqlite.watch import SqliteWatch
-from backstory.storage.survey import AgentCensus, Irregular, NewestNote
-
-SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-OBJECTS = "SELECT name FROM sqlite_master WHERE type IN ('index', 'trigger')"
-NEEDED = {
-    **dict.fromkeys(("agents_name", "agents_key", "agents_touched", "agents_title"), "index"),
-    **dict.fromkeys(("jumps", "marks", "notes", "event_keys"), "index"),
-    "event_texts": "trigger",
-}
-STRAYS = "SELECT count(*), min(agent) FROM events WHERE agent NOT IN (SELECT no FROM agents)"
 
 
-class SqliteBackend:
+class SqliteBackend(SqliteReads):
     """A store in one SQLite file. An agent's primary key is its number.
 
     Threads borrow connections from a small pool. Writers in one process wait for a lock; writers in several
@@ -138,136 +119,6 @@ class SqliteBackend:
     def exclusive(self, *agents: AgentRecord) -> Iterator[SqliteRows]:
         with self._write() as db:
             yield SqliteRows(db)
-
-    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
-        with self._rows() as rows:
-            return rows.agents(wanted)
-
-    def head(self, agent: AgentRecord) -> int:
-        with self._rows() as rows:
-            return rows.head(agent)
-
-    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
-        with self._rows() as rows:
-            return rows.walk(agent, at)
-
-    def lineage(self, agent: AgentRecord) -> list[Piece]:
-        with self._rows() as rows:
-            return rows.lineage(agent)
-
-    def position_at(self, agent: AgentRecord, moment: int) -> int:
-        with self._rows() as rows:
-            return rows.position_at(agent, moment)
-
-    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        with self._rows() as rows:
-            return rows.read(agent, pieces)
-
-    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
-        with self._rows() as rows:
-            return rows.read_columns(agent, pieces)
-
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        with self._rows() as rows:
-            return rows.read_said(agent, pieces, notes)
-
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
-        with self._rows() as rows:
-            return rows.texts(agent, pieces, notes)
-
-    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
-        with self._rows() as rows:
-            return rows.outline(agent, pieces)
-
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
-        with self._rows() as rows:
-            return rows.data_of(agent, pieces, kinds)
-
-    def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        with self._connection() as db:
-            return SqliteSurvey(db).session_marks(session)
-
-    def heads(self) -> list[tuple[str, int]]:
-        with self._connection() as db:
-            return SqliteSurvey(db).heads()
-
-    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
-        with self._connection() as db:
-            return SqliteSurvey(db).newest_notes(name, key_prefix)
-
-    def irregular(self, regular: Collection[str]) -> list[Irregular]:
-        with self._connection() as db:
-            return SqliteSurvey(db).irregular(regular)
-
-    def censuses(self) -> list[AgentCensus]:
-        with self._connection() as db:
-            return SqliteSurvey(db).censuses()
-
-    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        with self._rows() as rows:
-            return rows.marks(agent, pieces)
-
-    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
-        with self._rows() as rows:
-            return rows.notes(agent, pieces, name)
-
-    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
-        with self._rows() as rows:
-            return rows.last_note(agent, pieces, name)
-
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
-        with self._rows() as rows:
-            return rows.keyed(agent, pieces, keys)
-
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
-        with self._rows() as rows:
-            return rows.places(agent, pieces, keys)
-
-    def known(self, keys: Sequence[str]) -> set[str]:
-        with self._connection() as db:
-            return sqlite_sources.known(db, keys)
-
-    def sources(
-        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
-    ) -> list[SourceRecord]:
-        with self._connection() as db:
-            return sqlite_sources.listed(db, tool, id, prefix)
-
-    def found(self, key: str) -> list[tuple[str, int]]:
-        with self._rows() as rows:
-            return rows.found(key)
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        with self._rows() as rows:
-            return rows.stored(agent, after, limit)
-
-    @contextmanager
-    def _rows(self) -> Iterator[SqliteRows]:
-        with self._connection() as db:
-            yield SqliteRows(db)
-
-    def damage(self) -> list[str]:
-        found = self._broken_pages()
-        [(strays, agent)] = self._query(STRAYS, ())
-        there = {name for (name,) in self._query(OBJECTS, ())}
-        found += [f"the {NEEDED[name]} {name} is missing" for name in sorted(NEEDED.keys() - there)]
-        if strays:
-            found.append(f"{strays} events belong to agents that do not exist, first number {agent}")
-        for name, id, seq in self._query(DAMAGED, ()):
-            found.append(f"event {seq} of agent {name!r} ({id}) is packed, and the frame is damaged")
-        return found
-
-    def _broken_pages(self) -> list[str]:
-        """What SQLite's own check finds. FTS5 caches the structure of an index in the connection, and the
-        check does not notice that another process has changed it since. So it needs a new connection."""
-        with self._connection(), closing(connected(*self._place)) as new:
-            return [text for (text,) in new.execute("PRAGMA integrity_check") if text != "ok"]
-
-    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
-        return [Census(*row) for row in self._query(CENSUS, (ranges_of(pieces),))]
-
-    def size(self) -> int:
-        return int(self._query(SIZE, ())[0][0])
 
     def copy_to(self, path: str) -> bool:
         """Copy all pages in one read transaction, so that writers are not blocked."""
@@ -345,10 +196,6 @@ class SqliteBackend:
             watch.close()
         while self._free and self._pid == os.getpid():
             self._free.pop().close()
-
-    def _query(self, sql: str, bindings: Any) -> list[Any]:
-        with self._connection() as db:
-            return db.execute(sql, bindings).fetchall()
 
     @contextmanager
     def _write(self) -> Iterator[apsw.Connection]:

@@ -17,7 +17,8 @@ from backstory.core.terms import Query, searchable, words
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.protocols import CANDIDATES, Found, Piece
 from backstory.storage.sqlite.frames import CONTENT_LEFT, DATA_LEFT
-from backstory.storage.sqlite.rows import HEAD, ids_of
+from backstory.storage.sqlite.lineages import HEAD
+from backstory.storage.sqlite.rows import ids_of
 
 # The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
 CREATE = """

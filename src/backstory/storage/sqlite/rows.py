@@ -1,4 +1,4 @@
-"""The rows of an SQLite store: every statement that reads or writes agents and events, over one connection.
+"""The rows of an SQLite store: the statements that read and write agents and events, over one connection.
 
 The events of one agent are stored together: an event's id combines the agent's number and the position in one
 integer, and the table is clustered by it. Of an event's meaning, this module knows only its base, its key,
@@ -28,17 +28,14 @@ from backstory.storage.protocols import (
     parent_lost,
 )
 from backstory.storage.sqlite.frames import CONTENT, CONTENT_LEFT, DATA, DATA_LEFT, SIZE
+from backstory.storage.sqlite.lineages import HEAD, JUMPS, LINEAGE, POSITION_AT, WALK
 from backstory.storage.sqlite.newest import Newest
-from backstory.storage.walks import BLOCK, RUN, pieces_of, walked
+from backstory.storage.walks import pieces_of, walked
 
 SEQ = 0xFFFFFFFF  # an event's id is its agent's number << 32 | its position
 SECOND = 1_000_000  # microseconds
 
 COLUMNS = f"e.id & 4294967295, e.kind, {CONTENT}, {DATA}, e.created_at, e.key"
-
-HEAD = """max(a.fork_seq, coalesce(
-    (SELECT max(e.id) & 4294967295 FROM events e
-     WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295), 0))"""
 UPDATED = """coalesce(
     (SELECT e.created_at FROM events e WHERE e.id BETWEEN a.no << 32 AND (a.no << 32) + 4294967295
      ORDER BY e.id DESC LIMIT 1), a.created_at)"""
@@ -105,62 +102,6 @@ NEWEST_INHERITED = """
 INSERT_EVENT = """
     INSERT INTO events (id, kind, content, data, created_at, key, base, digest)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)"""
-
-# Each step goes to the newest event with a base at or below `next`. What lies between is live, and the walk
-# continues at the base; if there is no such event, it continues in the parent. UNION drops a step that was
-# taken before, so in a damaged store the walk ends instead of running for ever.
-WALK = f"""
-    WITH RECURSIVE
-    here (head) AS MATERIALIZED (
-        SELECT {HEAD} FROM agents a WHERE a.no = :no AND a.deleted IS NULL),
-    walk (no, low, high, base, next, next_no, run) AS (
-        SELECT NULL, 1, 0, NULL, coalesce(:at, head), :start, 0 FROM here
-        UNION
-        SELECT a.no, coalesce(j.id & 4294967295, a.fork_seq + 1), walk.next, j.base,
-            iif(j.id IS NULL, min(walk.next, a.fork_seq), j.base),
-            iif(j.id IS NULL, a.parent, a.no),
-            iif(j.id IS NULL, 0, walk.run + 1)
-        FROM walk
-        JOIN agents a ON a.no = walk.next_no
-        LEFT JOIN events j INDEXED BY jumps ON j.base IS NOT NULL AND j.id = (
-            SELECT e.id FROM events e INDEXED BY jumps
-            WHERE e.base IS NOT NULL
-                AND e.id BETWEEN (a.no << 32) + a.fork_seq + 1 AND (a.no << 32) + walk.next
-            ORDER BY e.id DESC LIMIT 1)
-        WHERE walk.next > 0 AND walk.run < {RUN})
-    SELECT walk.*, here.head FROM here, walk"""
-JUMPS = f"""
-    SELECT e.id & 4294967295, e.base FROM events e INDEXED BY jumps
-    WHERE e.base IS NOT NULL AND e.id BETWEEN :start << 32 AND (:start << 32) + :at
-    ORDER BY e.id DESC LIMIT {BLOCK}"""
-
-LINEAGE = f"""
-    WITH RECURSIVE line (no, low, high, parent, fork_seq) AS (
-        SELECT a.no, a.fork_seq + 1, {HEAD}, a.parent, a.fork_seq
-        FROM agents a WHERE a.no = :no AND a.deleted IS NULL
-        UNION
-        SELECT a.no, a.fork_seq + 1, line.fork_seq, a.parent, a.fork_seq
-        FROM line JOIN agents a ON a.no = line.parent WHERE line.fork_seq > 0)
-    SELECT no, low, high, NULL, fork_seq FROM line"""
-
-# Times never decrease in a lineage: find the agent that wrote at that time, then bisect.
-POSITION_AT = f"""
-    WITH RECURSIVE
-    line (no, parent, fork_seq, high, created_at) AS (
-        SELECT a.no, a.parent, a.fork_seq, {HEAD}, a.created_at FROM agents a WHERE a.no = :no
-        UNION
-        SELECT a.no, a.parent, a.fork_seq, line.fork_seq, a.created_at
-        FROM line JOIN agents a ON a.no = line.parent
-        WHERE line.fork_seq > 0 AND line.created_at > :moment),
-    halves (no, low, high) AS (
-        SELECT no, fork_seq, high FROM line WHERE created_at <= :moment
-        UNION
-        SELECT h.no,
-            iif(e.created_at <= :moment, (h.low + h.high + 1) / 2, h.low),
-            iif(e.created_at <= :moment, h.high, (h.low + h.high + 1) / 2 - 1)
-        FROM halves h LEFT JOIN events e ON e.id = (h.no << 32) + (h.low + h.high + 1) / 2
-        WHERE h.low < h.high)
-    SELECT low FROM halves WHERE low = high"""
 
 # CROSS JOIN keeps the order of the pieces. They are passed as one object, {"first id": last id, …}, because
 # json_each's own columns cost a third of what json_extract would.

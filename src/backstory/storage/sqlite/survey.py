@@ -8,7 +8,8 @@ import apsw
 
 from backstory.core.events import Event
 from backstory.storage.sqlite.frames import SIZE
-from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS, HEAD
+from backstory.storage.sqlite.lineages import HEAD
+from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
 OWN = "BETWEEN a.no << 32 AND (a.no << 32) + 4294967295"
