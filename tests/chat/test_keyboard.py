@@ -7,16 +7,22 @@ import signal
 import sys
 import termios
 import threading
+from contextvars import copy_context
 
 import pytest
+from prompt_toolkit.application import create_app_session
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.output.plain_text import PlainTextOutput
 from rich.console import Console
 
 import backstory
 from backstory.chat import keyboard
 from backstory.chat.answer_view import AnswerView
+from backstory.chat.editor import Editor
 from backstory.chat.shell import OUTPUT
 from tests.chat.screen import contents, edited, page_of, prompts_on
 from tests.chat.test_mentions import PNG
+from tests.processes import wait_until
 from tests.runtime.scripted import Say, scripted
 
 
@@ -66,6 +72,65 @@ def test_an_escape_as_the_answer_ends_stops_nothing_and_the_terminal_is_as_it_wa
         assert (interrupts, handed) == ([], ["next"])
         assert termios.tcgetattr(slave) == before
     os.close(master)
+
+
+@pytest.fixture
+def edited_while():
+    """Edits on a pseudo-terminal, while a function runs with the editor, its keyboard and its terminal."""
+    keys, slave = pty.openpty()
+    output = io.StringIO()
+
+    def edited_while(beside):
+        with open(slave) as terminal, create_app_session(Vt100Input(terminal), PlainTextOutput(output)):
+            editor = Editor([], lambda _: [], lambda _: [], lambda: "status")
+
+            def when_open():
+                wait_until(lambda: "status" in output.getvalue())
+                beside(editor, keys, slave)
+
+            threading.Thread(target=copy_context().run, args=(when_open,)).start()
+            return editor.read()
+
+    yield edited_while
+    os.close(keys)
+
+
+def test_what_is_typed_while_something_is_drawn_above_the_editor_is_not_echoed(edited_while):
+    echoes = []
+
+    def beside(editor, keys, terminal):
+        def draw():
+            echoes.append(termios.tcgetattr(terminal)[3] & termios.ECHO)
+            os.write(keys, b"typed\r")
+
+        editor.run_above(draw)
+
+    assert edited_while(beside) == "typed"
+    assert echoes == [0]
+
+
+def test_nothing_is_drawn_over_the_external_editor(edited_while, tmp_path, monkeypatch):
+    program = tmp_path / "editor"
+    program.write_text(
+        f"#!/bin/sh\ncd {tmp_path}; touch opened; until [ -e go ]; do sleep 0.02; done; touch closed\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(program))
+    closed = []
+
+    def beside(editor, keys, _):
+        def draw():
+            closed.append((tmp_path / "closed").exists())
+            os.write(keys, b"\r")
+
+        os.write(keys, b"draft\x18\x05")
+        wait_until((tmp_path / "opened").exists)
+        editor.run_above(draw)
+        threading.Event().wait(0.1)  # in which a wrong editor would draw
+        (tmp_path / "go").touch()
+
+    assert edited_while(beside) == "draft"
+    assert closed == [True]
 
 
 def test_ctrl_c_while_the_keyboard_is_handed_back_comes_after_it(monkeypatch):

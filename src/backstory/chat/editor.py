@@ -7,6 +7,7 @@
 It only reads text; it knows commands only for completion.
 """
 
+import asyncio
 import re
 import select
 import sys
@@ -14,7 +15,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import InMemoryHistory
@@ -69,9 +69,10 @@ class Editor:
     ) -> None:
         """`pasted` turns a pasted text into what is inserted."""
         self.draft = ""  # the text when a key other than Enter closed the editor
+        self._external: asyncio.Task[None] | None = None  # the external editor, which has the screen
         self._session: PromptSession[str] = PromptSession(
             multiline=True,
-            key_bindings=_bindings(self._leave_for, pasted),
+            key_bindings=_bindings(self._leave_for, self._edit_externally, pasted),
             completer=Words(commands, choices, paths),
             complete_while_typing=False,
             bottom_toolbar=status,
@@ -105,18 +106,38 @@ class Editor:
 
     def run_above(self, draw: Callable[[], None]) -> None:
         """Draw something above the editor, if it is open. Any thread may call this."""
-        loop = self._session.app.loop
-        if loop is not None and self._session.app.is_running:
+        app = self._session.app
+        if app.loop is not None and app.is_running:
             with suppress(RuntimeError):  # it was just closed: then this is drawn before it opens again
-                loop.call_soon_threadsafe(run_in_terminal, draw)
+                app.loop.call_soon_threadsafe(lambda: app.create_background_task(self._draw_above(draw)))
+
+    async def _draw_above(self, draw: Callable[[], None]) -> None:
+        """Draw, and keep the keyboard meanwhile: in its usual mode, the terminal echoes what is typed."""
+        app = self._session.app
+        if self._external and not self._external.done():
+            await asyncio.wait([self._external])
+        await app.renderer.wait_for_cpr_responses()  # they are about where the editor is now
+        if app.is_running and not app.is_done:
+            app.renderer.erase()
+            draw()
+            app.renderer.request_absolute_cursor_position()
+            app.invalidate()
+
+    def _edit_externally(self, event: KeyPressEvent) -> None:
+        self._external = event.current_buffer.open_in_editor()
 
     def _leave_for(self, event: KeyPressEvent, command: str) -> None:
         self.draft = event.current_buffer.text
         event.app.exit(result=command)
 
 
-def _bindings(leave_for: Callable[[KeyPressEvent, str], None], pasted: Callable[[str], str]) -> KeyBindings:
+def _bindings(
+    leave_for: Callable[[KeyPressEvent, str], None],
+    edit_externally: Callable[[KeyPressEvent], None],
+    pasted: Callable[[str], str],
+) -> KeyBindings:
     keys = KeyBindings()
+    keys.add("c-x", "c-e")(edit_externally)  # the text comes back to be looked at; Enter sends it
 
     @keys.add(Keys.BracketedPaste)
     def _paste(event: KeyPressEvent) -> None:
@@ -137,10 +158,6 @@ def _bindings(leave_for: Callable[[KeyPressEvent, str], None], pasted: Callable[
     @keys.add("escape", "enter")
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
-
-    @keys.add("c-x", "c-e")
-    def _edit(event: KeyPressEvent) -> None:
-        event.current_buffer.open_in_editor()  # it comes back to be looked at; Enter sends it
 
     @keys.add("escape", "escape")
     def _back(event: KeyPressEvent) -> None:
