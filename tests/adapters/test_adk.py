@@ -329,3 +329,30 @@ def test_an_answer_is_stored_once(service, run):
     assert run(service.get_session(**IDS, session_id="s")).events[0].content == content
     told = service.agent(**IDS, session_id="s").conversation().to("gemini", pause=True)
     assert told["contents"][0]["parts"] == [{"text": answer.content}]
+
+
+@pytest.mark.parametrize("value", [1, "text", {"a": 1}, ["b"]], ids=repr)
+def test_what_adk_would_not_pass_is_refused_and_writes_nothing(run, value):
+    with backstory.open(":memory:") as store:
+        service = BackstorySessionService(store)
+        session = run(service.create_session(**IDS, session_id="s"))
+        before = [agent.snapshot for agent in store.agents()]
+        calls = [
+            lambda: service.append_event(session, value),
+            lambda: service.append_event(value, Event(author="user")),
+            lambda: service.get_session(**IDS, session_id="s", config=value),
+        ]
+        if value != "text":
+            calls += [
+                lambda: service.create_session(**IDS, session_id=value),
+                lambda: service.get_session(**IDS, session_id=value),
+                lambda: service.delete_session(**IDS, session_id=value),
+                lambda: service.fork_session(**IDS, session_id=value, new_session_id="new"),
+                lambda: service.fork_session(**IDS, session_id="s", new_session_id=value),
+            ]
+        if not isinstance(value, dict):
+            calls.append(lambda: service.create_session(**IDS, state=value))
+        for call in calls:
+            with pytest.raises(TypeError, match="is of the type"):
+                run(call())
+        assert [agent.snapshot for agent in store.agents()] == before

@@ -205,3 +205,14 @@ def test_a_fork_of_nothing_writes_nothing(history):
     with pytest.raises(backstory.AgentNotFound):
         history.fork("nobody", "new")
     assert history._history.store.agents() == []
+
+
+@pytest.mark.parametrize("value", [1, "text", {"role": "user"}, [None], [{}], [Message]], ids=repr)
+def test_what_is_no_message_is_refused_and_writes_nothing(run, value):
+    with backstory.open(":memory:") as store:
+        history = BackstoryHistory(store)
+        with pytest.raises(TypeError):
+            run(history.save_messages("s", value))
+        with pytest.raises(TypeError):
+            run(history.save_messages("s", [Message("user", ["Hello"]), value]))
+        assert store.agents() == []

@@ -12,7 +12,7 @@ from backstory import Event, wire
 from backstory.adapters.items import all_items, carried, note, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
-from backstory.adapters.turns import UNSHOWN, files, said
+from backstory.adapters.turns import UNSHOWN, answered, files, said
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
 values = st.recursive(
@@ -321,8 +321,15 @@ def said_by_someone(format, *content):
 
 
 TEXT, STORED = {"type": "text", "text": "Look"}, {"type": "file", "file": {"file_id": "file-1"}}
+PIXEL = "data:image/png;base64,AAAA"
+PICTURE = {"type": "image_url", "image_url": {"url": PIXEL}}
 READ_ALOUD = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Hello"}}
 AT_URL = {"type": "document", "source": {"type": "url", "url": "https://example.com/a.pdf"}}
+
+
+UPLOADED = {"type": "container_upload", "file_id": "f"}
+NEW = {"type": "something_new"}
+NO_DOCUMENT = "(a document that cannot be shown here)"
 
 
 @pytest.mark.parametrize(
@@ -330,20 +337,92 @@ AT_URL = {"type": "document", "source": {"type": "url", "url": "https://example.
     [
         (said_by_someone("openai", STORED), [UNSHOWN]),
         (said_by_someone("openai", TEXT, STORED), ["Look", UNSHOWN]),
-        (said_by_someone("anthropic", {"type": "container_upload", "file_id": "f"}), [UNSHOWN]),
+        (said_by_someone("anthropic", UPLOADED), [NO_DOCUMENT]),
+        (said_by_someone("anthropic", TEXT, UPLOADED), [f"Look\n\n{NO_DOCUMENT}"]),
+        (said_by_someone("anthropic", NEW), [UNSHOWN]),
         (said_by_someone("anthropic", READ_ALOUD), ["<document>\nHello\n</document>"]),
-        (said_by_someone("anthropic", AT_URL), ["(a document that cannot be shown here)"]),
+        (said_by_someone("anthropic", AT_URL), [NO_DOCUMENT]),
     ],
-    ids=["stored", "stored beside text", "uploaded", "document", "document at a url"],
+    ids=["stored", "stored beside text", "uploaded", "beside text", "new", "document", "document at a url"],
 )
 def test_what_cannot_be_shown_is_said_in_words(event, pieces):
     assert files(event) == [(None, text) for text in pieces]
 
 
 @pytest.mark.parametrize("format", ["anthropic", "gemini", "bedrock"])
-def test_a_file_that_only_its_service_has_is_no_empty_message_elsewhere(format):
+def test_a_file_that_only_its_service_has_is_told_elsewhere(format):
     [block] = said(said_by_someone("openai", STORED), format)
-    assert block["text"] == UNSHOWN
+    assert block["text"] == NO_DOCUMENT
+    [block] = said(said_by_someone("openai", TEXT, STORED), format)
+    assert block["text"] == f"Look\n\n{NO_DOCUMENT}"
+
+
+@pytest.mark.parametrize(
+    ("content", "pieces"),
+    [
+        ("Hello", [(None, "ann: Hello")]),
+        ([TEXT, PICTURE], [(None, "ann: Look"), ("image/png", PIXEL)]),
+        ([PICTURE], [(None, "ann:"), ("image/png", PIXEL)]),
+    ],
+    ids=["text", "text and picture", "picture"],
+)
+def test_a_speaker_among_several_is_named_in_front_of_the_text(content, pieces):
+    body = {"messages": [{"role": "user", "name": "ann", "content": content}]}
+    [event] = wire.load(body, "openai")
+    assert files(Event.of(1, *event)) == pieces
+    [block, *_] = said(Event.of(1, *event), "anthropic")
+    assert block["text"] == pieces[0][1]
+
+
+# --- what tools gave ---
+
+GIVEN = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+KEPT = {"type": "image", "source": {"type": "file", "file_id": "f"}}
+NO_IMAGE = "(an image that cannot be shown here)"
+
+
+def given_by_a_tool(*content):
+    result = {"type": "tool_result", "tool_use_id": "c", "content": list(content)}
+    call = {"type": "tool_use", "id": "c", "name": "look", "input": {}}
+    messages = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    return Event.of(1, *wire.load({"messages": messages}, "anthropic")[-1])
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [([GIVEN], NO_IMAGE), ([TEXT, GIVEN], f"Look\n\n{NO_IMAGE}"), ([TEXT, KEPT], f"Look\n\n{NO_IMAGE}")],
+    ids=["image", "text and image", "text and a stored image"],
+)
+def test_a_result_that_is_more_than_text_says_so(content, words):
+    assert answered(given_by_a_tool(*content)) == words
+
+
+def test_a_result_goes_as_it_is_where_the_format_has_a_place_for_it():
+    found = given_by_a_tool(TEXT, GIVEN, KEPT)
+    assert answered(found, "anthropic") == [TEXT, GIVEN, KEPT]
+    assert answered(found, "openai-responses") == [
+        {"type": "input_text", "text": "Look"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
+        {"type": "input_text", "text": NO_IMAGE},
+    ]
+    assert answered(found, "bedrock") == [
+        {"text": "Look"},
+        {"image": {"format": "png", "source": {"bytes": bytes(3)}}},
+        {"text": NO_IMAGE},
+    ]
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses", "anthropic", "bedrock"])
+@pytest.mark.parametrize("texts", [[], ["a"], ["a", "b"]], ids=str)
+def test_a_result_that_is_only_text_is_the_text_of_its_event(texts, format):
+    found = given_by_a_tool(*({"type": "text", "text": text} for text in texts))
+    assert answered(found, format) == "\n\n".join(texts)
+
+
+def test_a_result_of_blocks_in_a_form_that_usually_has_text():
+    wire_form = {"role": "tool", "tool_call_id": "c", "content": [TEXT, PICTURE]}
+    data = {"id": "c", "native": {"provider": "openai", "wire": wire_form}}
+    assert answered(Event.of(1, "tool_result", "Look", data)) == f"Look\n\n{UNSHOWN}"
 
 
 def test_what_openai_has_no_form_for_goes_to_those_who_have():

@@ -22,6 +22,7 @@ from strands import Agent
 from strands.session import RepositorySessionManager
 
 import backstory
+from backstory import wire
 from backstory.adapters.adk import BackstorySessionService
 from backstory.adapters.agent_framework import BackstoryHistory
 from backstory.adapters.claude import BackstorySessionStore
@@ -289,6 +290,43 @@ def test_what_was_erased_is_not_shown_as_an_empty_message(run, sound, reader):
         shown = repr(seen)
         assert [words for words in (ASKED, "Rome", "secret") if words in shown] == []
         assert shown.count("(erased)") == 2 + kept  # the call, and its result
+        sound(store)
+
+
+# A file that only the service has that it was given to.
+STORED = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
+LOOK = {"type": "text", "text": ASKED}
+NO_DOCUMENT, NO_IMAGE = (f"({what} that cannot be shown here)" for what in ("a document", "an image"))
+
+
+@pytest.mark.parametrize("said", [[STORED], [LOOK, STORED]], ids=["alone", "beside text"])
+@pytest.mark.parametrize("reader", READERS, ids=lambda function: function.__name__)
+def test_a_file_in_the_store_of_another_service_is_told(run, sound, reader, said):
+    with backstory.open(":memory:") as store:
+        agent = store.ensure("someone")
+        agent.extend(wire.load({"messages": [{"role": "user", "content": said}]}, "anthropic"))
+        seen, _ = reader(store, run, agent)
+        assert ("file_1" if reader is in_claude else NO_DOCUMENT) in repr(seen[0])
+        assert (ASKED in repr(seen[0])) == (LOOK in said)
+        sound(store)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda function: function.__name__)
+def test_an_image_that_a_tool_gave_is_shown_or_told(run, sound, reader):
+    data = base64.b64encode(PICTURE).decode()
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+    call = {"type": "tool_use", "id": "c1", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [image]}
+    messages = [("user", ASKED), ("assistant", [call]), ("user", [result])]
+    body = {"messages": [{"role": role, "content": content} for role, content in messages]}
+    with backstory.open(":memory:") as store:
+        agent = store.ensure("someone")
+        agent.extend(wire.load(body, "anthropic"))
+        seen, _ = reader(store, run, agent)
+        shown = repr(seen)
+        is_shown = data in shown or repr(PICTURE)[2:-1] in shown
+        assert is_shown == (reader in (in_agents_sdk, in_claude, in_strands))
+        assert is_shown != (NO_IMAGE in shown)
         sound(store)
 
 

@@ -255,3 +255,44 @@ def test_a_fork_of_nothing_writes_nothing(repository):
         with pytest.raises(SessionException):
             repository.fork(session, agent, "new")
     assert len(repository._history.store.agents()) == before
+
+
+WRITES = {
+    "create_session": (),
+    "create_agent": ("s",),
+    "update_agent": ("s",),
+    "create_multi_agent": ("s",),
+    "update_multi_agent": ("s",),
+    "create_message": ("s", "a"),
+    "update_message": ("s", "a"),
+}
+
+
+class Nameless:
+    """Something with an id that has no state."""
+
+    id = "n"
+
+
+STRANGE = (None, 1, "text", {"agent_id": "a"}, ["a"], Nameless())
+
+
+@pytest.mark.parametrize("value", STRANGE, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("method", WRITES)
+def test_what_strands_would_not_pass_is_refused_and_writes_nothing(method, value):
+    with backstory.open(":memory:") as store:
+        repository = BackstoryRepository(store)
+        repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+        repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+        before = [agent.snapshot for agent in store.agents()]
+        with pytest.raises(TypeError):
+            getattr(repository, method)(*WRITES[method], value)
+        assert [agent.snapshot for agent in store.agents()] == before
+
+
+def test_a_message_without_content_is_kept_as_it_is(repository):
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
+    repository.create_agent("s", SessionAgent(agent_id="a", state={}, conversation_manager_state={}))
+    message = SessionMessage({"role": "user"}, 0)
+    repository.create_message("s", "a", message)
+    assert repository.read_message("s", "a", 0) == message

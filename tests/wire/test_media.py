@@ -19,6 +19,7 @@ def blob(text):
 
 PDF, TEXT, WAV, MP4 = blob("%PDF-1.7 paper"), "Plain words.", blob("RIFF a sound"), blob("a film..")
 URL = "https://example.org/paper.pdf"
+AT_S3 = {"format": "png", "source": {"s3Location": {"uri": "s3://bucket/picture.png"}}}
 
 
 def openai(part):
@@ -163,6 +164,80 @@ def test_a_message_of_nothing_but_a_film_says_so_where_it_cannot_go(target):
     }
     sent = encoded(dump(load(history, "gemini"), target).body).decode()
     assert (MP4 in sent) != ("(a film that cannot be shown here)" in sent)
+
+
+# What only the service has that it was given to, and what is said of it elsewhere.
+AN_IMAGE, A_DOCUMENT, A_FILM = (
+    f"({what} that cannot be shown here)" for what in ("an image", "a document", "a film")
+)
+GEMINI_FILE = "https://generativelanguage.googleapis.com/v1beta/files/abc"
+STORED = {
+    "openai": (openai({"type": "file", "file": {"file_id": "file-1"}}), A_DOCUMENT),
+    "responses file": (responses({"type": "input_file", "file_id": "file-1"}), A_DOCUMENT),
+    "responses image": (responses({"type": "input_image", "file_id": "file-1"}), AN_IMAGE),
+    "anthropic document": (source("file", file_id="file_1"), A_DOCUMENT),
+    "anthropic image": (
+        anthropic({"type": "image", "source": {"type": "file", "file_id": "file_1"}}),
+        AN_IMAGE,
+    ),
+    "anthropic upload": (anthropic({"type": "container_upload", "file_id": "file_1"}), A_DOCUMENT),
+    "gemini": (gemini({"fileData": {"fileUri": GEMINI_FILE}}), A_DOCUMENT),
+    "gemini film": (gemini({"fileData": {"fileUri": GEMINI_FILE, "mimeType": "video/mp4"}}), A_FILM),
+    "bedrock": (
+        {"messages": [{"role": "user", "content": [{"text": "Look."}, {"image": AT_S3}]}]},
+        AN_IMAGE,
+    ),
+}
+
+
+def loaded(name, alone):
+    """The format and the events of a request, with its text or without."""
+    first = name.partition(" ")[0]
+    format = "openai-responses" if first == "responses" else first
+    body = json.loads(json.dumps(STORED[name][0]))
+    [message] = next(iter(body.values()))
+    blocks = message.get("content") or message["parts"]
+    del blocks[: 1 if alone else 0]
+    return format, load(body, format)
+
+
+@pytest.mark.parametrize("target", FORMATS)
+@pytest.mark.parametrize("name", STORED)
+def test_a_file_in_the_store_of_a_service_goes_nowhere_else_and_that_is_told(name, target):
+    words = STORED[name][1]
+    for alone in (True, False):
+        format, events = loaded(name, alone)
+        for placeholders in (True, False):
+            body, repairs = dump(events, target, placeholders=placeholders)
+            is_told = words in encoded(body).decode()
+            is_foreign = target != format
+            assert is_told == (is_foreign and (alone or placeholders))
+            assert [repair.rule for repair in repairs] == ["native"] * is_foreign
+            assert not is_foreign or violations(body, target) == []
+
+
+def test_a_placeholder_stands_where_the_file_was():
+    said = [{"type": "text", "text": text} for text in ("Before.", "Behind.")]
+    said.insert(1, {"type": "container_upload", "file_id": "file_1"})
+    events = load({"messages": [{"role": "user", "content": said}]}, "anthropic")
+    body, _ = dump(events, "openai", placeholders=True)
+    assert body["messages"][0]["content"] == f"Before.\n\n{A_DOCUMENT}\n\nBehind."
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"type": "image_url", "image_url": 1}, AN_IMAGE),
+        ({"type": "image_url", "image_url": {"url": "data:image/png;base64,no!"}}, AN_IMAGE),
+        ({"type": "file", "file": 1}, A_DOCUMENT),
+        ({"type": "input_audio", "input_audio": 1}, "(a sound that cannot be shown here)"),
+    ],
+    ids=["no image", "broken image", "no file", "no sound"],
+)
+def test_broken_media_have_a_placeholder_too(part, words):
+    body, repairs = dump(load(openai(part), "openai"), "openai", placeholders=True)
+    assert body["messages"][0]["content"] == f"Look.\n\n{words}"
+    assert [repair.rule for repair in repairs] == ["native"]
 
 
 NAMED = {

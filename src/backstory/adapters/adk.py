@@ -35,6 +35,7 @@ from backstory.adapters.adk_events import (
     rewound,
 )
 from backstory.adapters.adk_models import adk_events
+from backstory.adapters.arguments import check
 from backstory.adapters.items import Batch, Carried, Draft, all_items, kept, kept_in, newest_items, read_items
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
@@ -69,7 +70,7 @@ class BackstorySessionService(BaseSessionService):
 
     def agent(self, app_name: str, user_id: str, session_id: str) -> Agent:
         """The agent that holds a session, made if it is not there."""
-        ids = (app_name, user_id, session_id.strip())
+        ids = (app_name, user_id, _trimmed(session_id))
         return self._history.told(
             self._history.ensured(agent_key(ADAPTER, *ids), session_id), whole_path(ADAPTER, *ids)
         )
@@ -78,10 +79,10 @@ class BackstorySessionService(BaseSessionService):
         self, app_name: str, user_id: str, session_id: str, new_session_id: str, at: Any = None
     ) -> Agent:
         """A new session that goes on from a position of another one: one row."""
-        source = self._history.found(agent_key(ADAPTER, app_name, user_id, session_id.strip()))
+        source = self._history.found(agent_key(ADAPTER, app_name, user_id, _trimmed(session_id)))
         if source is None:
             raise SessionNotFoundError(f"Session {session_id} not found.")
-        ids = (app_name, user_id, new_session_id.strip())
+        ids = (app_name, user_id, _trimmed(new_session_id))
         try:
             new = self._history.forked(source, agent_key(ADAPTER, *ids), ids[-1], at)
         except KeyTaken:
@@ -108,7 +109,8 @@ class BackstorySessionService(BaseSessionService):
         session_id: str | None = None,
     ) -> Session:
         """A new session; AlreadyExistsError if there is one with this id."""
-        id = (session_id or "").strip() or str(uuid4())
+        id = _trimmed("" if session_id is None else session_id) or str(uuid4())
+        check({} if state is None else state, dict, "the state of a session")
         deltas = _deltas(state or {})
 
         def create() -> None:
@@ -129,7 +131,9 @@ class BackstorySessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> Session | None:
         """A session with its events, or with the newest of them; None if it is not there."""
-        ids = (app_name, user_id, session_id.strip())
+        ids = (app_name, user_id, _trimmed(session_id))
+        if config is not None:
+            check(config, GetSessionConfig, "the config of a read")
         read: Callable[[Agent], Session | None] = partial(self._session, ids, config=config)
         return await in_thread(partial(self._history.read, agent_key(ADAPTER, *ids), read, None))
 
@@ -143,7 +147,7 @@ class BackstorySessionService(BaseSessionService):
         """Erase a session. Forks of it stay, and so does the state of the app and the user."""
 
         def delete() -> None:
-            agent = self._history.found(agent_key(ADAPTER, app_name, user_id, session_id.strip()))
+            agent = self._history.found(agent_key(ADAPTER, app_name, user_id, _trimmed(session_id)))
             try:
                 self._history.store.delete(agent.id) if agent else None
             except AgentNotFound:  # someone else was quicker
@@ -157,6 +161,8 @@ class BackstorySessionService(BaseSessionService):
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
         """Write an event behind what the session object has seen; StaleSessionError if there is more."""
+        check(session, Session, "a session")
+        check(event, AdkEvent, "an event")
         if event.partial:
             return event
         self._apply_temp_state(session, event)
@@ -337,6 +343,12 @@ class BackstorySessionService(BaseSessionService):
         agent = self._history.ensured(agent_key(f"{ADAPTER}_{scope}", *ids), ids[-1])
         head = agent.head
         return agent, [("note", STATE, kept("state", self._state(agent) | delta))], head
+
+
+def _trimmed(session_id: str) -> str:
+    """The id of a session without blanks around it, as ADK has it."""
+    check(session_id, str, "the id of a session")
+    return session_id.strip()
 
 
 def _beside(agent: Agent, seen: int) -> int:

@@ -5,7 +5,7 @@ from typing import Any
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, note, with_key
 from backstory.adapters.keys import agent_key
-from backstory.adapters.turns import said
+from backstory.adapters.turns import answered, said
 
 ADAPTER = "adk"
 REWIND = "adk.rewind"
@@ -89,7 +89,7 @@ class Translation:
                 return self._event(event, "model", {"function_call": call})
             case "tool_result":
                 name = data.get("name") or self._names.get(data.get("id")) or "unknown"
-                told = {"error" if data.get("error") else "result": event.content}
+                told = {"error" if data.get("error") else "result": answered(event)}
                 result = {"id": data.get("id"), "name": name, "response": told}
                 return self._event(event, "user", {"function_response": result})
         return None

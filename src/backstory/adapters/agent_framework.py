@@ -10,10 +10,11 @@ from typing import Any
 from agent_framework import HistoryProvider, Message
 
 from backstory import Agent, Conflict, Error, Event, wire
+from backstory.adapters.arguments import check
 from backstory.adapters.items import Carried, Draft, carried, newest_items, note, plain
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
-from backstory.adapters.turns import files
+from backstory.adapters.turns import answered, files
 from backstory.aio import in_thread
 
 __all__ = ["BackstoryHistory"]
@@ -85,6 +86,8 @@ class BackstoryHistory(HistoryProvider):
         """Write messages behind the others. Of a transcript that is handed in again, only what is new."""
         self._history.store  # noqa: B018  a closed store refuses even an empty list
         if messages:
+            for message in messages:
+                check(message, Message, "a message")
             forms = [plain(message.to_dict()) for message in messages]
             write: Callable[[Agent], None] = partial(_save, forms=forms)
             id = session_id or DEFAULT
@@ -203,8 +206,9 @@ def message_of(event: Event) -> Form | None:
         case "tool_call":
             call = {"call_id": data.get("id"), "name": data.get("name"), "arguments": data.get("arguments")}
             return _form("assistant", {"type": "function_call", **call})
-    failed = {"exception": event.content} if data.get("error") else {}
-    result = {"call_id": data.get("id"), "result": event.content, **failed}
+    told = answered(event)
+    failed = {"exception": told} if data.get("error") else {}
+    result = {"call_id": data.get("id"), "result": told, **failed}
     return _form("tool", {"type": "function_result", **result})
 
 

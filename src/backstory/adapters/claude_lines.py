@@ -13,7 +13,7 @@ import orjson
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import HERE, HOLE, HOLE_BEGINS, SMALLEST
 from backstory.adapters.items import Carried, Draft, carried, is_flat, named, note, people_text, read_items
-from backstory.adapters.turns import ERASED, is_erased, said
+from backstory.adapters.turns import ERASED, answered, is_erased, said
 from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
@@ -319,7 +319,8 @@ def _foreign_line(event: Event, answer: str | None) -> Line:
             block = {"type": "tool_use", "id": data.get("id"), "name": data.get("name")}
             return _answer(block | {"input": given if isinstance(given, dict) else {"value": given}}, answer)
         case "tool_result":
-            block = {"type": "tool_result", "tool_use_id": data.get("id"), "content": event.content}
+            block = {"type": "tool_result", "tool_use_id": data.get("id")}
+            block["content"] = answered(event, "anthropic")
             block |= {"is_error": True} if data.get("error") else {}
             return {"type": "user", "message": {"role": "user", "content": [block]}}
     return {}

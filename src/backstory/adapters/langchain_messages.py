@@ -17,7 +17,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from backstory import Error, Event, wire
 from backstory.adapters.items import Draft, carried, kept, kept_in, note, plain
-from backstory.adapters.turns import said
+from backstory.adapters.turns import answered, said
 
 ADAPTER = "langgraph"
 
@@ -176,7 +176,7 @@ def message_of(event: Event) -> Form | None:
             return {"type": "ai", "data": base | {"type": "ai", "tool_calls": [call]}}
     status = "error" if data.get("error") else "success"
     more = {"type": "tool", "tool_call_id": data.get("id"), "status": status}
-    return {"type": "tool", "data": base | more}
+    return {"type": "tool", "data": base | more | {"content": answered(event) or ""}}
 
 
 def joined(one: Form, other: Form) -> Form | None:

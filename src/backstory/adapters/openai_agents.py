@@ -19,6 +19,7 @@ from backstory.adapters.forms import HERE, SMALLEST
 from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, last_items, newest_items, note
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
+from backstory.adapters.turns import answered, message_of
 from backstory.aio import in_thread
 
 __all__ = ["BackstorySession"]
@@ -215,13 +216,14 @@ def item_of(event: Event) -> Item | None:
             [call] = wire.dump([event], FORMAT, pending=True).body["input"]
             return dict(call) | {"call_id": str(data.get("id"))}
         case "tool_result":
-            return {"type": "function_call_output", "call_id": str(data.get("id")), "output": event.content}
+            call_id, output = str(data.get("id")), answered(event, FORMAT)
+            return {"type": "function_call_output", "call_id": call_id, "output": output}
         case "assistant":
             return {"role": "assistant", "content": event.content} if event.content else None
         case "system":
             return {"role": "system", "content": event.content}
-    said = wire.dump([event], FORMAT).body["input"]
-    return {"role": "user", "content": said} if isinstance(said, str) else said[0] if said else None
+    said, _ = message_of(event, FORMAT)
+    return said if said["content"] else None
 
 
 # --- writing ---

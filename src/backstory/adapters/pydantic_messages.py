@@ -7,7 +7,7 @@ from typing import Any
 from backstory import Event, wire
 from backstory.adapters.items import Draft, carried, note, people_text, with_key
 from backstory.adapters.keys import LONGEST_KEY
-from backstory.adapters.turns import files
+from backstory.adapters.turns import answered, files
 
 ADAPTER = "pydantic_ai"
 
@@ -174,7 +174,7 @@ class Translation:
                 call["tool_call_id"] = data.get("id")
                 return _answered({"part_kind": "tool-call", **call}, time)
         name = data.get("name") or self._names.get(data.get("id"), "unknown")
-        result = {"tool_name": name, "content": event.content, "tool_call_id": data.get("id")}
+        result = {"tool_name": name, "content": answered(event), "tool_call_id": data.get("id")}
         outcome = {"outcome": "failed"} if data.get("error") else {}
         return _asked({"part_kind": "tool-return", **result, "timestamp": time, **outcome})
 

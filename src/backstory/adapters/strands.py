@@ -20,10 +20,11 @@ from strands.types.session import (
 )
 
 from backstory import Agent, AgentNotFound, Conflict, Error, Event, wire
+from backstory.adapters.arguments import check
 from backstory.adapters.items import Batch, carried, kept, kept_in, newest_items, note, plain
 from backstory.adapters.keys import agent_key, key_prefix
 from backstory.adapters.stores import History, Where
-from backstory.adapters.turns import said
+from backstory.adapters.turns import answered, said
 
 __all__ = ["BackstoryRepository"]
 
@@ -75,6 +76,7 @@ class BackstoryRepository(SessionRepository):
 
     def create_session(self, session: Session, **kwargs: Any) -> Session:
         """A new session; SessionException if it is there already."""
+        check(session, Session, "a session")
         if self.read_session(session.session_id) is not None:
             raise SessionException(f"Session {session.session_id} already exists")
         agent = self._history.ensured(agent_key(ADAPTER, session.session_id), session.session_id)
@@ -92,6 +94,7 @@ class BackstoryRepository(SessionRepository):
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """A new agent in a session."""
+        check(session_agent, SessionAgent, "an agent")
         self._type(session_id)
         agent = self.agent(session_id, session_agent.agent_id)
         agent.note(STATE, kept("agent", plain(session_agent.to_dict())))
@@ -104,6 +107,7 @@ class BackstoryRepository(SessionRepository):
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Write the state of an agent, if anything but its time changed."""
+        check(session_agent, SessionAgent, "an agent")
         before = self.read_agent(session_id, session_agent.agent_id)
         if before is None:
             raise SessionException(f"Agent {session_agent.agent_id} in session {session_id} does not exist")
@@ -114,6 +118,7 @@ class BackstoryRepository(SessionRepository):
 
     def create_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write the state of several agents that work together."""
+        _check_multi_agent(multi_agent)
         self._type(session_id)
         self.update_multi_agent(session_id, multi_agent)
 
@@ -124,6 +129,7 @@ class BackstoryRepository(SessionRepository):
 
     def update_multi_agent(self, session_id: str, multi_agent: Any, **kwargs: Any) -> None:
         """Write their state again."""
+        _check_multi_agent(multi_agent)
         agent = self._history.ensured(agent_key(ADAPTER, session_id), session_id)
         agent.note(agent_key(MANY, multi_agent.id), kept("state", plain(multi_agent.serialize_state())))
 
@@ -142,6 +148,7 @@ class BackstoryRepository(SessionRepository):
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
         """Write a message behind the others."""
+        check(session_message, SessionMessage, "a message")
         self._existing(session_id, agent_id).extend(drafts(session_message))
 
     def read_message(
@@ -156,6 +163,7 @@ class BackstoryRepository(SessionRepository):
         self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
     ) -> None:
         """Let another version of a message stand in its place: what came behind it is said again."""
+        check(session_message, SessionMessage, "a message")
         agent = self._existing(session_id, agent_id)
         while True:
             head, found = agent.head, _messages(agent)
@@ -189,6 +197,13 @@ class BackstoryRepository(SessionRepository):
         return agent
 
 
+def _check_multi_agent(value: Any) -> None:
+    """TypeError for what has no state of its own to write. Strands imports these classes only on demand."""
+    check(getattr(value, "id", None), str, "the id of several agents that work together")
+    if not callable(getattr(value, "serialize_state", None)):
+        raise TypeError(f"{type(value).__name__} has no serialize_state")
+
+
 def _begun_elsewhere(agent: Agent) -> Form | None:
     """The state of an agent whose conversation something else began, as Strands' default would begin."""
     if not agent.tail(1):
@@ -220,7 +235,7 @@ def drafts(message: SessionMessage) -> list[Event]:
         whole = message.to_message()
         sent = {"role": whole["role"], "content": whole["content"]}
         events = list(wire.load({"messages": [sent]}, "bedrock"))
-    except (Error, ValueError):
+    except (Error, KeyError, ValueError):
         events = []
     return carried(ADAPTER, form, events) if events else [note(ADAPTER, "strands.message", form)]
 
@@ -241,13 +256,15 @@ def message_of(event: Event) -> Form | None:
             role, blocks = "assistant", [{"toolUse": use}]
         case "tool_result":
             status = "error" if data.get("error") else "success"
-            result = {"toolUseId": data.get("id"), "status": status, "content": [{"text": event.content}]}
+            found = answered(event, "bedrock")
+            content = found if isinstance(found, list) else [{"text": found}]
+            result = {"toolUseId": data.get("id"), "status": status, "content": content}
             role, blocks = "user", [{"toolResult": result}]
         case _:
             return None
     time = event.created_at.isoformat()
-    content = encode_bytes_values(blocks)
-    return {"message": {"role": role, "content": content}, "created_at": time, "updated_at": time}
+    message = {"role": role, "content": encode_bytes_values(blocks)}
+    return {"message": message, "created_at": time, "updated_at": time}
 
 
 def joined(one: Form, other: Form) -> Form:

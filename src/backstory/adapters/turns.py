@@ -4,7 +4,7 @@ Pure.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from backstory import Event, wire
@@ -57,24 +57,37 @@ def said(event: Event, format: str) -> list[Block] | None:
     """What a person said as the content of a provider's message; None if it is nothing but text."""
     if '"native"' not in (event.data_json or ""):
         return None
-    blocks, is_whole = _blocks(event, "openai")
+    message, is_whole = message_of(event, "openai")
+    blocks = _blocks(message, "openai")
     texts = [block["text"] for block in blocks if block.get("type") == "text"]
     if is_whole and len(texts) == len(blocks) and BETWEEN.join(texts) == (event.content or ""):
         return None
-    return blocks if format == "openai" else _blocks(event, format)[0]
+    return blocks if format == "openai" else _blocks(message_of(event, format)[0], format)
 
 
-def _blocks(event: Event, format: str) -> tuple[list[Block], bool]:
-    """What a person said in a provider's form, and whether that has a place for all of it. If it has one for
-    nothing, words say so."""
-    found = wire.dump([event], format)
+def message_of(event: Event, format: str) -> tuple[Block, bool]:
+    """What a person said as a provider's message, and whether that has a place for all of it. In place of
+    what it cannot carry, words say so."""
+    found = wire.dump([event], format, placeholders=True)
     rules = {repair.rule for repair in found.repairs}
     is_whole = "native" not in rules
-    [message] = found.body.get("messages") or found.body["contents"]
-    content = message.get("content") or message.get("parts")
+    message, *_ = found.body.get("messages") or found.body.get("contents") or found.body["input"]
     if {"blank", "alternate"} <= rules:  # nothing is left, and the wire goes on with words of its own
-        content = event.content or "" if is_whole else UNSHOWN
-    return [_words(content, format)] if isinstance(content, str) else list(content), is_whole
+        message = {"role": "user", "content": event.content or "" if is_whole else UNSHOWN}
+    return message, is_whole
+
+
+def _blocks(message: Block, format: str) -> list[Block]:
+    """The blocks of a message. Where it has the speaker's name in a field, that goes in front of the text."""
+    content = message.get("content") or message.get("parts") or ""
+    blocks = [_words(content, format)] if isinstance(content, str) else list(content)
+    if not message.get("name"):
+        return blocks
+    place = next((at for at, block in enumerate(blocks) if block.get("type") == "text"), None)
+    if place is None:
+        return [_words(f"{message['name']}:", format), *blocks]
+    named = _words(f"{message['name']}: {blocks[place]['text']}", format)
+    return [*blocks[:place], named, *blocks[place + 1 :]]
 
 
 def _words(text: str, format: str) -> Block:
@@ -86,6 +99,33 @@ def files(event: Event) -> list[tuple[str | None, str]] | None:
     in data URLs. None if it is nothing but text."""
     blocks = said(event, "openai")
     return None if blocks is None else list(map(_file, blocks))
+
+
+def answered(event: Event, format: str = "openai") -> Any:
+    """What a tool gave, as the content of a provider's result: a text, or blocks if there is more than text.
+    OpenAI Chat has nothing but text there."""
+    if '"native"' not in (event.data_json or ""):
+        return event.content
+    id = (event.data or {}).get("id")
+    pair = [Event.of(0, "tool_call", None, {"id": id, "name": "tool", "arguments": {}}), event]
+    found = wire.dump(pair, "openai", placeholders=True)
+    content = found.body["messages"][-1]["content"]
+    if isinstance(content, list):
+        content = BETWEEN.join(text if type is None else UNSHOWN for type, text in map(_file, content))
+    if not any(repair.rule == "native" for repair in found.repairs) and UNSHOWN not in content:
+        return event.content
+    if format == "openai":
+        return content
+    body = wire.dump(pair, format, placeholders=True).body
+    return RESULTS[format](body.get("messages") or body["input"])
+
+
+# Where the content of the last result is.
+RESULTS: dict[str, Callable[[list[Any]], Any]] = {
+    "openai-responses": lambda items: items[-1]["output"],
+    "anthropic": lambda messages: messages[-1]["content"][-1].get("content", ""),
+    "bedrock": lambda messages: messages[-1]["content"][-1]["toolResult"]["content"],
+}
 
 
 def _file(block: Block) -> tuple[str | None, str]:

@@ -69,6 +69,7 @@ def dump(
     stored: bool = False,
     pause: bool = False,
     system_inside: bool = False,
+    placeholders: bool = False,
     cache: str | None = None,
 ) -> Dump:
     """A request body for the messages, which are events, `Message`s or (kind, content, data).
@@ -79,9 +80,10 @@ def dump(
     be named by their ids, which are left out otherwise.
     `pause`: the last message is the model's, which continues it (prefill, Anthropic's `pause_turn`).
     `system_inside`: the model takes system messages between others (some of Anthropic's do).
+    `placeholders`: a text stands in place of a file that the format cannot carry, also beside other text.
     `cache`: "auto" sets the breakpoints of the prompt cache, for Anthropic and Bedrock.
     """
-    target = _target(format, cache, model=model, stored=stored)
+    target = _target(format, cache, model=model, stored=stored, placeholders=placeholders)
     given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
         return _dumped(given, target, Options(pending, pause, system_inside), cache)
@@ -96,10 +98,11 @@ def to_bytes(
     stored: bool = False,
     pause: bool = False,
     system_inside: bool = False,
+    placeholders: bool = False,
     cache: str | None = None,
 ) -> bytes:
     """The body of `dump` as JSON. Blobs are in base64, and are never decoded on the way."""
-    target = _target(format, cache, model=model, stored=stored, packed=True)
+    target = _target(format, cache, model=model, stored=stored, placeholders=placeholders, packed=True)
     given = messages if isinstance(messages, Sequence) else list(messages)
     with pause_gc():
         return _as_bytes(given, target, Options(pending, pause, system_inside), cache)

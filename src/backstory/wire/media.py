@@ -6,9 +6,10 @@ Pure: nothing is fetched. What is given by URL stays a URL.
 import base64
 import binascii
 import re
+from collections.abc import Iterable
 from operator import is_
 
-from backstory.wire.turns import Media, Part, Result
+from backstory.wire.turns import Media, Other, Part, Result
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 PDF = "application/pdf"
@@ -183,10 +184,17 @@ def padded_part(part: Part) -> Part:
     return part
 
 
-def unshown(parts: list[Part]) -> str:
-    """The text to send if there was nothing but media that a format does not support."""
-    kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Media))
+def unshown(parts: Iterable[Part]) -> str:
+    """The text to send in place of media that a format does not support; "" if there are none."""
+    kinds = dict.fromkeys(kind for part in parts if (kind := _kind(part)))
     return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+
+
+def _kind(part: Part) -> str:
+    match part:
+        case Media(kind=kind) | Other(media=kind):
+            return kind
+    return ""
 
 
 def is_sound(found: Media) -> bool:

@@ -292,26 +292,38 @@ def _translated(
 ) -> list[Any]:
     """Words as text and media as blocks, as far as the format can carry them; the rest is reported."""
     kept: list[Any] = []
-    lost, broken = [], []
+    lost: list[str] = []
+    broken: list[str] = []
     for part in parts:
         if isinstance(part, Text):
             kept.extend([] if is_blank(part.text) else [part.text])
-        elif isinstance(part, Media):
-            if not is_sound(part) or (part.text is not None and is_blank(part.text)):
-                broken.append(part.kind)
-                continue
-            block = target.format.media(part, in_result)
-            if block is None or (words_only and not isinstance(block, str)):
-                lost.append(part.kind)
-            else:
-                kept.append(block)
-                lost.extend(_unsaid(part, target.format))
+        elif isinstance(part, Media) and (block := _block(part, target.format, in_result, words_only)):
+            kept.append(block)
+            lost.extend(_unsaid(part, target.format))
         elif not isinstance(part, Speaker):
-            (lost if not isinstance(part, Other) or part.complete else broken).append(name_of(part))
+            (lost if _is_usable(part) else broken).append(name_of(part))
+            if target.placeholders:
+                kept.extend(filter(None, [unshown([part])]))
     for names, why in ((lost, f"{target.format.name} has no such thing here"), (broken, "it is broken")):
         if names:
             target.report("native", at, f"{', '.join(dict.fromkeys(names))} left out: {why}")
     return kept
+
+
+def _block(part: Media, format: Format, in_result: bool, words_only: bool) -> Any:
+    """Media as a format has them; None for what it cannot carry."""
+    block = format.media(part, in_result) if _is_usable(part) else None
+    return None if words_only and not isinstance(block, str) else block
+
+
+def _is_usable(part: Part) -> bool:
+    """Whether a part is complete, so that its own provider would take it."""
+    match part:
+        case Media(text=text):
+            return is_sound(part) and (text is None or not is_blank(text))
+        case Other(complete=complete):
+            return complete
+    return True
 
 
 def _unsaid(part: Media, format: Format) -> Iterator[str]:

@@ -17,6 +17,7 @@ class Target(NamedTuple):
     report: Report
     model: str | None = None
     stored: bool = False  # does the service keep what it was sent?
+    placeholders: bool = False  # does a text stand in place of media that cannot be sent?
     packed: bool = False  # are blobs wanted as base64?
     any_model: bool = False  # is it a file, which keeps what each of a provider's models said?
 

@@ -178,6 +178,8 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
         case "server_tool_use" | "mcp_tool_use" as other:
             return [ran(other, block.get("name"), block.get("input"))]
+        case "container_upload" as other:
+            return [Other(other, media="document")]
         case other if other.endswith("_tool_result"):
             return [ran(other, other.replace("_tool_result", "_result"), block.get("content"))]
         case other:
@@ -218,13 +220,12 @@ def _read_source(kind: str, block: dict[str, Any]) -> Part:
         case {"type": "content", "content": content}:
             return Media(kind, "text/plain", text=_texts(content), name=name)
         case {"type": "base64" | "url" | "text"}:
-            return Other(kind, complete=False)
+            return Other(kind, complete=False, media=kind)
         case {"type": str(type_)}:
-            return Other(
-                f"{kind} by {type_}", complete=type_ != "file" or is_said(block["source"].get("file_id"))
-            )
+            is_whole = type_ != "file" or is_said(block["source"].get("file_id"))
+            return Other(f"{kind} by {type_}", complete=is_whole, media=kind)
         case _:
-            return Other(kind, complete=False)
+            return Other(kind, complete=False, media=kind)
 
 
 def _refused_type(block: dict[str, Any]) -> list[Part]:

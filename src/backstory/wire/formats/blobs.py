@@ -53,7 +53,7 @@ def read_media(kind: str, value: Any) -> Part:
     """A block of media: its data, its words, or something in a store."""
     match value:
         case {**given} if not _has_format(kind, given.get("format")):
-            return Other(kind, complete=False)
+            return Other(kind, complete=False, media=kind)
         case {"format": str(format), "source": {"bytes": str() | bytes() | bytearray() as data}}:
             return _blob(kind, format, data, value.get("name"))
         case {"source": {"bytes": str() | bytes() | bytearray() as data}}:
@@ -67,9 +67,9 @@ def read_media(kind: str, value: Any) -> Part:
             return Media(kind, "text/plain", text=words, name=value.get("name"))
         case {"source": dict(source)} if source and "bytes" not in source:
             (by, place), *_ = source.items()
-            return Other(f"{kind} by {by}", complete=isinstance(place, dict))
+            return Other(f"{kind} by {by}", complete=isinstance(place, dict), media=kind)
         case _:
-            return Other(kind, complete=False)
+            return Other(kind, complete=False, media=kind)
 
 
 def _has_format(kind: str, format: Any) -> bool:

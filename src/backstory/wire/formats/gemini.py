@@ -256,13 +256,13 @@ def _read_media(part: dict[str, Any]) -> Part:
     elif isinstance(file, dict):
         type_, url = spelled(file, "mimeType"), spelled(file, "fileUri")
         if isinstance(url, str) and isinstance(type_, str | None):
-            if OWN_FILE.match(url):
-                return Other("a file in Gemini's store")
             known = type_of(media(type_, url=url))
-            return media(known, url=url) if known else Other("fileData")
+            if OWN_FILE.match(url):
+                return Other("a file in Gemini's store", media=media(known).kind)
+            return media(known, url=url) if known else Other("fileData", media="document")
     elif blob is None and file is None:
         return Other(next(iter(part), "part"))
-    return Other("inlineData" if blob is not None else "fileData", complete=False)
+    return Other("inlineData" if blob is not None else "fileData", complete=False, media="document")
 
 
 def renamed(form: Form, id: str) -> Form:

@@ -115,7 +115,7 @@ def _read_screenshot(found: Any) -> list[Part]:
         case {"image_url": str(url)}:
             return [from_url(url, "image")]
         case _:
-            return [Other("a screenshot in the service's store")]
+            return [Other("a screenshot in the service's store", media="image")]
 
 
 def _shell_text(chunks: Any) -> str:
@@ -158,9 +158,9 @@ def _read_image(part: dict[str, Any]) -> Part:
         case {"image_url": str(url)}:
             return from_url(url, "image", detail=detail_of(part))
         case {"file_id": str()}:
-            return Other("an image in the service's store")
+            return Other("an image in the service's store", media="image")
         case _:
-            return Other("input_image", complete=False)
+            return Other("input_image", complete=False, media="image")
 
 
 def _read_file(part: dict[str, Any]) -> Part:
@@ -174,9 +174,9 @@ def _read_file(part: dict[str, Any]) -> Part:
         case {"file_url": str(url)}:
             return Media("document", PDF, url=url, name=name)
         case {"file_id": str()}:
-            return Other("a file in the service's store")
+            return Other("a file in the service's store", media="document")
         case _:
-            return Other("input_file", complete=False)
+            return Other("input_file", complete=False, media="document")
 
 
 def output(id: str, content: Any, error: bool, kind: str) -> dict[str, Any]:

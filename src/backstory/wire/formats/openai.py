@@ -233,7 +233,7 @@ def _read_link(type_: str, link: Any) -> Part:
             # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
             return found._replace(data=url, url=None) if found.url and is_base64(url) else found
         case _:
-            return Other(type_, complete=False)
+            return Other(type_, complete=False, media=kind)
 
 
 def detail_of(image: dict[str, Any]) -> str | None:
@@ -249,11 +249,11 @@ def _read_file(file: Any) -> Part:
             found = from_url(data, "document", name=name if isinstance(name, str) else None)
             return found if found.data is not None else _bare(found, data)
         case {"file_id": str()}:
-            return Other("a file in the service's store")
+            return Other("a file in the service's store", media="document")
         case dict():
-            return Other("file")
+            return Other("file", media="document")
         case _:
-            return Other("file", complete=False)
+            return Other("file", complete=False, media="document")
 
 
 def _bare(found: Media, data: str) -> Media:
@@ -273,7 +273,7 @@ def _read_sound(sound: Any) -> Part:
             found = from_url(data, "audio")._replace(type=type_of_suffix(format) or f"audio/{format}")
             return found if found.data or web_url(found) else found._replace(data=data, url=None)
         case _:
-            return Other("input_audio", complete=False)
+            return Other("input_audio", complete=False, media="audio")
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
