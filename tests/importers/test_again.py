@@ -22,6 +22,7 @@ from tests.importers.test_import import (
     text,
     user,
 )
+from tests.storage.held import held
 
 OTHER = "0c5f2f0e-0000-4000-8000-0000000000b2"
 
@@ -287,6 +288,41 @@ def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place
     lines += [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 8, isCompactSummary=True)]
     added(store, write_lines(path, lines))
     assert not [e for e in agent.events(after=5) if said in f"{e.content} {e.data}"]
+    assert {"tool_call", "tool_result"} <= set(heard(agent))
+    assert added(store, touched(path)) == 0
+    assert store.verify() == []
+
+
+THOUGHT = [{"type": "thinking", "thinking": "hm", "signature": "c2ln"}]
+GIVEN = [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "hunter3x"}}]
+IN_PIECES = [
+    user("u1", "go", None, 1),
+    answer("a1", text("It is hunter1x"), "u1", 2, "m1"),
+    answer("a2", GIVEN, "a1", 3, "m1"),
+    answer("a3", text(" or hunter2x"), "a2", 4, "m1"),
+    answer("a4", THOUGHT, "a3", 5, "m1"),
+    result("r1", "c1", "done", "a2", 6),
+]
+GROWN = [answer("a5", text(" I think"), "a4", 7, "m1"), answer("a6", call("c2", it="x"), "a5", 8, "m1")]
+
+
+@pytest.mark.parametrize(("first", "place"), [(3, 2), (3, 3), (4, 2), (4, 3), (4, 4), (6, 2), (6, 3), (6, 4)])
+def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url, tmp_path, first, place):
+    path = tmp_path / f"{SESSION}.jsonl"
+    added(store, write_lines(path, IN_PIECES[:3]))
+    added(store, write_lines(path, IN_PIECES[:first]))
+    agent = main(store)
+    store.search("hunter")
+    agent.erase([place], why="a secret")
+    secret = ["hunter1x", "hunter3x", "hunter2x"][place - 2]
+    uuids = [record["uuid"] for record in (*IN_PIECES, *GROWN)]
+    kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": uuids}}
+    boundary = line("b1", None, 9, "system", None, subtype="compact_boundary", logicalParentUuid="r1")
+    cut = [boundary | {"compactMetadata": kept}, user("s1", "summary", "b1", 10, isCompactSummary=True)]
+    for lines in (IN_PIECES, [*IN_PIECES, *GROWN], [*IN_PIECES, *GROWN, *cut]):
+        added(store, write_lines(path, lines))
+        assert secret.encode() not in held(store, url)
+        assert secret not in exported(store, store.resolve(agent.id), "claude-code").text
     assert {"tool_call", "tool_result"} <= set(heard(agent))
     assert added(store, touched(path)) == 0
     assert store.verify() == []

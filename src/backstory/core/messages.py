@@ -11,6 +11,8 @@ from backstory.errors import InvalidEvent
 
 # What is kept in an event's data beside its message. Text events have nothing else there but `native`.
 ITEM = "item"  # what an event is of a framework's item
+NATIVE = "native"  # the provider's own form; the first event of an answer has that of all of it
+ANSWER = "answer"  # the provider's name for the answer that an event is part of
 BOOKKEEPING = frozenset({"by", "compacted", "copy_of", ITEM, "model", "request", "usage"})
 
 

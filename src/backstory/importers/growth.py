@@ -6,17 +6,26 @@ from backstory.agent import Agent
 from backstory.core.chain import is_erased
 from backstory.importers.linear import Begun
 from backstory.importers.names import key_of
-from backstory.importers.transcript import Entry
+from backstory.importers.transcript import Entry, Unit
 
 
-def erased_originals(agent: Agent, entries: Iterable[Entry], places: Mapping[str, int]) -> set[str]:
-    """What new copies repeat, and the agent has erased, if only a piece of it."""
-    copied = {e.copy_of: e for e in entries if e.copy_of in places and e.id not in places}
-    originals = {places[id]: id for id in copied if id is not None}
-    events = agent.read(originals) if originals else []
-    found = {originals[event.seq] for event in events if is_erased(event.data_json)}
-    answers = (entry._replace(id=id) for id, entry in copied.items() if id is not None)
-    answers_begun(agent, answers, places, found)
+def erased_entries(
+    agent: Agent, units: Iterable[Unit], places: Mapping[str, int], begun: Mapping[str, Begun]
+) -> set[str]:
+    """The entries that the agent has erased, if only a piece of them: of what new copies repeat, and of units
+    that grew."""
+    sought: dict[str, Entry] = {}
+    for unit in units:
+        has_grown = any(entry.id not in places or entry.id in begun for entry in unit.entries)
+        for entry in unit.entries if has_grown else ():
+            if entry.id in places:
+                sought[entry.id] = entry
+            elif entry.copy_of is not None and entry.copy_of in places:
+                sought[entry.copy_of] = entry._replace(id=entry.copy_of)
+    ids = {places[id]: id for id in sought}
+    events = agent.read(ids) if ids else []
+    found = {ids[event.seq] for event in events if is_erased(event.data_json)}
+    answers_begun(agent, sought.values(), places, found)
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from backstory.core.chain import ERASED
 from backstory.core.erasure import SAYS
 from backstory.core.labels import LABEL
+from backstory.core.messages import NATIVE
 from backstory.importers.transcript import Entry, Label, Move, Step, Unit
 
 PASSED = frozenset({"note", "user"})  # what may stand between the entries of an answer: what people said
@@ -58,7 +59,7 @@ class Known(NamedTuple):
     time: int | None = None  # of the head
     unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
     link: Callable[[int], Link] = lambda place: Link("", None, "")  # the event at a position
-    erased: Set[str] = frozenset()  # entries whose copies must not say again what they said
+    erased: Set[str] = frozenset()  # entries that nothing may say again
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -193,7 +194,8 @@ class Line:
             return [], entries
         told = sorted(place for entry in entries for place in self._told(entry))
         new = [entry for entry in self._grown(entries) if entry.id not in known.places]
-        return told, list(self._without_erased(new)) if known.erased else new
+        erased = {id for entry in entries for id in (entry.id, entry.copy_of)} & known.erased
+        return told, list(_without_erased(new, erased)) if erased else new
 
     def _told(self, entry: Entry) -> Iterator[int]:
         """Where the log has an entry: one place, or several if it came in pieces."""
@@ -213,22 +215,6 @@ class Line:
             words, length = entry.content or "", len(begun.words)
             if len(words) > length and words.startswith(begun.words):
                 yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
-
-    def _without_erased(self, entries: Sequence[Entry]) -> Iterator[Entry]:
-        """The entries without copies of what was erased, and without native forms, which may hold it, too.
-        Calls and results stay, so that neither loses the other, and say that they were erased."""
-        erased = {entry.copy_of for entry in entries} & self._known.erased
-        for entry in entries:
-            data = entry.data or {}
-            if not erased or entry.copy_of is None:
-                yield entry
-            elif entry.copy_of not in erased:
-                yield entry._replace(data={name: data[name] for name in data if name != "native"})
-            elif entry.kind == "tool_call":
-                call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: SAYS}}
-                yield entry._replace(data=call)
-            elif entry.kind == "tool_result":
-                yield entry._replace(content=SAYS, data={"id": data["id"]})
 
     def _tell_late(self, to: str | None) -> Iterator[LogEvent]:
         """What came late for units that others continue already: where the log goes on, or else at the head,
@@ -316,3 +302,19 @@ class Line:
         if self._known.head:
             self._links.append(Link(kind, base, id))
         return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))
+
+
+def _without_erased(entries: Iterable[Entry], erased: Set[str | None]) -> Iterator[Entry]:
+    """The new entries of a unit of which something was erased, without copies of that and without native
+    forms, which may hold it, too. Calls and results stay, so that neither loses the other, and say that they
+    were erased."""
+    for entry in entries:
+        data = entry.data or {}
+        if entry.copy_of not in erased:
+            kept = {name: data[name] for name in data if name != NATIVE}
+            yield entry._replace(data=kept) if NATIVE in data else entry
+        elif entry.kind == "tool_call":
+            call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: SAYS}}
+            yield entry._replace(data=call)
+        elif entry.kind == "tool_result":
+            yield entry._replace(content=SAYS, data={"id": data["id"]})

@@ -14,7 +14,7 @@ from backstory.core.events import EPOCH, to_datetime, to_json
 from backstory.core.holes import holed
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.growth import answers_begun, erased_originals
+from backstory.importers.growth import answers_begun, erased_entries
 from backstory.importers.linear import Begun, Known, Line, Link, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
@@ -126,9 +126,10 @@ class ThreadWriter:
                 by_key = {key_of(id): id for step in chunk for id in asked(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
-                entries = [entry for step in chunk if isinstance(step, Unit) for entry in step.entries]
+                units = [step for step in chunk if isinstance(step, Unit)]
+                entries = (entry for unit in units for entry in unit.entries)
                 self._begun.update(answers_begun(self._agent, entries, self._places))
-                self._erased.update(erased_originals(self._agent, entries, self._places))
+                self._erased.update(erased_entries(self._agent, units, self._places, self._begun))
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from backstory.core.chain import is_erased
-from backstory.core.compaction import COPY
 from backstory.core.erasure import checked_reason, erased_row
 from backstory.core.events import Event, Stored, to_datetime
 from backstory.core.kinds import SPOKEN
 from backstory.core.labels import LABEL, labels_in
-from backstory.core.messages import ITEM
+from backstory.operations.copies import Copies, Place
 from backstory.storage.log import now
 from backstory.storage.positions import distinct_positions
 from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Removal, StoredRows, Wanted, lost
@@ -19,16 +18,13 @@ from backstory.storage.protocols import AgentRecord, Backend, Piece, Reader, Rem
 EXPIRED = "expired"  # the reason given for dead events
 PAGE = 2_000
 
-Place = tuple[str, int]  # the id of the agent that owns an event, and the position
-
 
 class Readable(Reader, StoredRows, Protocol):
     """What is needed to find the dead events of a session."""
 
 
 def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
-    """Erase what the events at some positions of a lineage say, the items of frameworks that they belong to,
-    and all copies of them."""
+    """Erase what the events at some positions of a lineage say, and all events that hold it, too."""
     why = checked_reason(why)
     wanted = distinct_positions(agent, positions, backend.head(agent))
     with backend.removal() as removal:
@@ -36,60 +32,9 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
         current = agents.get(agent.id)
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
-        whole = {each for position in wanted for each in _item(removal, agents, current, position)}
-        places = {place for position in whole for place in _same(removal, agents, current, position)}
+        copies = Copies(removal, agents)
+        places = {place for position in wanted for place in copies.of(current, position)}
         return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
-
-
-def _item(
-    removal: Removal, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
-) -> Iterable[int]:
-    """The position, and those of the other events of the same item of a framework: its first event holds what
-    all of them say."""
-    owner = _owner(agents, agent, position)
-    first = last = position
-    while first - 1 > owner.fork_seq and _is_part(_row(removal, owner, first)):
-        first -= 1
-    while (after := removal.stored(owner, last, 1)) and _is_part(after[0]):
-        last += 1
-    return range(first, last + 1)
-
-
-def _is_part(row: Stored) -> bool:
-    """Whether an event is another one of the item that the event before it is part of."""
-    item = (row.event.data or {}).get(ITEM)
-    return isinstance(item, dict) and "part" in item
-
-
-def _same(
-    removal: Removal, agents: dict[str, AgentRecord], agent: AgentRecord, position: int
-) -> Iterator[Place]:
-    """The position of an event, of the event that it is a copy of, and of all other copies."""
-    owner = _owner(agents, agent, position)
-    original = (_row(removal, owner, position).event.data or {}).get(COPY)
-    if type(original) is int and 0 < original < position:
-        owner, position = _owner(agents, owner, original), original
-    yield owner.id, position
-    for seer in _seers(agents, owner, position):
-        for row in removal.naming(seer, position, f'"{COPY}":{position}'):
-            if (row.event.data or {}).get(COPY) == position:
-                yield seer.id, row.seq
-
-
-def _owner(agents: dict[str, AgentRecord], agent: AgentRecord, position: int) -> AgentRecord:
-    """The agent of a lineage that owns a position."""
-    while position <= agent.fork_seq:
-        agent = agents[agent.parent or ""]
-    return agent
-
-
-def _seers(agents: dict[str, AgentRecord], owner: AgentRecord, position: int) -> Iterator[AgentRecord]:
-    """The owner of an event, and all that inherit it."""
-    waiting = [owner]
-    while waiting:
-        seer = waiting.pop()
-        yield seer
-        waiting += [one for one in agents.values() if one.parent == seer.id and one.fork_seq >= position]
 
 
 def _row(rows: StoredRows, owner: AgentRecord, position: int) -> Stored:

@@ -53,10 +53,10 @@ def delete_command(url: str | None, ref: str, below: bool, dry_run: bool, yes: b
 def erase_command(
     url: str | None, refs: tuple[str, ...], why: str, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
-    """The content and the data of these events are removed from the store, with all copies that a compaction
-    made of them, and cannot be brought back. Their positions, kinds and times stay, with the reason. Forks
-    see the same. Prints the positions that were erased. Asks first on a terminal; elsewhere, it needs
-    --yes."""
+    """The content and the data of these events are removed from the store, and cannot be brought back. All
+    copies that a compaction made of them go, too, and so does the event that keeps the native form of the
+    same answer. Their positions, kinds and times stay, with the reason. Forks see the same. Prints the
+    positions that were erased. Asks first on a terminal; elsewhere, it needs --yes."""
     with opened(url) as store:
         wanted = _positions(store, refs)
         if dry_run or not yes:

@@ -1,0 +1,52 @@
+"""All that a store holds, whichever the backend, to look for what must not be there."""
+
+import gc
+import io
+from contextlib import closing
+from pathlib import Path
+
+import apsw
+import psycopg
+
+from backstory.storage.sqlite.frames import unpacked
+
+FRAMES = "SELECT packed FROM events WHERE packed IS NOT NULL"
+
+
+def held(store, url):
+    """The bytes of a store, of its exports, and of what is packed in it, one after the other."""
+    out = io.StringIO()
+    store.export_to(out)
+    if url == ":memory:":
+        kept = _in_memory(store._backend)
+    elif url.startswith("postgres"):
+        kept = _in_tables(url)
+    else:
+        kept = _in_files(url)
+    return kept + out.getvalue().encode()
+
+
+def _in_files(path):
+    files = b"".join(file.read_bytes() for file in Path(path).parent.glob(f"{Path(path).name}*"))
+    with closing(apsw.Connection(path)) as db:
+        return files + repr([unpacked(frame) for (frame,) in db.execute(FRAMES)]).encode()
+
+
+def _in_tables(url):
+    with psycopg.connect(url) as db:
+        names = db.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'backstory'").fetchall()
+        rows = [db.execute(f"SELECT * FROM backstory.{name}").fetchall() for (name,) in names]
+    return repr(rows).encode()
+
+
+def _in_memory(backend):
+    texts, seen, waiting = [], set(), [backend]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in seen or isinstance(one, type) or callable(one):
+            continue
+        seen.add(id(one))
+        if isinstance(one, str | bytes):
+            texts.append(one if isinstance(one, bytes) else one.encode())
+        waiting += gc.get_referents(one)
+    return b"\n".join(texts)
