@@ -134,8 +134,8 @@ def _checked_bytes(kind: Any, content: Any, data: Any) -> tuple[bytes | None, by
         if said is None or b"\0" in said:
             return None
     if data is not None:
-        text = parsed_json(data) if type(data) is dict and ERASED not in data else None
-        if text is None or text.count(b"{") + text.count(b"[") > DEEPEST:
+        text = parsed_json(data, DEEPEST) if type(data) is dict and ERASED not in data else None
+        if text is None:
             return None
     return said, text
 
@@ -152,7 +152,7 @@ def _data_json(kind: str, data: Any, is_parsed: bool, text: str | None) -> str:
             remedy="use another key",
         )
     if text is None:
-        exact = parsed_json(data) if is_parsed else exact_json(data)
+        exact = parsed_json(data, DEEPEST) if is_parsed else exact_json(data)
         text = _slower_json(kind, data) if exact is None else exact.decode()
     # Without that many brackets it cannot be as deep.
     if len(text) > 2 * DEEPEST and text.count("{") + text.count("[") > DEEPEST:

@@ -31,7 +31,9 @@ def holed(
         ("arguments_text", arguments_text),
         ("native", native),
     )
-    known = [(name, type(value), value) for name, value in given if _is_worth_it(value)]
+    known = [
+        (name, type(value), value) for name, value in given if value is not None and _is_worth_it(value)
+    ]
     # Most of a form are texts that nobody has to look into.
     worth = {dict, list, *(type_ for _, type_, _ in known)}
     return _holed(form, known, worth) if known and type(form) in worth else form
@@ -43,6 +45,8 @@ def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> A
         if form is value or (kind is type_ and form == value and (kind is str or repr(form) == repr(value))):
             return {HOLE: name}
     if kind is dict:
+        if worth.isdisjoint(map(type, form.values())):
+            return form
         return {
             key: _holed(value, known, worth) if type(value) in worth else value for key, value in form.items()
         }
@@ -52,9 +56,11 @@ def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> A
 
 
 def _is_worth_it(value: Any) -> bool:
-    if isinstance(value, dict) and any(type(one) is str and len(one) >= SMALLEST for one in value.values()):
-        return True
-    return value is not None and len(value if isinstance(value, str) else repr(value)) >= SMALLEST
+    if isinstance(value, dict):
+        for one in value.values():
+            if type(one) is str and len(one) >= SMALLEST:
+                return True
+    return len(value if isinstance(value, str) else repr(value)) >= SMALLEST
 
 
 def filled(form: Any, *, content: str | None = None, arguments: Any = None, native: Any = None) -> Any:

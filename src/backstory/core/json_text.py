@@ -5,7 +5,7 @@ JSON has: NaN, whole numbers beyond 64 bits, lone surrogates. Those are left to 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any
 
@@ -43,15 +43,30 @@ def exact_copy(value: Any) -> tuple[bytes, Any] | None:
         return None
 
 
-def parsed_json(value: Any) -> bytes | None:
-    """The same for a value that a JSON parser gave, which need not be compared, as a rule: only a number that
-    is not finite (Python parses 1e400 as infinity) is not given back, because orjson writes null for it."""
+def parsed_json(value: Any, deepest: int) -> bytes | None:
+    """The same for a value that a JSON parser gave, which need not be compared. None also if it is nested more
+    than `deepest` levels deep."""
     dumps, _ = _orjson()
     try:
-        text = dumps(value)
+        return dumps(value) if _is_exact((value,), deepest + 1) else None
     except (TypeError, ValueError, RecursionError):
         return None
-    return exact_json(value) if b"null" in text else text
+
+
+def _is_exact(values: Iterable[Any], deepest: int) -> bool:
+    """Whether parsed values are not too deep, and none is a number that is not finite: Python parses 1e400 as
+    infinity, for which orjson writes null. Looking at the values is faster than searching their text, which
+    may be long."""
+    for value in values:
+        kind = type(value)
+        if kind is str:
+            continue
+        if kind is dict or kind is list:
+            if not deepest or not _is_exact(value.values() if kind is dict else value, deepest - 1):
+                return False
+        elif kind is float and value - value != 0:
+            return False
+    return True
 
 
 def is_same_json(one: Any, other: Any) -> bool:
