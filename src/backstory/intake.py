@@ -1,21 +1,21 @@
 """Intakes: write agents and events that happened elsewhere, with their original times, in batches.
 
 Everything is checked, as in an append, when it is added. Nothing is locked until `commit`, which writes
-everything in one transaction. So a source may be read slowly.
+everything in one transaction. So a source may be read slowly. Where a commit knows how the log ends, the rows
+are made before it locks anything, too.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.about import described
-from backstory.core.chain import START, digest, inner_of_bytes
+from backstory.core.chain import START
 from backstory.core.drafts import EncodedDraft, as_batch, drafts, encoded
+from backstory.core.ends import End, rows_behind
 from backstory.core.events import (
-    EncodedRow,
     Event,
     check_text,
     checked_key,
@@ -67,6 +67,25 @@ class _Batch(NamedTuple):
     expected: int | None
     is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
 
+    @property
+    def timed(self) -> list[tuple[EncodedDraft, int]]:
+        """The events with their times."""
+        return list(zip(self.drafts, self.times, strict=True))
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether no key comes twice, and nothing has to be read to see what an event continues."""
+        keys = [draft.key for draft in self.drafts if draft.key is not None]
+        return len(set(keys)) == len(keys) and all(draft.kind != "rewind" for draft in self.drafts)
+
+
+class _Prepared(NamedTuple):
+    """The rows of a batch, if the log ends where it is expected to."""
+
+    before: End
+    rows: protocols.Packed
+    after: End
+
 
 class _Description(NamedTuple):
     agent: Agent
@@ -82,6 +101,7 @@ class Intake:
         self._waiting: list[_Birth | _Batch | _Description] = []
         self._sources: list[SourceRecord] = []
         self._new: dict[str, Agent] = {}
+        self._ends: dict[str, End] = {}  # how the logs ended after the last commit, by the agents' ids
 
     def __enter__(self) -> Self:
         return self
@@ -190,13 +210,16 @@ class Intake:
         """Write everything since the last commit, all or nothing, and return the number of events."""
         if not self._waiting and not self._sources:
             return 0
-        with self._log.backend.intake() as rows:
-            commit = _Commit(rows)
+        backend = self._log.backend
+        prepared = list(_prepared(backend, self._waiting, self._ends))
+        with backend.intake() as rows:
+            commit = _Commit(backend, rows)
             for session in sorted({item.agent.session for item in self._waiting}):
                 commit.hold(session)
-            for item in self._waiting:
-                commit.take(item)
+            for item, ready in zip(self._waiting, prepared, strict=True):
+                commit.take(item, ready)
             rows.remember(self._sources)
+        self._ends |= commit.ends
         for id, record in commit.records.items():
             if id in self._new:
                 self._new.pop(id)._record = record
@@ -212,29 +235,64 @@ def hand_over(
     intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected, is_new=True))
 
 
-# `tuple.__new__` runs no Python code, `EncodedRow(…)` would.
-_encoded_row: Callable[[tuple[Any, ...]], EncodedRow] = partial(tuple.__new__, EncodedRow)
+def _prepared(
+    backend: protocols.Backend, waiting: Iterable[_Birth | _Batch | _Description], known: Mapping[str, End]
+) -> Iterator[_Prepared | None]:
+    """The rows of the batches that can be made before anything is locked."""
+    ends = dict(known)
+    for item in waiting:
+        ready = None
+        match item:
+            case _Birth() if item.parent is None or not item.inherits:
+                ends.setdefault(item.agent.id, End(0, item.created_us))
+            case _Batch():
+                end = ends.pop(item.agent.id, None)
+                if end is not None and item.is_new and item.is_simple:
+                    ready = _ready(backend, backend, item.agent.snapshot, end, item.timed)
+                    ends[item.agent.id] = ready.after
+        yield ready
+
+
+def _ready(
+    backend: protocols.Backend,
+    reader: protocols.Reader,
+    agent: AgentRecord,
+    end: End,
+    new: Sequence[tuple[EncodedDraft, int]],
+) -> _Prepared:
+    """The rows of new events. Only where a move leads depends on what it says, and only where a rewind leads
+    on what was written before."""
+    drafts = [draft for draft, _ in new]
+    if MOVES.isdisjoint(draft.kind for draft in drafts):
+        bases = [0 if draft.kind in FRESH_STARTS else None for draft in drafts]
+    else:
+        based = judged(reader, agent, [draft.decoded for draft in drafts], end.head, [])
+        bases = [base for _, base in based]
+    rows, after = rows_behind(end, drafts, [time for _, time in new], bases)
+    return _Prepared(end, backend.packed(rows), after)
 
 
 class _Commit:
     """One transaction, with the agents of its sessions as they are now."""
 
-    def __init__(self, rows: protocols.Intake) -> None:
+    def __init__(self, backend: protocols.Backend, rows: protocols.Intake) -> None:
+        self._backend = backend
         self._rows = rows
         self.records: dict[str, AgentRecord] = {}
+        self.ends: dict[str, End] = {}
         self.written = 0
 
     def hold(self, session: str) -> None:
         """Keep others from writing to a session."""
         self.records |= {record.id: record for record in self._rows.held(session)}
 
-    def take(self, item: _Birth | _Batch | _Description) -> None:
+    def take(self, item: _Birth | _Batch | _Description, ready: _Prepared | None = None) -> None:
         """Write what was added."""
         match item:
             case _Birth():
                 self._make(item)
             case _Batch():
-                self._write(item)
+                self._write(item, ready)
             case _Description(agent, about):
                 record = self._record(agent)
                 self._rows.describe(record, lambda old: described(old, about))
@@ -264,56 +322,34 @@ class _Commit:
         pieces = self._rows.lineage(parent)
         return next(piece.owner for piece in pieces if position <= piece.high), position
 
-    def _write(self, batch: _Batch) -> None:
+    def _write(self, batch: _Batch, ready: _Prepared | None) -> None:
         agent = self._record(batch.agent)
         pieces = self._rows.lineage(agent)
         if batch.expected not in (None, agent.head):
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
-        new = self._new(batch, agent, pieces)
-        if not new:
+        end = End(agent.head, agent.updated_us, self._digest(agent, pieces))
+        if ready is None or ready.before != end:
+            ready = _ready(self._backend, self._rows, agent, end, self._new(batch, agent, pieces))
+        if not ready.rows:
             return
-        rows = self._placed(agent, new, self._digest(agent, pieces))
-        self._rows.add_encoded(agent, rows)
-        self.written += len(rows)
-        last = rows[-1]
-        self.records[agent.id] = agent._replace(head=last.seq, updated_us=last.created_us)
+        self._rows.add_packed(agent, ready.rows)
+        self.written += len(ready.rows)
+        self.ends[agent.id] = ready.after
+        self.records[agent.id] = agent._replace(head=ready.after.head, updated_us=ready.after.updated_us)
 
     def _new(
         self, batch: _Batch, agent: AgentRecord, pieces: Sequence[protocols.Piece]
     ) -> list[tuple[EncodedDraft, int]]:
         """The events of a batch that the lineage does not have, with their times."""
         keys = [draft.key for draft in batch.drafts if draft.key is not None]
-        timed = zip(batch.drafts, batch.times, strict=True)
-        if batch.is_new and len(set(keys)) == len(keys):
-            return list(timed)
         known = {} if batch.is_new or not keys else self._rows.places(agent, pieces, keys)
         new = []
-        for draft, time in timed:
+        for draft, time in batch.timed:
             if draft.key not in known:
                 new.append((draft, time))
             if draft.key is not None:
                 known[draft.key] = 0  # once more in the same batch, it is passed over, too
         return new
-
-    def _placed(
-        self, agent: AgentRecord, new: Sequence[tuple[EncodedDraft, int]], previous: bytes
-    ) -> list[EncodedRow]:
-        """The rows of new events after the head."""
-        bases = self._bases(agent, [draft for draft, _ in new])
-        rows, newest = [], agent.updated_us
-        for seq, ((draft, time), base) in enumerate(zip(new, bases, strict=True), agent.head + 1):
-            newest = max(newest, time)
-            kind, content, data, key = draft
-            previous = digest(previous, seq, kind, newest, base, key, inner_of_bytes(content, data))
-            rows.append(_encoded_row((seq, kind, content, data, newest, key, base, previous)))
-        return rows
-
-    def _bases(self, agent: AgentRecord, drafts: Sequence[EncodedDraft]) -> list[int | None]:
-        """The bases of new events after the head. Only where a move leads depends on what it says."""
-        if MOVES.isdisjoint(draft.kind for draft in drafts):
-            return [0 if draft.kind in FRESH_STARTS else None for draft in drafts]
-        based = judged(self._rows, agent, [draft.decoded for draft in drafts], agent.head, [])
-        return [base for _, base in based]
 
     def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
         """The digest at the head."""

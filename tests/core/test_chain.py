@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.chain import START, WIDTH, digest, digest_of, ending, has_erased, inner, overall
+from backstory.core.chain import (
+    START,
+    WIDTH,
+    digest,
+    digest_of,
+    digest_of_bytes,
+    ending,
+    has_erased,
+    inner,
+    overall,
+)
 
 EVENT = {
     "previous": START,
@@ -63,9 +73,11 @@ def test_text_cannot_move_from_the_kind_into_the_key(kind, key, other_kind, othe
 
 
 @given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))
-def test_both_ways_to_a_digest_give_the_same(content, data, base, key):
+def test_all_ways_to_a_digest_give_the_same(content, data, base, key):
     place = (START, 3, "user", 1_700_000_000_000_000, base, key)
+    texts = (None if text is None else text.encode() for text in (content, data))
     assert digest_of(*place, content, data) == digest(*place, inner(content, data))
+    assert digest_of_bytes(*place, *texts) == digest_of(*place, content, data)
 
 
 @given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))

@@ -21,7 +21,7 @@ from backstory.storage.sqlite.intake import SqliteIntake
 
 folder, path = sys.argv[1:]
 thread_writer.BATCH = 5
-pack, take = Packer.packed, SqliteIntake.add_events
+pack, take = Packer.packed, SqliteIntake.add_packed
 left = [0]
 
 def step():
@@ -34,8 +34,8 @@ def packed(self, *given):
         step()  # a row is in a frame, and not yet in the database
         yield row
 
-def add_events(self, *given, **more):
-    take(self, *given, **more)
+def add_packed(self, *given):
+    take(self, *given)
     step()  # all rows of a transaction are written, and it is not committed
 
 def imported(url, last=0):
@@ -67,7 +67,7 @@ def goes_on(url):
     imported(url)
     assert story(url) == story(f"{folder}/undisturbed.db")
 
-Packer.packed, SqliteIntake.add_events = packed, add_events
+Packer.packed, SqliteIntake.add_packed = packed, add_packed
 points = in_child(lambda: -imported(f"{folder}/undisturbed.db"))
 for point in range(1, points + 1):
     url = f"{folder}/{point}.db"
@@ -86,9 +86,9 @@ thread_writer.BATCH = 2
 take = backstory.intake._Commit.take
 taken = []
 
-def take_and_die(self, item):
-    take(self, item)
-    taken.append(item)
+def take_and_die(self, *given):
+    take(self, *given)
+    taken.append(given)
     if len(taken) == last:
         os.kill(os.getpid(), signal.SIGKILL)
 

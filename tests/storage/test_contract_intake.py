@@ -7,6 +7,8 @@ import pytest
 
 import backstory
 from backstory import Event
+from backstory.core.drafts import encoded_draft
+from backstory.intake import hand_over
 from tests.threads import in_threads
 
 T0 = datetime(2024, 5, 1, 9, tzinfo=UTC)
@@ -110,6 +112,19 @@ def test_nothing_is_written_before_the_commit_and_nothing_is_locked(store):
         assert intake.commit() == 1
         assert [event.content for event in agent.events()] == ["a"]
         assert intake.commit() == 0
+
+
+def test_rows_that_were_made_for_another_end_of_the_log_are_made_again(store):
+    intake = store.intake()
+    agent = intake.agent("tool/1", created_at=T0)
+    hand_over(intake, agent, [encoded_draft("user", "a", None, "a")], [0], 0)
+    intake.commit()
+    store.keyed("tool/1").user("meanwhile")
+    hand_over(intake, agent, [encoded_draft("user", "b", None, "b")], [0], 2)
+    hand_over(intake, agent, [encoded_draft("user", "c", None, "c")], [0], 3)
+    intake.commit()
+    assert [event.content for event in agent.events()] == ["a", "meanwhile", "b", "c"]
+    assert store.verify() == []
 
 
 def test_what_was_not_committed_when_the_block_raises_is_dropped(store):

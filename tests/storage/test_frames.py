@@ -60,8 +60,8 @@ def test_whatever_is_packed_is_unpacked_the_same(content, data, times):
     content, data = (None if text is None else text * times for text in (content, data))
     encoded = (None if text is None else text.encode() for text in (content, data))
     row = EncodedRow(7, "tool_call", *encoded, 1, "key", None, b"digest")
-    [(id, kind, *said, created, key, base, digest, frame, size)] = Packer().packed(2 << 32, [row])
-    assert (id, kind, created, key, base, digest) == ((2 << 32) + 7, "tool_call", 1, "key", None, b"digest")
+    [(seq, kind, *said, created, key, base, digest, frame, size)] = Packer().packed([row])
+    assert (seq, kind, created, key, base, digest) == (7, "tool_call", 1, "key", None, b"digest")
     if frame is None:
         assert said == [content, data]
         assert size is None
@@ -196,7 +196,7 @@ def test_a_frame_that_is_cut_off_is_damaged(cut):
 
 def packed_frame(content):
     row = EncodedRow(1, "user", content.encode(), None, 1, None, None, b"")
-    [(*_, frame, _)] = Packer().packed(0, [row])
+    [(*_, frame, _)] = Packer().packed([row])
     return frame
 
 

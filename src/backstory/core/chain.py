@@ -47,14 +47,6 @@ def inner(content: str | None, data_json: str | None, data: dict[str, Any] | Non
     )
 
 
-def inner_of_bytes(content: bytes | None, data: bytes | None) -> Inner:
-    """The inner digests of an event that is not erased, for whoever needs its bytes anyway."""
-    return (
-        _NOTHING if content is None else sha256(content).digest(),
-        _NOTHING if data is None else sha256(data).digest(),
-    )
-
-
 def digest(
     previous: bytes, seq: int, kind: str, created_us: int, base: int | None, key: str | None, within: Inner
 ) -> bytes:
@@ -82,6 +74,24 @@ def digest_of(
     said = _NOTHING if content is None else sha256(content.encode()).digest()
     data = _NOTHING if data_json is None else sha256(data_json.encode()).digest()
     return sha256(b"".join((previous, numbers, names, said, data))).digest()[:WIDTH]
+
+
+def digest_of_bytes(
+    previous: bytes,
+    seq: int,
+    kind: str,
+    created_us: int,
+    base: int | None,
+    key: str | None,
+    content: bytes | None,
+    data: bytes | None,
+) -> bytes:
+    """The same, for whoever needs the bytes of the texts anyway."""
+    numbers = _NUMBERS(seq, created_us, -1 if base is None else base)
+    names = f"{kind}\0{key or ''}\0".encode()
+    said = _NOTHING if content is None else sha256(content).digest()
+    rest = _NOTHING if data is None else sha256(data).digest()
+    return sha256(b"".join((previous, numbers, names, said, rest))).digest()[:WIDTH]
 
 
 def ending(kind: str, base: int | None, key: str | None, content: str | None, data_json: str | None) -> bytes:

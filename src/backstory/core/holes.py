@@ -31,9 +31,7 @@ def holed(
         ("arguments_text", arguments_text),
         ("native", native),
     )
-    known = [
-        (name, type(value), value) for name, value in given if value is not None and _is_worth_it(value)
-    ]
+    known = [(name, type(value), value) for name, value in given if value is not None and _is_worth_it(value)]
     # Most of a form are texts that nobody has to look into.
     worth = {dict, list, *(type_ for _, type_, _ in known)}
     return _holed(form, known, worth) if known and type(form) in worth else form

@@ -44,8 +44,8 @@ def exact_copy(value: Any) -> tuple[bytes, Any] | None:
 
 
 def parsed_json(value: Any, deepest: int) -> bytes | None:
-    """The same for a value that a JSON parser gave, which need not be compared. None also if it is nested more
-    than `deepest` levels deep."""
+    """The same for a value that a JSON parser gave, which need not be compared; None also if it is nested
+    more than `deepest` levels deep."""
     dumps, _ = _orjson()
     try:
         return dumps(value) if _is_exact((value,), deepest + 1) else None

@@ -86,6 +86,9 @@ ALL = Wanted()
 BasedDrafts = Sequence[tuple[Draft, int | None]]  # checked events, each with the base that was decided for it
 
 
+Packed = Sequence[tuple[Any, ...]]  # rows as a backend writes them, each with its position first
+
+
 class Piece(NamedTuple):
     """A range of positions that one agent owns, both ends included.
 
@@ -265,8 +268,8 @@ class Intake(Reader, StoredRows, Protocol):
     def add_events(self, agent: AgentRecord, rows: Sequence[Stored]) -> None:
         """Write events behind the agent's newest, with their positions, times, bases and digests."""
 
-    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
-        """The same for events that will seldom be read, so that they may be stored in less space."""
+    def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
+        """The same for rows that the backend has packed."""
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         """Replace what is kept beside an agent with what `change` returns."""
@@ -338,6 +341,9 @@ class Audit(StoredRows, Protocol):
 
 class Intakes(Protocol):
     """Where an intake begins."""
+
+    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
+        """Rows of events that will seldom be read, in as little space as possible. Nothing is locked."""
 
     def intake(self) -> AbstractContextManager[Intake]:
         """Take in what was exported elsewhere: all that the block does, or nothing."""

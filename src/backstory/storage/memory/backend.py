@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from weakref import WeakSet
 
 from backstory.core.chain import digest_of
-from backstory.core.events import Event
+from backstory.core.events import EncodedRow, Event, decoded_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.commit_signal import CommitSignal, SignalWatch
@@ -21,6 +21,7 @@ from backstory.storage.protocols import (
     AgentRecord,
     BasedDrafts,
     NewAgent,
+    Packed,
     Piece,
     Wanted,
     parent_lost,
@@ -108,6 +109,9 @@ class MemoryBackend(MemoryReads):
 
     def copy_to(self, path: str) -> bool:
         return False
+
+    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
+        return decoded_rows(rows)
 
     @contextmanager
     def intake(self) -> Iterator[MemoryIntake]:

@@ -1,10 +1,11 @@
 """Adding rows from elsewhere to a store in memory, unchanged, and where its agents came from."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
-from backstory.core.events import EncodedRow, Stored, decoded_rows
+from backstory.core.events import Stored
 from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
+from backstory.storage.protocols import AgentRecord, NewAgent, Packed, SourceRecord
 
 KeptSources = dict[tuple[str, str], SourceRecord]  # by id and tool
 
@@ -26,8 +27,8 @@ class MemoryIntake(HeldRows):
             own.add(row.event, row.base, row.digest)
         self._backend.announce()
 
-    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
-        self.add_events(agent, decoded_rows(rows))
+    def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
+        self.add_events(agent, cast("Sequence[Stored]", rows))
 
     def describe(self, agent: AgentRecord, change: Callable[[str | None], str | None]) -> str | None:
         own = self._agents[agent.pk]

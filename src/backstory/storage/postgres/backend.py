@@ -14,7 +14,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from backstory.core.events import Columns, Event, Stored, TextAndData
+from backstory.core.events import Columns, EncodedRow, Event, Stored, TextAndData, decoded_rows
 from backstory.core.outline import DataRow, OutlineRow
 from backstory.core.terms import Query
 from backstory.errors import (
@@ -69,6 +69,7 @@ from backstory.storage.protocols import (
     Census,
     Found,
     NewAgent,
+    Packed,
     Piece,
     SourceRecord,
     Walk,
@@ -313,6 +314,9 @@ class PostgresBackend:
 
     def copy_to(self, path: str) -> bool:
         return False
+
+    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
+        return decoded_rows(rows)
 
     @contextmanager
     def intake(self) -> Iterator[PostgresIntake]:

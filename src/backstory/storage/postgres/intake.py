@@ -5,16 +5,17 @@ in `backstory.intake`.
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import psycopg
 
-from backstory.core.events import EncodedRow, Stored, decoded_rows
+from backstory.core.events import Stored
 from backstory.errors import Conflict, NameTaken
 from backstory.storage.ids import place_of
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.batches import size_of
 from backstory.storage.postgres.rows import PostgresRows
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
+from backstory.storage.protocols import AgentRecord, NewAgent, Packed, SourceRecord, Wanted
 
 HOLD = "SELECT 1 FROM backstory.agents WHERE place = %(place)s::bigint FOR UPDATE"
 INSERT_EVENTS = """
@@ -56,8 +57,8 @@ class PostgresIntake(PostgresRows):
         self._db.execute(MOVE_HEAD, {"place": place, "no": agent.pk, **moved})
         self._db.execute(ANNOUNCE)
 
-    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
-        self.add_events(agent, decoded_rows(rows))
+    def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
+        self.add_events(agent, cast("Sequence[Stored]", rows))
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         postgres_sources.remember(self._db, sources)

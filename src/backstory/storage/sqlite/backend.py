@@ -11,7 +11,7 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.core.events import Event
+from backstory.core.events import EncodedRow, Event
 from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
 from backstory.storage.backlog import Backlog, Texts, Unindexed
@@ -22,6 +22,7 @@ from backstory.storage.protocols import (
     BasedDrafts,
     Found,
     NewAgent,
+    Packed,
     Piece,
 )
 from backstory.storage.sqlite import index as sqlite_index
@@ -37,6 +38,7 @@ from backstory.storage.sqlite.file import (
     prepared,
     readable,
 )
+from backstory.storage.sqlite.frames import Packer
 from backstory.storage.sqlite.intake import SqliteIntake
 from backstory.storage.sqlite.newest import Newest
 from backstory.storage.sqlite.reads import SqliteReads
@@ -131,6 +133,9 @@ class SqliteBackend(SqliteReads):
             finally:
                 copy.close()
         return True
+
+    def packed(self, rows: Sequence[EncodedRow]) -> Packed:
+        return list(Packer().packed(rows))
 
     @contextmanager
     def intake(self) -> Iterator[SqliteIntake]:

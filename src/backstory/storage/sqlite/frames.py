@@ -44,6 +44,8 @@ LEVEL = 1  # higher ones save little more, and take twice as long
 
 TABLES = "dictionary.tables"
 
+CREATED_US = 4  # the column of a packed row that has its time
+
 _END = b"\0"  # between content and data; no text in a store contains it
 _NO_CONTENT = b"\0\0"  # before the data of an event whose content is NULL
 
@@ -83,7 +85,7 @@ def _bare_dictionary() -> "zstd.ZstdDict":
 
 
 class Packer:
-    """Packs the rows of one transaction."""
+    """Packs rows."""
 
     def __init__(self) -> None:
         from backstory.storage.zstd import zstd
@@ -96,8 +98,8 @@ class Packer:
         shared = _whole_dictionary().as_digested_dict
         self._compressor = zstd.ZstdCompressor(options=options, zstd_dict=shared)
 
-    def packed(self, first: int, rows: Sequence[EncodedRow]) -> Iterator[tuple[Any, ...]]:
-        """The rows of events of the agent whose ids begin at `first`, packed where that is worth it."""
+    def packed(self, rows: Sequence[EncodedRow]) -> Iterator[tuple[Any, ...]]:
+        """The rows of events, packed where that is worth it."""
         compress = self._compressor.compress
         end: Literal[2] = self._compressor.FLUSH_FRAME
         for seq, kind, content, data, at, key, base, digest in rows:
@@ -106,10 +108,10 @@ class Packer:
                 frame = compress(plain, end)
                 if len(frame) < len(plain) * WORTH_KEEPING:
                     size = len(content or b"") + len(data or b"")
-                    yield first | seq, kind, None, None, at, key, base, digest, frame, size
+                    yield seq, kind, None, None, at, key, base, digest, frame, size
                     continue
             texts = decoded(content), decoded(data)
-            yield first | seq, kind, *texts, at, key, base, digest, None, None
+            yield seq, kind, *texts, at, key, base, digest, None, None
 
 
 def _plain(content: bytes | None, data: bytes | None) -> bytes:

@@ -6,10 +6,10 @@ in `backstory.intake`.
 
 from collections.abc import Sequence
 
-from backstory.core.events import EncodedRow, Stored
-from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord, Wanted
+from backstory.core.events import Stored
+from backstory.storage.protocols import AgentRecord, NewAgent, Packed, SourceRecord, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
-from backstory.storage.sqlite.frames import Packer
+from backstory.storage.sqlite.frames import CREATED_US
 from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
 
 INSERT_PACKED = """
@@ -31,9 +31,10 @@ class SqliteIntake(SqliteRows):
         self._db.executemany(INSERT_EVENT, ((first | row[0], *row[1:]) for row in rows))
         self.touch(agent, 0, rows[-1].created_us)
 
-    def add_encoded(self, agent: AgentRecord, rows: Sequence[EncodedRow]) -> None:
-        self._db.executemany(INSERT_PACKED, Packer().packed(agent.pk << 32, rows))
-        self.touch(agent, 0, rows[-1].created_us)
+    def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
+        first = agent.pk << 32
+        self._db.executemany(INSERT_PACKED, ((first | row[0], *row[1:]) for row in rows))
+        self.touch(agent, 0, rows[-1][CREATED_US])
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
         sqlite_sources.remember(self._db, sources)
