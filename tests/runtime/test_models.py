@@ -393,3 +393,24 @@ def test_reasoning_of_a_server_that_gives_its_calls_no_ids_is_sent_back_too():
     assert body["messages"][1]["reasoning_content"] == "Hm."
     assert body["messages"][1]["tool_calls"][0]["id"] == asked.id
     assert repairs == []
+
+
+def test_a_model_that_thinks_in_parts_of_its_content_gets_them_back():
+    from backstory.runtime.models import TextDelta, ThinkingDelta
+    from backstory.runtime.models.chunks import assembled
+    from backstory.wire import dump
+
+    def thinks(text):
+        return [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
+
+    contents = [thinks("Two "), thinks("and two."), [{"type": "text", "text": "It is "}], "4.", ""]
+    chunks = [{"choices": [{"delta": {"content": content}}]} for content in contents]
+    *items, answer = assembled([*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}], "m")
+    said = [TextDelta("It is "), TextDelta("4.")]
+    assert items == [ThinkingDelta("Two "), ThinkingDelta("and two."), *said]
+    assert answer.text == "It is 4."
+    body, repairs = dump(
+        [("user", "2 + 2?", None), ("assistant", answer.text, answer.data)], "openai", model="m"
+    )
+    assert body["messages"][1]["content"] == [*thinks("Two and two."), {"type": "text", "text": "It is 4."}]
+    assert repairs == []

@@ -6,6 +6,8 @@ Pure. Events are plain dicts in their original order; `as_plain` converts the ob
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from backstory.wire.partial_calls import whole_calls
+
 Event = Mapping[str, Any]
 
 
@@ -32,10 +34,36 @@ def openai_completion(chunks: list[Event]) -> dict[str, Any]:
             delta = choice.get("delta") or {}
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
-            grow(message, {key: value for key, value in delta.items() if key not in ("tool_calls", "role")})
+            if delta.get("content") is not None:
+                message["content"] = continued(message.get("content"), delta["content"])
+            grow(message, {key: value for key, value in delta.items() if key not in _OWN})
     if calls:
         message["tool_calls"] = list(calls.values())
     return {**about, "choices": [{"message": message}]}
+
+
+_OWN = frozenset({"role", "content", "tool_calls"})
+
+
+def continued(content: Any, more: Any) -> Any:
+    """A content and more of it. Mistral's models stream text, and parts where they think; each goes on where
+    the last one ended."""
+    if isinstance(content, str | None) and isinstance(more, str):
+        return (content or "") + more
+    parts = _as_parts(content)
+    for part in _as_parts(more):
+        key = part.get("type") if isinstance(part, Mapping) else None
+        if key in ("text", "thinking") and parts and parts[-1].get("type") == key:
+            parts[-1] = {**part, **parts[-1], key: continued(parts[-1].get(key), part.get(key) or "")}
+        else:
+            parts.append(part)
+    return parts
+
+
+def _as_parts(content: Any) -> list[Any]:
+    if isinstance(content, str | None):
+        return [{"type": "text", "text": content}] if content else []
+    return list(content)
 
 
 def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
@@ -107,13 +135,13 @@ def responses_response(events: list[Event]) -> Mapping[str, Any]:
     return {**about, "output": done if len(done) >= len(last) else last}
 
 
-# How each kind of Anthropic's deltas continues its block: the delta's field, and the block's.
+# The fields of its block that each kind of Anthropic's deltas continues.
 CONTINUES = {
-    "text_delta": ("text", "text"),
-    "input_json_delta": ("partial_json", "partial_json"),
-    "thinking_delta": ("thinking", "thinking"),
-    "signature_delta": ("signature", "signature"),
-    "compaction_delta": ("content", "content"),
+    "text_delta": ("text",),
+    "input_json_delta": ("partial_json",),
+    "thinking_delta": ("thinking",),
+    "signature_delta": ("signature",),
+    "compaction_delta": ("content", "encrypted_content"),
 }
 
 
@@ -140,9 +168,9 @@ def continue_block(block: dict[str, Any], delta: Event) -> None:
     if delta.get("type") == "citations_delta":
         block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         return
-    source, field = CONTINUES.get(str(delta.get("type")), ("", ""))
-    if field:
-        block[field] = (block.get(field) or "") + (delta.get(source) or "")
+    for field in CONTINUES.get(str(delta.get("type")), ()):
+        if delta.get(field):
+            block[field] = (block.get(field) or "") + delta[field]
 
 
 def finished_block(block: dict[str, Any]) -> dict[str, Any]:
@@ -168,7 +196,7 @@ def gemini_response(chunks: list[Event]) -> dict[str, Any]:
         about |= {key: value for key, value in chunk.items() if key != "candidates"}
         for candidate in (chunk.get("candidates") or ())[:1]:
             parts.extend((candidate.get("content") or {}).get("parts") or ())
-    return {**about, "candidates": [{"content": {"role": "model", "parts": parts}}]}
+    return {**about, "candidates": [{"content": {"role": "model", "parts": whole_calls(parts)}}]}
 
 
 BEDROCK_EVENTS = ("contentBlockStart", "contentBlockDelta", "metadata")

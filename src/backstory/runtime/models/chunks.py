@@ -9,7 +9,7 @@ from typing import Any
 
 from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
 from backstory.runtime.models.arguments import parsed, storable, storable_value
-from backstory.wire.streams import add_call, grow
+from backstory.wire.streams import add_call, continued, grow
 
 FUNCTION_CALL = {"id", "type", "function"}
 CUT = "length"  # the finish reason of an answer that reached its limit
@@ -19,6 +19,7 @@ REFUSED = "content_filter"  # and of one that was withheld
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """The answer in the chunks, part by part."""
     text: list[str] = []
+    content: Any = None
     calls: dict[int, dict[str, Any]] = {}
     thought: dict[str, Any] = {}
     usage = ended = None
@@ -31,10 +32,10 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
             ended = choice.get("finish_reason") or ended
             piece = delta.get("content") or delta.get("refusal")
             if piece:
-                if not isinstance(piece, str):
-                    raise TypeError(f"the text of the answer is {piece!r:.50}")
-                text.append(piece)
-                yield TextDelta(piece)
+                spoken = list(_spoken(piece))
+                text += [item.text for item in spoken if isinstance(item, TextDelta)]
+                content = continued(content, piece)
+                yield from spoken
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
             grow(thought, {key: value for key, value in delta.items() if "reasoning" in key and value})
@@ -48,15 +49,37 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
     name_calls(calls.values())
     data = _data(model, usage, ended)
     # Some servers refuse the next request unless their thinking, or its signature, is sent back.
-    if thought or any(call.keys() > FUNCTION_CALL for call in calls.values()):
-        wire = _message("".join(text), list(calls.values()), thought)
+    is_in_parts = isinstance(content, list)
+    if thought or is_in_parts or any(call.keys() > FUNCTION_CALL for call in calls.values()):
+        wire = _message(content, list(calls.values()), thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
     yield Response(storable("".join(text)), _calls(calls), data)
 
 
-def _message(text: str, calls: list[dict[str, Any]], thought: dict[str, Any]) -> dict[str, Any]:
+def _spoken(piece: Any) -> Iterator[TextDelta | ThinkingDelta]:
+    """What a piece of the content says and thinks. Mistral's models think in parts of it."""
+    match piece:
+        case str():
+            yield TextDelta(piece)
+        case list():
+            for part in piece:
+                yield from _spoken_part(part)
+        case _:
+            raise TypeError(f"the text of the answer is {piece!r:.50}")
+
+
+def _spoken_part(part: Any) -> Iterator[TextDelta | ThinkingDelta]:
+    match part:
+        case {"type": "text", "text": str(words)} if words:
+            yield TextDelta(words)
+        case {"type": "thinking", "thinking": thinking}:
+            for item in _spoken(thinking):
+                yield ThinkingDelta(item.text)
+
+
+def _message(content: Any, calls: list[dict[str, Any]], thought: dict[str, Any]) -> dict[str, Any]:
     """The answer as the server expects it in the next request."""
-    message: dict[str, Any] = {"role": "assistant", "content": text or None} | thought
+    message: dict[str, Any] = {"role": "assistant", "content": content or None} | thought
     return message | {"tool_calls": calls} if calls else message
 
 
