@@ -146,6 +146,65 @@ BESIDE = {
         "the detail 'low'",
         ("openai-responses",),
     ),
+    "how closely to read": (
+        "openai-responses",
+        {
+            "input": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "input_text", "text": "Hi."},
+                        {"type": "input_file", "file_url": "https://example.org/a.pdf", "detail": "low"},
+                    ],
+                }
+            ]
+        },
+        "the detail 'low' of a document",
+        ("openai", "bedrock"),  # which cannot have the document
+    ),
+    "what a computer was warned of": (
+        "openai-responses",
+        responses(
+            {"type": "computer_call", "call_id": "c", "action": {"type": "click"}},
+            {
+                "type": "computer_call_output",
+                "call_id": "c",
+                "acknowledged_safety_checks": [{"id": "s", "message": "Is it yours?"}],
+                "output": {"type": "computer_screenshot", "image_url": f"data:image/png;base64,{PIXEL}"},
+            },
+        ),
+        "acknowledged_safety_checks",
+        (),
+    ),
+    "how often to look": (
+        "openai",
+        {
+            "messages": [
+                {
+                    "role": "user",
+                    "content": [
+                        {"type": "video_url", "video_url": {"url": "https://example.org/a.mp4"}, "fps": 2},
+                        {"type": "text", "text": "Hi."},
+                    ],
+                }
+            ]
+        },
+        "fps",
+        (),
+    ),
+    "what is new beside a part": ("gemini", gemini(SHOT | {"mediaProcessing": "AGENTIC"}), "Processing", ()),
+    "what is new beside a response": (
+        "gemini",
+        {
+            "contents": [
+                {"role": "user", "parts": [{"text": "Hi."}]},
+                {"role": "model", "parts": [{"functionCall": {"name": "f", "args": {}}}]},
+                {"role": "user", "parts": [RESPONSE | {"partMetadata": {"a": 1}}]},
+            ]
+        },
+        "partMetadata",
+        (),
+    ),
     "a name beside calls": (
         "openai",
         {"messages": [HI, {"role": "assistant", "name": "Ann", "content": None, "tool_calls": CALLS}, TOOL]},
@@ -163,6 +222,18 @@ BESIDE = {
         ),
         "the name 'a.pdf'",
         ("openai", "openai-responses", "bedrock"),
+    ),
+    "the name of a file by its address": (
+        "anthropic",
+        anthropic(PAPER | {"title": "a.pdf"}),
+        "the name 'a.pdf'",
+        ("openai", "bedrock"),  # which cannot have the file
+    ),
+    "Vertex's name for a file": (
+        "gemini",
+        gemini({"inlineData": {"mimeType": "application/pdf", "data": "JVBERi0x", "displayName": "a.pdf"}}),
+        "the name 'a.pdf'",
+        ("openai", "openai-responses", "anthropic", "bedrock"),
     ),
 }
 

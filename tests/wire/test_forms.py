@@ -79,7 +79,7 @@ def test_words_that_are_wrapped_are_words_elsewhere_and_come_back_wrapped(format
 
 
 REPORTED = [
-    ("bedrock", bedrock({"text": "Look."}, {"guardContent": {"image": {"format": "png"}}}), "guardContent"),
+    ("bedrock", bedrock({"text": "Look."}, {"guardContent": {"image": {"format": "png"}}}), "image"),
     (
         "bedrock",
         bedrock({"text": "Yes."}, {"reasoningContent": {"redactedContent": "c2Vh"}}, role="assistant"),

@@ -47,6 +47,10 @@ def source(type, **fields):
     return anthropic({"type": "document", "source": {"type": type, **fields}, "title": "paper"})
 
 
+WORDS = {"type": "text", "text": TEXT}
+PICTURE = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+
 # By format and what is sent: the body, and the words or data that have to arrive.
 SENT = {
     ("openai", "a PDF"): (
@@ -70,6 +74,14 @@ SENT = {
     ("openai", "a document by URL, as Mistral takes it"): (
         openai({"type": "document_url", "document_url": URL}),
         URL,
+    ),
+    ("openai", "a PDF's bare data for its address, and its name, as Perplexity takes them"): (
+        openai({"type": "file_url", "file_url": {"url": PDF}, "file_name": "a.pdf"}),
+        PDF,
+    ),
+    ("openai", "an image whose type is written large"): (
+        openai({"type": "image_url", "image_url": {"url": f"data:image/PNG;base64,{PIXEL}"}}),
+        PIXEL,
     ),
     ("openai", "an image that is to be looked at closely"): (
         openai({"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "high"}}),
@@ -95,6 +107,9 @@ SENT = {
     ("anthropic", "a text"): (source("text", media_type="text/plain", data=TEXT), TEXT),
     ("anthropic", "a text in blocks"): (source("content", content=[{"type": "text", "text": TEXT}]), TEXT),
     ("anthropic", "a text as content"): (source("content", content=TEXT), TEXT),
+    ("anthropic", "an image in a text"): (source("content", content=[WORDS, IMAGE]), PIXEL),
+    ("anthropic", "a text with an image"): (source("content", content=[WORDS, IMAGE]), TEXT),
+    ("anthropic", "an image for a text"): (source("content", content=[IMAGE]), PIXEL),
     ("anthropic", "what a search found"): (
         anthropic(
             {
@@ -115,6 +130,10 @@ SENT = {
     ("bedrock", "a text"): (bedrock("document", "md", blob(TEXT), name="a paper"), TEXT),
     ("bedrock", "a sound"): (bedrock("audio", "wav", WAV), WAV),
     ("bedrock", "a film"): (bedrock("video", "mp4", MP4), MP4),
+    ("bedrock", "an image that is guarded"): (
+        {"messages": [{"role": "user", "content": [{"text": "Look."}, {"guardContent": PICTURE}]}]},
+        PIXEL,
+    ),
 }
 # What has no way there; everything else arrives.
 NOWHERE = {

@@ -77,11 +77,12 @@ class Format(NamedTuple):
     system_on_top: bool = True  # leading system text has its own field
     system_in_place: bool = False  # system text may stand between other messages
     result_errors: bool = True  # a tool result can say that it is an error
+    empty_results: bool = True  # every model takes a result without content, unless it is an error
     # The pieces of an answer, where it is not always one step: a service may run tools in the middle of it.
     answer_units: Callable[[Form], Iterable[Unit]] | None = None
     top: Callable[[str], Form] | None = None  # system text on top, where that is not what `said` makes
     names_people: bool = False  # a message can name its speaker
-    names_files: bool = True  # a document can have a name
+    names_file: Callable[[Media], bool] = lambda found: True  # whether this document can have a name
     has_detail: bool = False  # an image can have a level of detail
     media_behind_results: bool = False  # what a result shows goes behind the results of its step
     # Joins the forms of the events of one answer; None if they cannot be joined.

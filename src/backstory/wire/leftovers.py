@@ -24,9 +24,9 @@ def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
         target.report("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
     if not others and why == REFUSED and _has_words_behind_a_call(parts):
         target.report("order", step.at, TEXT_FIRST)
-    written = {(part.name, part.id): part for part in parts if isinstance(part, Call) and part.sound}
+    written = {(part.name, part.id or None): part for part in parts if isinstance(part, Call) and part.sound}
     for call in step.calls:
-        same = written.get((call.name, call.key))
+        same = written.get((call.name, call.key)) or written.get((call.name, None))
         if same is not None and same.arguments == call.arguments:
             call.text = call.text or (same.text if same.text and same.text.strip() else None)
     for part in parts:

@@ -120,21 +120,23 @@ class Ids:
     def __init__(self) -> None:
         self._count = 0
         self._open: list[tuple[str, str]] = []
+        self._is_calling = False  # did only the model speak since the first of them?
 
     def named(self, units: Any) -> Iterator[Unit]:
         """The units with ids in all their calls and results."""
         for unit in units:
             if unit.role == "step":
                 calls = _calls(unit.parts)
-                if calls:
+                if calls and not self._is_calling:  # Google takes one answer as several messages in a row
                     self._open = []
+                self._is_calling = self._is_calling or bool(calls)
                 if any(call.id == "" for call in calls):  # a server that gives no ids
                     unit = unit._replace(took=(*unit.took, UNNAMED))
                 yield unit._replace(parts=list(map(self._called, unit.parts))) if calls else unit
-            elif unit.role == "result":
-                yield unit._replace(parts=list(map(self._answered, unit.parts)))
-            else:
-                yield unit
+                continue
+            self._is_calling = False
+            is_result = unit.role == "result"
+            yield unit._replace(parts=list(map(self._answered, unit.parts))) if is_result else unit
 
     def _called(self, part: Part) -> Part:
         if not isinstance(part, Call):

@@ -50,7 +50,7 @@ SUFFIXES = {type_: suffix for suffix, type_ in reversed(_BY_SUFFIX.items())} | {
     "audio/mp3": "mp3",
     "text/x-markdown": "md",
 }
-_AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
+AN = {"image": "an image", "audio": "a sound", "video": "a film", "document": "a document"}
 _USUAL = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 _TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/x-yaml"})
 _LEGAL = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_"
@@ -68,8 +68,9 @@ def media(type_: str | None, **fields: str | None) -> Media:
 
 def usual_type(type_: str) -> str:
     """A media type under its registered name: browsers and tools say "image/jpg", which services refuse
-    (hermes-agent#55432)."""
-    return _USUAL.get(type_.lower(), type_)
+    (hermes-agent#55432), and "image/PNG"."""
+    plain = type_.lower()
+    return _USUAL.get(plain, plain if plain in IMAGES else type_)
 
 
 def type_of_suffix(suffix: str) -> str | None:
@@ -187,7 +188,7 @@ def padded_part(part: Part) -> Part:
 def unshown(parts: Iterable[Part]) -> str:
     """The text to send in place of media that a format does not support; "" if there are none."""
     kinds = dict.fromkeys(kind for part in parts if (kind := _kind(part)))
-    return f"({' and '.join(_AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
+    return f"({' and '.join(AN[kind] for kind in kinds)} that cannot be shown here)" if kinds else ""
 
 
 def _kind(part: Part) -> str:

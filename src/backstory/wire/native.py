@@ -14,7 +14,7 @@ from backstory.errors import Invalid
 from backstory.wire import own
 from backstory.wire.format import Form, Format, is_json
 from backstory.wire.leftovers import REFUSED, is_same, name_of, named, take_rest, tell_runs
-from backstory.wire.media import is_sound, padded_part, unshown
+from backstory.wire.media import AN, as_words, is_sound, padded_part, unshown
 from backstory.wire.origin import SAME_IDS, UNNAMED, UNPADDED, Native
 from backstory.wire.target import Target
 from backstory.wire.turns import (
@@ -55,7 +55,8 @@ def settle_message(message: MessageTurn, native: Native, target: Target) -> None
     if native.provider == target.format.name and _goes_back(message.role, parts, native, target.format):
         message.wire = _form(native.wire, target, message.at)
         return
-    kept = _translated(parts, target, message.at, in_result=False)
+    # System text is text in every other format: "system.0.type: Input should be 'text'" (Anthropic).
+    kept = _translated(parts, target, message.at, in_result=False, words_only=message.role == "system")
     speaker = next((part.name for part in parts if isinstance(part, Speaker)), None)
     if speaker is not None and len(parts) > 1:
         message.name = named(speaker, kept, target, message.at)
@@ -82,7 +83,8 @@ def settle_result(call: StepCall, result: StepResult, native: Native, target: Ta
     is_mine = native.provider == target.format.name and _answers(read, call, result, target.format)
     # "content cannot be empty if `is_error` is true" (Anthropic), "cannot be empty when status value is
     # error" (Bedrock): else a result may be empty.
-    is_mine = is_mine and (bool(parts) or not result.error)
+    is_taken = not result.error and (target.format.empty_results or target.is_home_of(native))
+    is_mine = is_mine and (bool(parts) or is_taken)
     if is_mine and _goes_back("result", parts, native, target.format):
         form = _form(native.wire, target, result.at)
         is_known = (read.id or "") == call.id or (UNNAMED in native.took and target.is_home_of(native))
@@ -299,7 +301,7 @@ def _translated(
             kept.extend([] if is_blank(part.text) else [part.text])
         elif isinstance(part, Media) and (block := _block(part, target.format, in_result, words_only)):
             kept.append(block)
-            lost.extend(_unsaid(part, target.format))
+            lost.extend([] if words_only else _unsaid(part, target.format))
         elif not isinstance(part, Speaker):
             (lost if _is_usable(part) else broken).append(name_of(part))
             if target.placeholders:
@@ -312,8 +314,9 @@ def _translated(
 
 def _block(part: Media, format: Format, in_result: bool, words_only: bool) -> Any:
     """Media as a format has them; None for what it cannot carry."""
-    block = format.media(part, in_result) if _is_usable(part) else None
-    return None if words_only and not isinstance(block, str) else block
+    if not _is_usable(part):
+        return None
+    return as_words(part) if words_only else format.media(part, in_result)
 
 
 def _is_usable(part: Part) -> bool:
@@ -328,10 +331,10 @@ def _is_usable(part: Part) -> bool:
 
 def _unsaid(part: Media, format: Format) -> Iterator[str]:
     """What a format cannot say about the media that it supports."""
-    if part.name and part.kind == "document" and not format.names_files:  # no format names an image
+    if part.name and part.kind == "document" and not format.names_file(part):  # no format names an image
         yield f"the name {part.name!r}"
-    if part.detail and not format.has_detail:
-        yield f"the detail {part.detail!r} of an image"
+    if part.detail and not (part.kind == "image" and format.has_detail):
+        yield f"the detail {part.detail!r} of {AN[part.kind]}"
 
 
 def _content(kept: list[Any], text: str, target: Target) -> tuple[list[Any] | None, str]:

@@ -24,7 +24,7 @@ class Media(NamedTuple):
     url: str | None = None
     text: str | None = None
     name: str | None = None  # of the file, or a title
-    detail: str | None = None  # how closely OpenAI's models look at an image
+    detail: str | None = None  # how closely OpenAI's models look at it
 
 
 class Call(NamedTuple):

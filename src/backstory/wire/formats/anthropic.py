@@ -159,7 +159,7 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
         case "text":
             return cited(field(block, "text", str, path), block)
         case "image" | "document" as kind:
-            return [_read_source(kind, block), *_refused_type(block), *unread(block, MEDIA)]
+            return [*_read_media(kind, block), *_refused_type(block), *unread(block, MEDIA)]
         case "search_result":
             return [_read_search(block), *unread(block, SEARCH)]
         case "tool_use":
@@ -176,6 +176,8 @@ def _read_block(block: dict[str, Any], path: str) -> list[Part]:
             return [Other("thinking", complete=is_text, signed=is_signed)]
         case "redacted_thinking":
             return [Other("redacted_thinking", complete=is_said(block.get("data")))]
+        case "compaction":  # a summary instead of all that came before
+            return [ran("compaction", "compaction", block.get("content"))]
         case "server_tool_use" | "mcp_tool_use" as other:
             return [ran(other, block.get("name"), block.get("input"))]
         case "container_upload" as other:
@@ -205,6 +207,16 @@ FOREIGN = frozenset(
         "reasoning",
     }
 )
+
+
+def _read_media(kind: str, block: dict[str, Any]) -> list[Part]:
+    """An image or a document, and the images that are in the document."""
+    match block.get("source"):
+        case {"type": "content", "content": list(content)}:
+            inner = [item for item in content if isinstance(item, dict) and item.get("type") == "image"]
+            images = [part for item in inner for part in (_read_source("image", item), *_refused_type(item))]
+            return images if images and not _texts(content) else [_read_source(kind, block), *images]
+    return [_read_source(kind, block)]
 
 
 def _read_source(kind: str, block: dict[str, Any]) -> Part:

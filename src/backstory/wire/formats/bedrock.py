@@ -165,6 +165,8 @@ def _read_inside(key: str, value: Any) -> list[Part]:
     match value:
         case {"text": {"text": str(text)}} if key == "guardContent":
             return [Text(text)]
+        case {"image": image} if key == "guardContent":
+            return [read_media("image", image)]
         case {"content": list(content)}:
             given = (part.get("text") for part in content if isinstance(part, dict))
             texts = [text for text in given if isinstance(text, str)]

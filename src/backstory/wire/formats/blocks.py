@@ -39,7 +39,7 @@ def unread_keys(value: dict[str, Any], read: frozenset[str]) -> tuple[str, ...]:
     )
 
 
-_SETTINGS = frozenset({"type", "cache_control", "citations"})
+_SETTINGS = frozenset({"type", "cache_control", "prompt_cache_breakpoint", "citations"})
 _DIRECT = {"type": "direct"}
 
 

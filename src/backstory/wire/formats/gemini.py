@@ -13,7 +13,16 @@ from backstory.wire.body import check_keys, expect, items, name_in, objects, one
 from backstory.wire.encoder import compact
 from backstory.wire.format import Answered, Form, Format, merged, usage_of
 from backstory.wire.formats.blocks import unread, unread_keys
-from backstory.wire.media import PDF, is_base64, is_text_type, media, standard, type_of, web_url
+from backstory.wire.media import (
+    PDF,
+    is_base64,
+    is_sound,
+    is_text_type,
+    media,
+    standard,
+    type_of,
+    web_url,
+)
 from backstory.wire.service_tools import ran
 from backstory.wire.streams import gemini_response
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, Unit
@@ -102,7 +111,7 @@ _SNAKE = {
     name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name)
     for name in (
         *("systemInstruction", "functionCall", "functionResponse", "thoughtSignature"),
-        *("inlineData", "fileData", "mimeType", "fileUri", "modelVersion", "usageMetadata"),
+        *("inlineData", "fileData", "mimeType", "fileUri", "displayName", "modelVersion", "usageMetadata"),
         *("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount", "cachedContentTokenCount"),
     )
 }
@@ -143,10 +152,8 @@ def _user_units(parts: Form, path: str) -> Iterator[Unit]:
         return
     rest = []
     for where, part in objects(parts, path):
-        answer = spelled(part, "functionResponse")
-        if answer is not None:
-            found = _read_response(expect(answer, dict, f"{where}.functionResponse"), where)
-            yield Unit("result", [part], [found], where)
+        if spelled(part, "functionResponse") is not None:
+            yield Unit("result", [part], _read_part(part, where), where)
         else:
             rest.append(part)
     if rest or not parts:
@@ -159,7 +166,13 @@ def read(_role: str, form: Form, path: str) -> list[Part]:
 
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
-    return [*_read_data(part, path), *(Other(key) for key in part if key in BESIDE and part[key])]
+    found = _read_data(part, path)
+    known = {*DATA, *(other.what for other in found if isinstance(other, Other))}
+    beside = [Other(key) for key, value in part.items() if value and key not in known]
+    match found:
+        case [Result(parts=parts) as result, *sealed]:
+            return [result._replace(parts=[*parts, *sealed, *beside])]
+    return [*found, *beside]
 
 
 def _read_data(part: dict[str, Any], path: str) -> list[Part]:
@@ -169,11 +182,9 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     if call is not None:
         return [_read_call(expect(call, dict, f"{path}.functionCall"), f"{path}.functionCall"), *sealed]
     if answer is not None:
-        return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path)]
+        return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path), *sealed]
     if part.get("thought"):
-        text = part.get("text")
-        is_whole = bool(sealed) if text is None else isinstance(text, str)
-        return [Other("thought", complete=is_whole), *sealed]
+        return [Other("thought", complete=_is_thought(part) or bool(sealed)), *sealed]
     if part.get("text") is not None:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
@@ -186,6 +197,16 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     return [Other(what, complete=what not in FOREIGN), *sealed]
 
 
+def _is_thought(part: dict[str, Any]) -> bool:
+    """Whether a thought has what was thought: text, what a tool did, or, of models that paint, an image."""
+    if part.get("text") is not None:
+        return isinstance(part["text"], str)
+    found = _read_media(part)
+    if isinstance(found, Media):
+        return is_sound(found)
+    return any(isinstance(part.get(key), dict) for key in RUN)
+
+
 def _seal(signature: Any) -> list[Part]:
     """A part's signature: "Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed"."""
     if signature in (None, ""):
@@ -194,9 +215,6 @@ def _seal(signature: Any) -> list[Part]:
 
 
 CONTENT = frozenset({"role", "parts"})
-# What may stand beside a part's data, in both spellings.
-BESIDE = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
-BESIDE |= {"video_metadata", "media_resolution", "part_metadata"}
 CALL = frozenset({"id", "name", "args"})
 RESPONSE = frozenset({"id", "name", "response", "parts"})
 # What the service's own tools did.
@@ -210,6 +228,8 @@ RUN = {
     "toolResponse": "tool_response",
     "tool_response": "tool_response",
 }
+# What is read of a part, in both spellings. What else stands beside it only the service understands.
+DATA = frozenset({"text", "thought", *RUN, *_SNAKE, *_SNAKE.values()})
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 
@@ -252,17 +272,22 @@ def _read_media(part: dict[str, Any]) -> Part:
     if isinstance(blob, dict):
         type_, data = spelled(blob, "mimeType"), blob.get("data")
         if isinstance(type_, str) and type_.strip() and isinstance(data, str):
-            return media(type_, data=data)
+            return media(type_, data=data, name=_name(blob))
     elif isinstance(file, dict):
         type_, url = spelled(file, "mimeType"), spelled(file, "fileUri")
         if isinstance(url, str) and isinstance(type_, str | None):
             known = type_of(media(type_, url=url))
             if OWN_FILE.match(url):
                 return Other("a file in Gemini's store", media=media(known).kind)
-            return media(known, url=url) if known else Other("fileData", media="document")
+            return media(known, url=url, name=_name(file)) if known else Other("fileData", media="document")
     elif blob is None and file is None:
         return Other(next(iter(part), "part"))
     return Other("inlineData" if blob is not None else "fileData", complete=False, media="document")
+
+
+def _name(file: dict[str, Any]) -> str | None:
+    name = spelled(file, "displayName")
+    return name if isinstance(name, str) and name else None
 
 
 def renamed(form: Form, id: str) -> Form:
@@ -311,7 +336,7 @@ GEMINI = Format(
     step=step,
     result=result,
     body=body,
-    names_files=False,
+    names_file=lambda found: False,
     media_behind_results=True,
     renamed=renamed,
 )

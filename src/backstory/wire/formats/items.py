@@ -10,8 +10,8 @@ from typing import Any
 from backstory.wire.body import field, id_in, name_in, objects, text_or_none, wrong
 from backstory.wire.encoder import compact
 from backstory.wire.format import call_of
-from backstory.wire.formats.openai import detail_of
-from backstory.wire.media import PDF, from_url, type_of_suffix
+from backstory.wire.formats.parts import bare, detail_of, read_sound
+from backstory.wire.media import PDF, from_url
 from backstory.wire.service_tools import ran
 from backstory.wire.turns import Call, Media, Other, Part, Result, Text, is_blank
 
@@ -31,7 +31,7 @@ OUTPUTS = frozenset(CALLS.values())
 REFERENCE = Other("item_reference")  # an item that is in the service's store
 _CALL_OF = {output: call for call, output in CALLS.items()} | {FUNCTION_OUTPUT: ""}
 # What the service ran itself.
-RUN = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call"})
+RUN = frozenset({"web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "x_search_call"})
 # Fields of a call that are not what the tool was given.
 _FRAME = frozenset({"type", "id", "call_id", "status", "execution", "caller", "created_by"})
 # Parts that only other formats have: here they are a mistake, and refused.
@@ -40,7 +40,9 @@ FOREIGN = frozenset({"image_url", "image", "file", "document", "tool_use", "tool
 
 def read_item(item: dict[str, Any], path: str) -> list[Part]:
     """The parts of an item."""
-    type_ = item.get("type")
+    type_: Any = item.get("type")
+    if is_run(item):
+        return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
     if "role" in item and type_ in (None, "message"):
         return [*_read_content(item.get("content"), f"{path}.content"), *map(Other, _beside(item))]
     match type_:
@@ -64,9 +66,15 @@ def read_item(item: dict[str, Any], path: str) -> list[Part]:
         parts = [*_read_output(item, f"{path}.output"), *map(Other, _beside(item))]
         id = text_or_none(answered_id(item), f"{path}.call_id") or ""
         return [Result(id, parts, None, kind=_CALL_OF[type_])]
-    if type_ in RUN:
-        return [ran(type_, type_.removesuffix("_call"), {**item, "status": None})]
     return [Other(type_)]
+
+
+def is_run(item: dict[str, Any]) -> bool:
+    """Whether the service ran it itself. What xAI does on X comes as calls of custom tools, too: their ids
+    say so (vercel/ai, packages/xai)."""
+    return item.get("type") in RUN or (
+        item.get("type") == CUSTOM and str(item.get("call_id")).startswith("xs_call_")
+    )
 
 
 def _is_whole_reasoning(item: dict[str, Any]) -> bool:
@@ -80,7 +88,8 @@ def _beside(item: dict[str, Any]) -> tuple[str, ...]:
     return tuple(key for key in _BESIDE if item.get(key) and item[key] != {"type": "direct"})
 
 
-_BESIDE = ("namespace", "phase", "caller")  # of a tool, of a message, and a program that makes a call
+# Of a tool, of a message, a program that makes a call, and warnings about a computer.
+_BESIDE = ("namespace", "phase", "caller", "acknowledged_safety_checks")
 
 
 def answered_id(item: dict[str, Any]) -> Any:
@@ -149,6 +158,8 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
             return [_read_image(part)]
         case "input_file":
             return [_read_file(part)]
+        case "input_audio":
+            return [read_sound(part.get("input_audio"))]
         case other:
             return [Other(other, complete=other not in FOREIGN)]
 
@@ -165,14 +176,13 @@ def _read_image(part: dict[str, Any]) -> Part:
 
 def _read_file(part: dict[str, Any]) -> Part:
     name = part.get("filename") if isinstance(part.get("filename"), str) else None
+    detail = detail_of(part)
     match part:
         case {"file_data": str(data)}:
-            found = from_url(data, "document", name=name)
-            if found.data is not None:
-                return found
-            return Media("document", type_of_suffix((name or "").rpartition(".")[2]) or PDF, data, name=name)
+            found = from_url(data, "document", name=name, detail=detail)
+            return found if found.data is not None else bare(found, data)
         case {"file_url": str(url)}:
-            return Media("document", PDF, url=url, name=name)
+            return Media("document", PDF, url=url, name=name, detail=detail)
         case {"file_id": str()}:
             return Other("a file in the service's store", media="document")
         case _:

@@ -15,24 +15,14 @@ from backstory.wire.body import (
     id_in,
     items,
     name_in,
-    objects,
     one_of,
     text_or_none,
     wrong,
 )
 from backstory.wire.encoder import compact
 from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, call_of, usage_with_details
-from backstory.wire.media import (
-    IMAGES,
-    PDF,
-    as_words,
-    data_url,
-    file_name,
-    from_url,
-    is_base64,
-    type_of_suffix,
-    web_url,
-)
+from backstory.wire.formats.parts import read_content
+from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import UNNAMED
 from backstory.wire.streams import openai_completion
 from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
@@ -49,8 +39,6 @@ LEGACY = "function"  # calls and results as they were before tools: one at a tim
 SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 READ = frozenset({"role", "content", "tool_calls", "function_call", "refusal", "name", "tool_call_id"})
 CALL_KEYS = frozenset({"id", "type", "index", "function", "custom"})
-# Parts that only other formats have: here they are a mistake, and refused.
-FOREIGN = frozenset({"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"})
 
 
 def said(role: str, content: Any, name: str | None) -> dict[str, Any]:
@@ -167,7 +155,7 @@ def read(role: str, message: Form, path: str) -> list[Part]:
         return [*_speaker(message), *_read_answer(message, path)]
     if "content" not in message and message["role"] != "function":
         raise wrong(f"{path}.content", "missing, expected a string, an array of parts or null")
-    parts = _read_content(message.get("content"), f"{path}.content")
+    parts = read_content(message.get("content"), f"{path}.content")
     if message["role"] == "function":
         return [Result(None, parts, None, name_in(message, "name", path), LEGACY)]
     if role == "result":
@@ -188,7 +176,7 @@ def _more(message: dict[str, Any]) -> list[Part]:
 
 
 def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
-    parts = _read_content(message.get("content"), f"{path}.content")
+    parts = read_content(message.get("content"), f"{path}.content")
     if isinstance(message.get("refusal"), str):
         parts.append(Text(message["refusal"]))
     parts.extend(_more(message))
@@ -200,80 +188,6 @@ def _read_answer(message: dict[str, Any], path: str) -> list[Part]:
             parts.append(_read_call(call, where))
             parts.extend(Other(key) for key, value in call.items() if value and key not in CALL_KEYS)
     return parts
-
-
-def _read_content(content: Any, path: str) -> list[Part]:
-    if content is None:
-        return []
-    if isinstance(content, str):
-        return [Text(content)]
-    return [_read_part(part, where) for where, part in objects(content, path)]
-
-
-def _read_part(part: dict[str, Any], path: str) -> Part:
-    match field(part, "type", str, path):
-        case "text" | "refusal" as type_:
-            return Text(field(part, type_, str, path))
-        case "image_url" | "video_url" | "file_url" | "document_url" as type_:
-            return _read_link(type_, part.get(type_))
-        case "file":
-            return _read_file(part.get("file"))
-        case "input_audio":
-            return _read_sound(part.get("input_audio"))
-        case other:
-            return Other(other, complete=other not in FOREIGN)
-
-
-def _read_link(type_: str, link: Any) -> Part:
-    """A link to media: an object with its URL, or, with Mistral, the URL alone."""
-    kind = {"image_url": "image", "video_url": "video"}.get(type_, "document")
-    match link:
-        case str(url) | {"url": str(url)}:
-            found = from_url(url, kind, detail=detail_of(link) if isinstance(link, dict) else None)
-            # Perplexity takes a file's bare base64 for its URL, and Zhipu an image's.
-            return found._replace(data=url, url=None) if found.url and is_base64(url) else found
-        case _:
-            return Other(type_, complete=False, media=kind)
-
-
-def detail_of(image: dict[str, Any]) -> str | None:
-    """How closely to look at an image, where that was said."""
-    detail = image.get("detail")
-    return detail if isinstance(detail, str) and detail != "auto" else None
-
-
-def _read_file(file: Any) -> Part:
-    match file:
-        case {"file_data": str(data)}:
-            name = file.get("filename")
-            found = from_url(data, "document", name=name if isinstance(name, str) else None)
-            return found if found.data is not None else _bare(found, data)
-        case {"file_id": str()}:
-            return Other("a file in the service's store", media="document")
-        case dict():
-            return Other("file", media="document")
-        case _:
-            return Other("file", complete=False, media="document")
-
-
-def _bare(found: Media, data: str) -> Media:
-    """Data that came without its type: the name says it."""
-    type_ = type_of_suffix((found.name or "").rpartition(".")[2]) or PDF
-    # OpenRouter takes an address here ("PDF inputs" in its guide).
-    return found._replace(type=type_) if web_url(found) else found._replace(type=type_, data=data, url=None)
-
-
-def _read_sound(sound: Any) -> Part:
-    match sound:
-        case str(data):  # Mistral takes the data alone, or its address, and finds out what it is
-            found = from_url(data, "audio")
-            return found if found.data or web_url(found) else found._replace(data=data, url=None)
-        case {"data": str(data), "format": str(format)}:
-            # Alibaba's servers take a URL here, too, with data in it or not ("Qwen-Omni" in its guide).
-            found = from_url(data, "audio")._replace(type=type_of_suffix(format) or f"audio/{format}")
-            return found if found.data or web_url(found) else found._replace(data=data, url=None)
-        case _:
-            return Other("input_audio", complete=False, media="audio")
 
 
 def _read_call(call: dict[str, Any], path: str) -> Call:
@@ -296,7 +210,9 @@ def answered(response: Mapping[str, Any]) -> Answered:
     choices = field(dict(response), "choices", list, "response")
     first = expect(choices[0] if choices else {}, dict, "response.choices[0]")
     message = field(first, "message", dict, "response.choices[0]")
-    form = {key: value for key, value in message.items() if _is_kept(key) and not _is_empty(key, value)}
+    form = {
+        key: value for key, value in message.items() if _is_kept(key, value) and not _is_empty(key, value)
+    }
     if "audio" in form:
         form["audio"] = {"id": form["audio"]["id"]}  # the data is in the service's store
     if isinstance(form.get("content"), dict):  # Cloudflare parses an answer for which there is a schema
@@ -317,9 +233,15 @@ def answered(response: Mapping[str, Any]) -> Answered:
 WANTED_BACK = frozenset({"audio", "extra_content", "provider_specific_fields"})
 
 
-def _is_kept(key: str) -> bool:
+def _is_kept(key: str, value: Any) -> bool:
     """Servers add fields to their answers that they refuse in requests; what they want back is known."""
+    if key == "annotations":  # OpenRouter has read a file, and reads it anew without them ("PDF Inputs")
+        return isinstance(value, list) and any(_is_file(note) for note in value)
     return key in READ or key in WANTED_BACK or "reasoning" in key or "thinking" in key
+
+
+def _is_file(note: Any) -> bool:
+    return isinstance(note, dict) and note.get("type") == "file"
 
 
 def _with_arguments(call: Any) -> Any:
@@ -380,6 +302,8 @@ OPENAI = Format(
     system_on_top=False,
     system_in_place=True,
     result_errors=False,
+    # "Invalid value for 'content': expected a string, got null" (llama_index#17555).
+    empty_results=False,
     units=units,
     read=read,
     answered=answered,

@@ -19,6 +19,7 @@ from backstory.wire.formats.items import (
     OUTPUTS,
     REFERENCE,
     is_output,
+    is_run,
     output,
     read_item,
 )
@@ -134,6 +135,8 @@ def _units(body: Mapping[str, Any]) -> Iterator[Unit]:
     if isinstance(body.get("input"), str):
         yield Unit("user", body["input"], [Text(body["input"])], "input")
         return
+    if body.get("input") is None and body.get("prompt"):  # a template in the service's store says it all
+        return
     step = Run()
     for path, item in items(dict(body), "input"):
         role = _role(item, path)
@@ -181,7 +184,7 @@ class Run:
         """Take in one more."""
         self.found.append((path, item))
         self._spoke = self._spoke or "role" in item
-        self._called = self._called or item.get("type") in CALLS
+        self._called = self._called or (item.get("type") in CALLS and not is_run(item))
 
     def is_over_before(self, item: dict[str, Any]) -> bool:
         """Reasoning or a message behind a message that made no call: the model was asked again."""
@@ -292,7 +295,7 @@ def _unstored(form: list[Any]) -> tuple[list[Any], list[str]]:
 
 
 def _is_free(item: dict[str, Any]) -> bool:
-    return item.get("type") in FREE or ("role" in item and "type" not in item)
+    return (item.get("type") in FREE and not is_run(item)) or ("role" in item and "type" not in item)
 
 
 def _is_whole(item: dict[str, Any]) -> bool:
@@ -310,7 +313,11 @@ def is_sealed(item: dict[str, Any]) -> bool:
 def _in_order(form: list[Any]) -> list[Any]:
     """A message between two calls was refused by DeepSeek: "No tool output found for tool call call-a". It
     goes before the calls, unless there is reasoning, whose place counts."""
-    calls = [index for index, item in enumerate(form) if item.get("type") in ("function_call", CUSTOM)]
+    calls = [
+        index
+        for index, item in enumerate(form)
+        if item.get("type") in ("function_call", CUSTOM) and not is_run(item)
+    ]
     if len(calls) < 2 or any(item.get("type") == "reasoning" or "id" in item for item in form):
         return form
     first, last = calls[0], calls[-1]
@@ -352,6 +359,7 @@ RESPONSES = Format(
     result=result,
     body=body,
     top=str,
+    names_file=lambda found: found.url is None,
     has_detail=True,
     answer_units=answer_units,
     joined=joined,

@@ -1,0 +1,185 @@
+"""Shapes that services document, in our own words: they come back, and go elsewhere as far as they can."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from backstory.errors import Invalid
+from backstory.wire import FORMATS, dump, load, load_answer, to_bytes
+from tests.wire.maker import PIXEL
+from tests.wire.rules import violations
+
+Body = dict[str, Any]
+
+PAINTED = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+LOOK = {"role": "user", "parts": [{"text": "Look."}]}
+MORE = {"role": "user", "parts": [{"text": "And?"}]}
+
+
+def google(*parts: Body) -> Body:
+    return {"contents": [LOOK, {"role": "model", "parts": [*parts]}, MORE]}
+
+
+ASK = {"role": "user", "content": "Who?"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "They."}]}
+POSTS = {
+    "type": "custom_tool_call",
+    "id": "ctc_1",
+    "call_id": "xs_call_1",
+    "name": "x_keyword_search",
+    "input": '{"query":"from:me"}',
+    "status": "completed",
+}
+
+SHAPES = {
+    "an image that Gemini painted while it thought": (
+        "gemini",
+        google(PAINTED | {"thought": True}, PAINTED | {"thoughtSignature": "c2lnbmVk"}),
+    ),
+    "a search while it thought": (
+        "gemini",
+        google({"toolCall": {"id": "1"}, "thought": True}, {"text": "Yes."}),
+    ),
+    "what xAI looked up on X": (
+        "openai-responses",
+        {"input": [ASK, {**POSTS, "type": "x_search_call", "arguments": "{}"}, ANSWER, ASK]},
+    ),
+    "the same as a custom tool": ("openai-responses", {"input": [ASK, POSTS, POSTS, ANSWER, ASK]}),
+}
+
+
+@pytest.mark.parametrize(("format", "body"), SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("stored", [True, False])
+def test_it_comes_back_as_it_was(format, body, stored):
+    events = load(body, format, model="m")
+    assert dump(events, format, model="m", stored=stored).repairs == []
+    assert json.loads(to_bytes(events, format, model="m", stored=stored)) == body
+    for other in FORMATS:
+        assert violations(dump(events, other).body, other, strict=False) == []
+
+
+@pytest.mark.parametrize("found", [{}, {"inlineData": {"data": PIXEL}}, {"text": 5}, {"toolCall": 5}])
+def test_a_thought_with_nothing_whole_in_it_does_not_go_back(found):
+    native = {"provider": "gemini", "wire": [{"thought": True, **found}, {"text": "Yes."}]}
+    history = [("user", "Look.", None), ("assistant", "Yes.", {"native": native}), ("user", "And?", None)]
+    body, repairs = dump(history, "gemini")
+    assert body == google({"text": "Yes."})
+    assert [repair.rule for repair in repairs] == ["native"]
+
+
+def test_a_search_of_xai_is_no_call_to_run_and_is_told_elsewhere():
+    answer = {"output": [POSTS, ANSWER]}
+    events = load_answer(answer, "openai-responses", model="m")
+    assert [(kind, text) for kind, text, _ in events] == [("assistant", "They.")]
+    [_, said, _] = dump([("user", "Who?", None), *events, ("user", "And?", None)], "openai").body["messages"]
+    told = '<custom_tool>\nname: x_keyword_search\ninput: {"query":"from:me"}\n</custom_tool>'
+    assert said["content"] == f"{told}\n\nThey."
+
+
+def calls(name: str) -> Body:
+    return {"role": "model", "parts": [{"functionCall": {"name": name, "args": {}}}]}
+
+
+def came(*names: str) -> Body:
+    return {
+        "role": "user",
+        "parts": [{"functionResponse": {"name": name, "response": {"output": name}}} for name in names],
+    }
+
+
+def test_calls_of_one_answer_in_several_contents_get_their_results():
+    body = {"contents": [LOOK, calls("f"), calls("g"), calls("f"), came("f", "g", "f")]}
+    dumped, repairs = dump(load(body, "gemini", model="m"), "gemini", model="m")
+    assert repairs == []
+    assert dumped["contents"] == [
+        LOOK,
+        {"role": "model", "parts": [part for name in "fgf" for part in calls(name)["parts"]]},
+        came("f", "g", "f"),
+    ]
+
+
+def test_a_call_that_was_left_open_does_not_get_the_result_of_a_later_one():
+    said = {"role": "model", "parts": [{"text": "I look."}]}
+    body = {"contents": [LOOK, calls("f"), MORE, said, calls("f"), came("f")]}
+    events = load(body, "gemini", model="m")
+    [first, second] = [data["id"] for kind, _, data in events if kind == "tool_call"]
+    [result] = [data["id"] for kind, _, data in events if kind == "tool_result"]
+    assert first != second == result
+
+
+def summed(**fields: Any) -> Body:
+    summary = {"type": "compaction", "content": "They met.", **fields}
+    content = [summary, {"type": "text", "text": "Go on."}]
+    return {"messages": [ASK, {"role": "assistant", "content": content}, ASK]}
+
+
+def test_a_summary_of_anthropic_comes_back_and_is_told_elsewhere():
+    events = load(summed(encrypted_content="c2VhbGVk"), "anthropic", model="m")
+    assert dump(events, "anthropic", model="m") == (summed(encrypted_content="c2VhbGVk"), [])
+    body, repairs = dump(events, "openai")
+    assert body["messages"][1]["content"] == "<compaction>\nThey met.\n</compaction>\n\nGo on."
+    assert ["compaction of this answer told in words" in repair.why for repair in repairs] == [True]
+    failed = load(summed(content=None), "anthropic", model="m")
+    assert dump(failed, "anthropic", model="m") == (summed(content=None), [])
+    assert "compaction of this answer left out" in dump(failed, "openai").repairs[0].why
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_image_in_system_text_goes_back_and_is_told_elsewhere(role, is_first):
+    shown = {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}
+    paper = {"type": "input_file", "filename": "a.txt", "file_data": "data:text/plain;base64,QSBub3RlLg=="}
+    said = {"role": role, "content": [{"type": "input_text", "text": "So it looks."}, shown, paper]}
+    body = {"input": [said, ASK] if is_first else [ASK, said, ASK]}
+    events = load(body, "openai-responses", model="m")
+    assert dump(events, "openai-responses", model="m") == (body, [])
+    for format in set(FORMATS) - {"openai-responses"}:
+        dumped, repairs = dump(events, format)
+        assert violations(dumped, format, strict=False) == []
+        sent = to_bytes(events, format).decode()
+        assert ("So it looks." in sent, "A note." in sent, PIXEL in sent) == (True, True, False)
+        assert f"image left out: {format} has no such thing here" in [repair.why for repair in repairs]
+
+
+def test_a_request_that_is_a_template_in_the_store_says_nothing():
+    assert load({"prompt": {"id": "pmpt_1"}}, "openai-responses") == []
+    with pytest.raises(Invalid, match="input: missing"):
+        load({"model": "m"}, "openai-responses")
+
+
+@pytest.mark.parametrize("content", [None, []])
+def test_a_result_of_nothing_says_so_to_models_that_did_not_take_it(content):
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    result = {"role": "tool", "tool_call_id": "1", "content": content}
+    body = {"messages": [ASK, {"role": "assistant", "content": None, "tool_calls": [call]}, result]}
+    events = load(body, "openai", model="m")
+    assert dump(events, "openai", model="m") == (body, [])
+    dumped, repairs = dump(events, "openai", model="another")
+    assert dumped["messages"][2]["content"] == "(no output)"
+    assert [repair.rule for repair in repairs] == ["blank"]
+
+
+def test_what_openrouter_read_of_a_file_goes_back_but_not_what_it_found():
+    read = [{"type": "file", "file": {"hash": "a1", "content": [{"type": "text", "text": "x"}]}}]
+    found = [{"type": "url_citation", "url_citation": {"url": "https://example.org"}}]
+    for notes, is_sent in ((read, True), (found, False), (None, False)):
+        message = {"role": "assistant", "content": "Yes.", "annotations": notes}
+        events = load_answer({"choices": [{"message": message}]}, "openai", model="m")
+        [_, said, _] = dump(
+            [("user", "Read.", None), *events, ("user", "And?", None)], "openai", model="m"
+        ).body["messages"]
+        assert ("annotations" in said) == is_sent
+
+
+@pytest.mark.parametrize("model", ["m", "another"])
+def test_arguments_of_a_function_as_it_was_before_tools_keep_their_spacing(model):
+    function = {"name": "look", "arguments": '{ "at":1.0}'}
+    asked = {"role": "assistant", "content": None, "function_call": function}
+    body = {"messages": [ASK, asked, {"role": "function", "name": "look", "content": "x"}]}
+    assert (
+        json.dumps(function["arguments"])
+        in to_bytes(load(body, "openai", model="m"), "openai", model=model).decode()
+    )
