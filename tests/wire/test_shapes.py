@@ -183,3 +183,28 @@ def test_arguments_of_a_function_as_it_was_before_tools_keep_their_spacing(model
         json.dumps(function["arguments"])
         in to_bytes(load(body, "openai", model="m"), "openai", model=model).decode()
     )
+
+
+@pytest.mark.parametrize(("format", "name"), [("openai-responses", "input"), ("openai", "messages")])
+def test_how_closely_to_look_goes_where_it_can_be_said(format, name):
+    url = "https://example.org/a.png"
+    shown = {
+        "openai": {"type": "image_url", "image_url": {"url": url, "detail": "high"}},
+        "openai-responses": {"type": "input_image", "image_url": url, "detail": "high"},
+    }
+    body = {name: [{"role": "user", "content": [shown[format]]}]}
+    [other] = shown.keys() - {format}
+    dumped, repairs = dump(load(body, format), other)
+    assert repairs == []
+    [[message]] = dumped.values()
+    assert message["content"] == [shown[other]]
+
+
+def test_tools_that_are_added_in_the_middle_are_no_words_for_another_model():
+    added = {"type": "tool_addition", "tool": {"type": "tool_reference", "tool_name": "look"}}
+    body = {"messages": [ASK, {"role": "system", "content": [added]}]}
+    events = load(body, "anthropic", model="m")
+    assert dump(events, "anthropic", model="m") == (body, [])
+    dumped, repairs = dump(events, "anthropic", model="another")
+    assert dumped == {"messages": [{"role": "user", "content": "Who?"}]}
+    assert [(repair.rule, repair.at) for repair in repairs] == [("system", 1)]
