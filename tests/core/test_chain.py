@@ -82,7 +82,8 @@ def test_all_ways_to_a_digest_give_the_same(content, data, base, key):
 
 @given(st.none() | st.text(), st.none() | st.text(), st.none() | st.integers(0, 9), st.none() | st.text("kx"))
 def test_a_server_that_adds_position_and_time_to_an_ending_has_the_digest(content, data, base, key):
-    hashed = START + (3).to_bytes(8) + (1_700_000).to_bytes(8) + ending("user", base, key, content, data)
+    texts = [None if text is None else text.encode() for text in (content, data)]
+    hashed = START + (3).to_bytes(8) + (1_700_000).to_bytes(8) + ending("user", base, key, *texts)
     whole = digest_of(START, 3, "user", 1_700_000, base, key, content, data)
     assert sha256(hashed).digest()[:WIDTH] == whole
 

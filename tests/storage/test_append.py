@@ -32,7 +32,7 @@ def one_connection(store):
 def calls_the_function(store, monkeypatch):
     called = []
     monkeypatch.setattr(
-        "backstory.storage.postgres.backend.call_append",
+        "backstory.storage.postgres.rows.call_append",
         lambda *given: called.append(given) or append.call_append(*given),
     )
     agent = store.start()

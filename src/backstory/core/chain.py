@@ -94,10 +94,12 @@ def digest_of_bytes(
     return sha256(b"".join((previous, numbers, names, said, rest))).digest()[:WIDTH]
 
 
-def ending(kind: str, base: int | None, key: str | None, content: str | None, data_json: str | None) -> bytes:
+def ending(kind: str, base: int | None, key: str | None, content: bytes | None, data: bytes | None) -> bytes:
     """The part of a digest's input that follows position and time: all of it is known before an append."""
     names = f"{kind}\0{key or ''}\0".encode()
-    return b"".join((_NUMBER(-1 if base is None else base), names, *inner(content, data_json)))
+    said = _NOTHING if content is None else sha256(content).digest()
+    rest = _NOTHING if data is None else sha256(data).digest()
+    return b"".join((_NUMBER(-1 if base is None else base), names, said, rest))
 
 
 def overall(digests: Iterable[tuple[str, bytes]]) -> bytes:

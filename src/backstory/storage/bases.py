@@ -12,6 +12,8 @@ from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 def with_bases(drafts: Sequence[Draft]) -> BasedDrafts:
     """The drafts with their bases, if none of them is a rewind or jump."""
+    if len(drafts) == 1:  # most appends: without a list comprehension and a pause that would do nothing
+        return [(drafts[0], 0 if drafts[0].kind in FRESH_STARTS else None)]
     with pause_gc(len(drafts)):
         return [(draft, 0 if draft.kind in FRESH_STARTS else None) for draft in drafts]
 

@@ -72,7 +72,7 @@ class Log:
         is not written again."""
         check_expected(expected)
         try:
-            if all(draft.kind not in MOVES and draft.key is None for draft in drafts) and drafts:
+            if _can_be_written_at_once(drafts):
                 return self.backend.append(agent, with_bases(drafts), expected, now())
             with self.backend.exclusive(agent) as rows:
                 return self._write_held(rows, agent, drafts, expected)
@@ -385,6 +385,14 @@ class Log:
                 remedy=Remedy("{} shows which", "verify"),
             )
         return found
+
+
+def _can_be_written_at_once(drafts: Sequence[Draft]) -> bool:
+    """Whether nothing has to be read before these events are written."""
+    for draft in drafts:  # not all(…): most appends are of one event, for which a generator costs more
+        if draft.key is not None or draft.kind in MOVES:
+            return False
+    return bool(drafts)
 
 
 def now() -> int:

@@ -31,7 +31,7 @@ from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import new_id
 from backstory.storage.postgres import index as postgres_index
 from backstory.storage.postgres import sources as postgres_sources
-from backstory.storage.postgres.append import CAN_POLL, append_directly, call_append
+from backstory.storage.postgres.append import CAN_POLL, append_directly
 from backstory.storage.postgres.audit import found_damage
 from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL
 from backstory.storage.postgres.cluster import (
@@ -114,6 +114,7 @@ class PostgresBackend:
                 migrate(db, self.url, read_only=self._only_reads)
                 self._is_distributed = is_distributed(db)
                 self._prepares = self._prepares and not is_pooled(db)
+                self._is_direct = self._prepares and CAN_POLL
                 self.read_only = self._only_reads or db.execute(CANNOT_WRITE).fetchone() == (True,)
             return Connections(self._conninfo, prepares=self._prepares, patience=PATIENCE)
 
@@ -162,7 +163,12 @@ class PostgresBackend:
         pool = self._own_pool(to_write=True)
         try:
             with pool.connection() as db:
-                return self._writer(db).append(agent, events, expected, now)
+                if len(events) != 1 or not self._is_direct or self._is_distributed:
+                    return PostgresRows(db).append(agent, events, expected, now)
+                written = append_directly(db, agent, *events[0], expected, now)
+                if written is None:
+                    raise PostgresRows(db).conflict(agent, expected)
+                return [written]
         except (psycopg.Error, PoolTimeout) as error:
             if self._was_distributed(error):
                 return self.append(agent, events, expected, now)
@@ -180,16 +186,12 @@ class PostgresBackend:
                 self._is_distributed = is_distributed(db)
         return self._is_distributed
 
-    def _writer(self, db: Connection) -> PostgresRows:
-        is_direct = CAN_POLL and self._prepares and not self._is_distributed
-        return PostgresRows(db, append_directly if is_direct else call_append)
-
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
-            # Not `_writer`: psycopg may have removed the prepared statement (after a DROP, an ALTER or a
-            # ROLLBACK), and within a transaction the append could not be retried.
-            rows = PostgresRows(db, call_append)
+            # Its appends call the function: psycopg may have removed the prepared statement (after a DROP, an
+            # ALTER or a ROLLBACK), and within a transaction the append could not be retried.
+            rows = PostgresRows(db)
             # The server has room for a few thousand such locks, and a batch may be for more agents.
             in_turn = len(agents) == 1 and not self._is_distributed
             for agent in sorted(agents, key=lambda agent: agent.id):  # in one order, to avoid deadlocks

@@ -8,6 +8,7 @@ import select
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from weakref import ref
 
@@ -15,38 +16,35 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool
 
-from backstory.storage.postgres.append import forget
+from backstory.storage.postgres.append import AppendConnection
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 MOST_CONNECTIONS = 32
 AT_HAND = 4  # connections, at most
+IDLE = TransactionStatus.IDLE
 WHILE = 600.0  # seconds; after that, the pool decides whether it is too old
 
 
-def _poll_of(db: Connection) -> "select.poll | None":
-    """A poll object for the socket; select() cannot handle file descriptors above 1023."""
-    poll = select.poll() if hasattr(select, "poll") else None
-    if poll is not None:
-        poll.register(db.fileno(), select.POLLIN)
-    return poll
-
-
-def _is_silent(db: Connection, poll: "select.poll | None") -> bool:
-    """Whether there is nothing to read. The server sends nothing over an idle connection, so if there is
-    something, it has most likely closed the connection, and only then is a check worth a round trip."""
-    if poll is not None:
-        return not poll.poll(0)
-    return not select.select([db.fileno()], [], [], 0)[0]
+def _news_of(db: Connection) -> Callable[[], object]:
+    """A function that returns something true if there is something to read. The server sends nothing over an
+    idle connection, so it has most likely closed the connection then, and only then is a check worth a round
+    trip."""
+    socket = db.fileno()
+    if not hasattr(select, "poll"):
+        return lambda: select.select([socket], [], [], 0)[0]
+    poll = select.poll()  # select() cannot handle file descriptors above 1023
+    poll.register(socket, select.POLLIN)
+    return partial(poll.poll, 0)
 
 
 def check_if_silent(db: Connection) -> None:
     """Ask the server only if it may have closed the connection."""
-    if not _is_silent(db, _poll_of(db)):
+    if _news_of(db)():
         ConnectionPool.check_connection(db)
 
 
-class _Lendable(psycopg.Connection[tuple[Any, ...]]):
+class _Lendable(AppendConnection):
     """A connection of a pool. If Ctrl-C interrupts the pool while it hands the connection over, nobody would
     return it. So it returns itself when it is garbage-collected."""
 
@@ -62,20 +60,26 @@ class _Lendable(psycopg.Connection[tuple[Any, ...]]):
 
 
 class _Kept:
-    """A connection that was taken from the pool, and when."""
+    """A connection that was taken from the pool, and when. It is lent for a block. Not through a context
+    manager made of a generator, which would cost as much as a round trip to the server."""
 
-    __slots__ = ("_poll", "_pool", "db", "since")
+    __slots__ = ("_pool", "db", "has_news", "since")
 
-    def __init__(self, db: Connection, pool: "Connections") -> None:
+    def __init__(self, db: _Lendable, pool: "Connections") -> None:
         self.db = db
         self._pool: Callable[[], Connections | None] = ref(pool)
-        self._poll = None if db.closed else _poll_of(db)
+        self.has_news = _closed if db.closed else _news_of(db)
         self.since = time.monotonic()
 
-    @property
-    def is_usable(self) -> bool:
-        """Whether it can be lent again as it is."""
-        return not self.db.closed and _is_silent(self.db, self._poll)
+    def __enter__(self) -> _Lendable:
+        return self.db
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is not None:
+            self.db.forget()
+        pool = self._pool()
+        if pool is not None:
+            pool.give_back(self)
 
     def put_back(self) -> None:
         """Return it to the pool, which checks whether it still works."""
@@ -89,7 +93,7 @@ class _Kept:
         pool = self._pool()
         if pool is None:
             return
-        if pool.closed or self.db.pgconn.transaction_status != TransactionStatus.IDLE:
+        if pool.closed or self.db.pgconn.transaction_status != IDLE:
             self.db.close()
         if not pool.closed:
             pool.keep(self.db)
@@ -99,7 +103,12 @@ def _nowhere() -> None:
     """Stands for the pool of a connection that was put back."""
 
 
-class Connections(ConnectionPool[Connection]):
+def _closed() -> bool:
+    """There is always news of a connection that was closed when it was kept."""
+    return True
+
+
+class Connections(ConnectionPool[_Lendable]):
     """The pool, with a few connections kept ready."""
 
     def __init__(self, conninfo: str, *, prepares: bool, patience: float) -> None:
@@ -117,18 +126,15 @@ class Connections(ConnectionPool[Connection]):
             open=True,
         )
 
-    def _own(self, db: Connection) -> None:
+    def _own(self, db: _Lendable) -> None:
         """Note on a new connection which pool it belongs to."""
-        if isinstance(db, _Lendable):
-            db.lender = ref(self)
+        db.lender = ref(self)
 
-    def connection(self, timeout: float | None = None) -> "Lent":  # type: ignore[override]
+    def connection(self, timeout: float | None = None) -> _Kept:  # type: ignore[override]
         """A connection, for as long as a block runs."""
-        return Lent(self, timeout)
+        return self._one_at_hand() or self._asked_for(timeout)
 
-    def take(self, timeout: float | None) -> _Kept:
-        if kept := self._one_at_hand():
-            return kept
+    def _asked_for(self, timeout: float | None) -> _Kept:
         self._asking.append(None)
         try:
             # Look again: a thread that returned one in between did not see that this thread is waiting.
@@ -142,17 +148,15 @@ class Connections(ConnectionPool[Connection]):
                 kept = self._at_hand.pop()
             except IndexError:  # another thread was faster
                 return None
-            if kept.is_usable:
+            if not kept.db.closed and not kept.has_news():
                 return kept
             kept.put_back()  # the pool checks it, and replaces it
         return None
 
     def give_back(self, kept: _Kept) -> None:
-        """Keep the connection ready. Return it instead if a thread is waiting, if it is old, or if it is not
-        idle: the pool ends a transaction that was left open, and closes an interrupted connection."""
-        status = kept.db.pgconn.transaction_status
-        is_old = time.monotonic() - kept.since > WHILE
-        if self.closed or self._asking or is_old or status != TransactionStatus.IDLE:
+        """Keep the connection ready. Return it instead if it is old, or if it is not idle: the pool ends a
+        transaction that was left open, and closes an interrupted connection. Return one if a thread waits."""
+        if kept.db.pgconn.transaction_status != IDLE or time.monotonic() - kept.since > WHILE:
             kept.put_back()
             return
         self._at_hand.append(kept)
@@ -166,7 +170,7 @@ class Connections(ConnectionPool[Connection]):
             return
         kept.put_back()
 
-    def keep(self, db: Connection) -> None:
+    def keep(self, db: _Lendable) -> None:
         """Keep a connection ready that nobody returned; if it is closed, it is replaced when it is taken."""
         self._at_hand.append(_Kept(db, self))
 
@@ -175,22 +179,3 @@ class Connections(ConnectionPool[Connection]):
         while self._at_hand:
             self._put_one_back()
         super().close(timeout)
-
-
-class Lent:
-    """A connection that is taken from the pool for a block. Not a generator-based context manager, which
-    would cost as much as a round trip to the server."""
-
-    __slots__ = ("_kept", "_pool", "_timeout")
-
-    def __init__(self, pool: Connections, timeout: float | None) -> None:
-        self._pool, self._timeout = pool, timeout
-
-    def __enter__(self) -> Connection:
-        self._kept = self._pool.take(self._timeout)
-        return self._kept.db
-
-    def __exit__(self, failed: object, *_: object) -> None:
-        if failed is not None:
-            forget(self._kept.db)
-        self._pool.give_back(self._kept)

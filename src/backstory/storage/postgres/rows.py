@@ -36,8 +36,6 @@ from backstory.storage.protocols import (
 )
 from backstory.storage.walks import pieces_of, walked
 
-AppendOne = Callable[[Connection, tuple[Any, ...]], Placed | None]
-
 COLUMNS_GIVEN = ("kind", "content", "data", "key", "base")
 COLUMNS = "seq, kind, content, data, created_at, key"
 
@@ -117,8 +115,8 @@ STORED = f"""
 class PostgresRows:
     """Reads and writes over one connection."""
 
-    def __init__(self, db: Connection, append_one: AppendOne = call_append) -> None:
-        self._db, self._append_one = db, append_one
+    def __init__(self, db: Connection) -> None:
+        self._db = db
 
     def agents(self, wanted: Wanted) -> list[AgentRecord]:
         id = whole_id(wanted.prefix)
@@ -267,16 +265,20 @@ class PostgresRows:
         else:
             placed = self._append_batches(agent, batches(events), expected, now)
         if placed is None:
-            raise Conflict.at(agent.name, expected or 0, self.head(agent))
+            raise self.conflict(agent, expected)
         before, at = placed
         return [draft.at(seq, at) for seq, (draft, _) in enumerate(events, before + 1)]
+
+    def conflict(self, agent: AgentRecord, expected: int | None) -> Conflict:
+        """The error for an append that found another head; raises if it found no agent."""
+        return Conflict.at(agent.name, expected or 0, self.head(agent))
 
     def _append_event(
         self, agent: AgentRecord, draft: Draft, base: int | None, expected: int | None, now: int
     ) -> Placed | None:
         size_of(draft.content, draft.data_json)
         where = (place_of(agent.session), agent.pk, agent.created_us, expected, now)
-        return self._append_one(self._db, (*where, *draft, base))
+        return call_append(self._db, (*where, *draft, base))
 
     def _append_batches(
         self, agent: AgentRecord, portions: list[BasedDrafts], expected: int | None, now: int
