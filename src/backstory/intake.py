@@ -68,11 +68,6 @@ class _Batch(NamedTuple):
     is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
 
     @property
-    def timed(self) -> list[tuple[EncodedDraft, int]]:
-        """The events with their times."""
-        return list(zip(self.drafts, self.times, strict=True))
-
-    @property
     def is_simple(self) -> bool:
         """Whether no key comes twice, and nothing has to be read to see what an event continues."""
         keys = [draft.key for draft in self.drafts if draft.key is not None]
@@ -248,7 +243,7 @@ def _prepared(
             case _Batch():
                 end = ends.pop(item.agent.id, None)
                 if end is not None and item.is_new and item.is_simple:
-                    ready = _ready(backend, backend, item.agent.snapshot, end, item.timed)
+                    ready = _ready(backend, backend, item.agent.snapshot, end, item.drafts, item.times)
                     ends[item.agent.id] = ready.after
         yield ready
 
@@ -258,17 +253,17 @@ def _ready(
     reader: protocols.Reader,
     agent: AgentRecord,
     end: End,
-    new: Sequence[tuple[EncodedDraft, int]],
+    drafts: Sequence[EncodedDraft],
+    times: Sequence[int],
 ) -> _Prepared:
     """The rows of new events. Only where a move leads depends on what it says, and only where a rewind leads
     on what was written before."""
-    drafts = [draft for draft, _ in new]
     if MOVES.isdisjoint(draft.kind for draft in drafts):
         bases = [0 if draft.kind in FRESH_STARTS else None for draft in drafts]
     else:
         based = judged(reader, agent, [draft.decoded for draft in drafts], end.head, [])
         bases = [base for _, base in based]
-    rows, after = rows_behind(end, drafts, [time for _, time in new], bases)
+    rows, after = rows_behind(end, drafts, times, bases)
     return _Prepared(end, backend.packed(rows), after)
 
 
@@ -329,7 +324,7 @@ class _Commit:
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
         end = End(agent.head, agent.updated_us, self._digest(agent, pieces))
         if ready is None or ready.before != end:
-            ready = _ready(self._backend, self._rows, agent, end, self._new(batch, agent, pieces))
+            ready = _ready(self._backend, self._rows, agent, end, *self._new(batch, agent, pieces))
         if not ready.rows:
             return
         self._rows.add_packed(agent, ready.rows)
@@ -339,17 +334,18 @@ class _Commit:
 
     def _new(
         self, batch: _Batch, agent: AgentRecord, pieces: Sequence[protocols.Piece]
-    ) -> list[tuple[EncodedDraft, int]]:
-        """The events of a batch that the lineage does not have, with their times."""
+    ) -> tuple[list[EncodedDraft], list[int]]:
+        """The events of a batch that the lineage does not have, and their times."""
         keys = [draft.key for draft in batch.drafts if draft.key is not None]
         known = {} if batch.is_new or not keys else self._rows.places(agent, pieces, keys)
-        new = []
-        for draft, time in batch.timed:
+        new, times = [], []
+        for draft, time in zip(batch.drafts, batch.times, strict=True):
             if draft.key not in known:
-                new.append((draft, time))
+                new.append(draft)
+                times.append(time)
             if draft.key is not None:
                 known[draft.key] = 0  # once more in the same batch, it is passed over, too
-        return new
+        return new, times
 
     def _digest(self, agent: AgentRecord, pieces: Sequence[protocols.Piece]) -> bytes:
         """The digest at the head."""

@@ -12,6 +12,7 @@ from backstory.agent import Agent
 from backstory.core.drafts import EncodedDraft, encoded_draft
 from backstory.core.events import EPOCH, to_datetime, to_json
 from backstory.core.holes import holed
+from backstory.core.kinds import TOOL_KINDS
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.growth import answers_begun, erased_entries
@@ -26,7 +27,7 @@ from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
-BATCH_SIZE = 4_000_000  # about this many characters: the lock is held for a moment only
+BATCH_SIZE = 4_000_000  # about this many bytes: the lock is held for a moment only
 RECENT = 64  # events before the head that are looked at to see where it stands
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
@@ -70,7 +71,8 @@ class ThreadWriter:
         self._erased: set[str] = set()
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
-        self._batch: list[LogEvent] = []
+        self._batch: list[EncodedDraft] = []
+        self._times: list[int] = []
         self._size = 0
         self._written = agent.snapshot.head
         self._has_past = agent.snapshot.head > 0
@@ -86,8 +88,7 @@ class ThreadWriter:
         and waits for the commit."""
         line = Line(self._known())
         for event in line.events(self._looked_up(steps), settled=settled):
-            self._batch.append(event)
-            self._size += len(event.content or "") + 200
+            self._take(event)
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
                 self._hand_over()
                 self.commit()
@@ -151,44 +152,53 @@ class ThreadWriter:
         return not places and (self.copies == "first" or step.inherited)
 
     def _take_calls(self, unit: Unit) -> None:
-        for entry in unit.entries:
-            id = (entry.data or {}).get("id") if entry.copy_of is None else None
-            if entry.kind == "tool_call" and isinstance(id, str):
-                self._entries.setdefault(id, entry.id)
-            elif entry.kind == "tool_result" and isinstance(id, str):
-                self._answered.add(id)
+        for entry, kind, _, data, _, copy_of in unit.entries:
+            if kind in TOOL_KINDS and copy_of is None:
+                id = (data or {}).get("id")
+                if not isinstance(id, str):
+                    continue
+                if kind == "tool_call":
+                    self._entries.setdefault(id, entry)
+                else:
+                    self._answered.add(id)
+
+    def _take(self, event: LogEvent) -> None:
+        """Add an event to the batch."""
+        _, kind, content, data, time, _, id, source_time = event
+        if source_time is not None:
+            data = (data or {}) | {"source": {"time": source_time}}
+        draft = self._draft(kind, content, data, None if id is None else key_of(id))
+        self._batch.append(draft)
+        self._times.append(time or self._floor)
+        self._size += len(draft.content or b"") + len(draft.data or b"")
 
     def _hand_over(self) -> None:
-        if not self._batch:
-            return
-        checked = [self._draft(event) for event in self._batch]
-        times = [event.time or self._floor for event in self._batch]
-        hand_over(self._intake, self._agent, checked, times, self._written)
-        self._written += len(checked)
+        if self._batch:
+            hand_over(self._intake, self._agent, self._batch, self._times, self._written)
+            self._written += len(self._batch)
 
     def commit(self) -> None:
         """Write what was handed over, and count it."""
         self._intake.commit()
-        self._done.new_events += len(self._batch)
-        self._done.branches += sum(event.kind == "jump" for event in self._batch)
-        self._done.cuts += sum(event.kind == "clear" for event in self._batch)
-        self._batch, self._size = [], 0
+        kinds = [draft.kind for draft in self._batch]
+        self._done.new_events += len(kinds)
+        self._done.branches += kinds.count("jump")
+        self._done.cuts += kinds.count("clear")
+        self._batch, self._times, self._size = [], [], 0
 
-    def _draft(self, event: LogEvent) -> EncodedDraft:
-        """A row that can be stored: where it cannot, a note that says so has its place."""
-        data, content = event.data, event.content
-        if event.source_time is not None:
-            data = (data or {}) | {"source": {"time": event.source_time}}
+    def _draft(
+        self, kind: str, content: str | None, data: dict[str, Any] | None, key: str | None
+    ) -> EncodedDraft:
+        """What can be stored of an event: where it cannot, a note that says so has its place."""
         if self._has_changes:
             data = self._changes.made(data)
             if self._changes.mask is not None and content is not None:
                 content = self._changes.mask.text(content)
-        key = None if event.id is None else key_of(event.id)
         try:
-            return encoded_draft(event.kind, content, _once(content, data), key)
+            return encoded_draft(kind, content, _once(content, data), key)
         except InvalidEvent as error:
             self._done.report.damaged.append(Fault(self._done.source, None, error.message))
-            return encoded_draft("note", DAMAGED, {"kind": event.kind, "why": error.message[:500]}, key)
+            return encoded_draft("note", DAMAGED, {"kind": kind, "why": error.message[:500]}, key)
 
 
 class _TailCheck:

@@ -42,7 +42,7 @@ def _cut(tree: Tree, *, is_tail: bool) -> int | None:
         return rows[number].kind in FIRST and first[rows[number].unit] == number <= leaf
 
     # The last row of a unit refers to its first: only what stands above a row can still be ahead of it.
-    most = [max(row.above or 0, number) for number, row in enumerate(rows)]
+    most = [above if (above := row.above or 0) > number else number for number, row in enumerate(rows)]
     return last_checkpoint(least, most, is_fitting, is_tail=is_tail)
 
 
