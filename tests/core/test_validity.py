@@ -16,6 +16,7 @@ def test_what_is_sound_has_nothing_wrong_with_it():
     assert (
         list(wrong_event(**SOUND | {"kind": "clear", "content": None, "data_json": None, "key": None})) == []
     )
+    assert list(wrong_event(**SOUND | {"kind": "tool_call", "content": None})) == []
     assert list(wrong_agent(**ROOT)) == []
     assert list(wrong_agent(**ROOT | {"id": OTHER, "parent": ID, "key": "k"})) == []
 
@@ -26,6 +27,7 @@ def test_what_is_sound_has_nothing_wrong_with_it():
         ({"kind": "\x1b[2J"}, "its kind is not a word"),
         ({"kind": 3}, "its kind is not a word"),
         ({"content": None}, "the message has no content"),
+        ({"kind": "tool_call", "content": None, "data_json": None}, "the tool call has no data"),
         ({"content": 3}, "must be text"),
         ({"content": "a\0b"}, "must be text"),
         ({"data_json": "\ud800"}, "must be text"),

@@ -44,6 +44,7 @@ def exported(*, event=(), agent=(), fork=()):
         ({"event": {"key": ""}}, "its key does not have"),
         ({"event": {"key": "x" * 1_001}}, "its key does not have"),
         ({"event": {"content": None}}, "the message has no content"),
+        ({"event": {"kind": "tool_call", "content": None}}, "the tool call has no data"),
         ({"event": {"data": {"erased": True}}}, "its erasure is not complete"),
         ({"agent": {"created_us": FAR}}, "its time is not between 1970 and 9999"),
         ({"event": {"data_text": "[" * 100_000}}, "its data is not a JSON object"),

@@ -11,7 +11,7 @@ from backstory.core.about import wrong_about
 from backstory.core.chain import ERASED
 from backstory.core.erasure import wrong_erasure
 from backstory.core.events import LATEST, LONGEST_KEY, parse_object
-from backstory.core.kinds import NEEDS_CONTENT
+from backstory.core.kinds import NEEDS_CONTENT, SPOKEN
 
 # An unknown kind is kept and has no effect, but it must be a word, so that it cannot control a terminal.
 _KIND = re.compile("[a-z][a-z0-9_]{0,63}")
@@ -39,6 +39,8 @@ def wrong_event(kind: Any, content: Any, data_json: Any, created_us: Any, key: A
         yield "its kind is not a word of small letters"
     if content is None and kind in NEEDS_CONTENT:
         yield "the message has no content"
+    elif content is None and data_json is None and kind in SPOKEN:
+        yield "the tool call has no data"
     if not all(value is None or _is_storable(value) for value in (content, data_json, key)):
         yield "its content, data and key must be text, without a NUL character or half of a surrogate pair"
     if key is not None and not 1 <= len(str(key)) <= LONGEST_KEY:
