@@ -4,6 +4,7 @@ It takes the cluster of BACKSTORY_TEST_CITUS, whose workers must run on this mac
 started again here. The contract of a PostgreSQL store is tested on the cluster by all other tests of the run.
 """
 
+import io
 import itertools
 import re
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 import backstory
 from backstory.storage.ids import place_of
+from backstory.storage.protocols import Wanted
 from tests import databases
 from tests.processes import wait_until
 
@@ -39,7 +41,8 @@ class Worker:
         self._command, self._user = server.cmdline(), server.uids().real
         family = [server, *server.children(recursive=True)]
         for process in family:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # a backend ends with its connection, or with the server
+                process.kill()
         psutil.wait_procs(family)
 
     def start(self):
@@ -231,6 +234,47 @@ def test_a_dead_worker_stops_nothing_on_the_others(url, which):
         dead.user("back again")
         assert dead.head == 4
         assert store.verify() == []
+
+
+def test_with_a_dead_worker_lists_keep_their_order_and_what_must_be_complete_fails(url):
+    worker = Worker(*databases.workers()[0])
+    with backstory.open(url) as store:
+        left, dead = [], []
+        while len(left) < 6 or not dead:
+            agent = store.start("main")
+            (dead if port_of(store, agent) == worker.port else left).append(agent)
+        for agent in reversed(left):
+            agent.user("one")
+        gone, *left = left
+        child = gone.fork("child")
+        child.user("two")
+        store.delete(gone)
+        latest = [child.session, *(agent.session for agent in left)]
+        with killed(worker):
+            with pytest.warns(backstory.PartMissing):
+                assert store.agents() == [*left, child]
+            with pytest.warns(backstory.PartMissing):
+                assert store.agents(limit=3) == left[:3]
+            with pytest.warns(backstory.PartMissing):
+                page = store.sessions(order="updated", limit=2)
+            with pytest.warns(backstory.PartMissing):
+                rest = store.sessions(order="updated", after=page[-1].id)
+            assert [session.id for session in (*page, *rest)] == latest
+            for complete in (store.stats, store.verify, lambda: store.export_to(io.StringIO())):
+                with pytest.raises(backstory.ConnectionLost):
+                    complete()
+
+
+def test_a_list_is_complete_if_the_worker_is_back_before_the_servers_are_asked_one_by_one(store, monkeypatch):
+    agents = {agent.id for agent in one_on_each(store).values()}
+    backend = store._backend
+
+    def lost(ask):
+        raise backstory.ConnectionLost("a worker was away")
+
+    monkeypatch.setattr(backend, "_read", lost)
+    listed = backend.agents(Wanted(partial=True))  # a warning would be an error here
+    assert {record.id for record in listed} >= agents
 
 
 def write_until_it_fails(agent, acknowledged, going):

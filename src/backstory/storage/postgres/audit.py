@@ -27,6 +27,10 @@ FUNCTIONS = """
 NEEDED_FUNCTIONS = {
     *("digest", "announce", "place_of", "add_events", "append_one", "append_many", "create_agent"),
 }
+# It refuses an agent whose parent does not exist.
+FOREIGN_KEY = """
+    SELECT 1 FROM pg_catalog.pg_constraint
+    WHERE conrelid = 'backstory.agents'::regclass AND conname = 'agents_parent_fkey'"""
 STRAYS = """
     SELECT pg_catalog.count(*), pg_catalog.min('agent ' || e.agent || ' at place ' || e.place)
     FROM backstory.events e
@@ -46,6 +50,8 @@ def found_damage(query: Callable[[str], list[Any]]) -> list[str]:
     missing = [f"the index {name} is missing" for name in sorted(needed - there)]
     functions = {name for (name,) in query(FUNCTIONS)}
     missing += [f"the function {name} is missing" for name in sorted(NEEDED_FUNCTIONS - functions)]
+    if not query(FOREIGN_KEY):
+        missing.append("the foreign key agents_parent_fkey is missing")
     stray = [f"{strays} events belong to agents that do not exist, first {where}"] if strays else []
     stray += [f"the directory has the agent {id}, which does not exist" for (id,) in query(STRAY_ENTRIES)]
     return stray + missing

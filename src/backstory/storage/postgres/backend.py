@@ -82,6 +82,7 @@ T = TypeVar("T")
 PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
 ENTRY_TRIES = 100  # where only an entry in the directory clashes: it is not without its agent for long
+REFUSED_BY_CITUS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
 
 
 class PostgresBackend:
@@ -175,8 +176,9 @@ class PostgresBackend:
             raise self._translation(error, StorageError) from error
 
     def _was_distributed(self, error: Exception) -> bool:
-        """Whether a plain append failed, without writing, because workers do not have `followers`."""
-        is_plain = isinstance(error, psycopg.errors.UndefinedTable) and not self._is_distributed
+        """Whether a plain append failed, without writing, because the store was distributed meanwhile: Citus
+        allows no function that locks in an UPDATE, and workers do not have `followers`."""
+        is_plain = isinstance(error, REFUSED_BY_CITUS) and not self._is_distributed
         return is_plain and self._has_servers()
 
     def _has_servers(self) -> bool:

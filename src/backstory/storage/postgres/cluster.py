@@ -228,8 +228,9 @@ def reachable_agents(db: Connection, wanted: Wanted) -> list[AgentRecord]:
         found.sort(key=attrgetter("updated_us", "id"), reverse=True)
     else:
         found.sort(key=attrgetter("created_us", "id"))
-    lost = ", ".join(f"{server} ({parts} parts)" for server, parts in sorted(missing.items()))
-    warnings.warn(f"the list is not complete: no answer from {lost}", PartMissing, stacklevel=4)
+    if missing:  # a server may have come back in the meantime
+        lost = ", ".join(f"{server} ({parts} parts)" for server, parts in sorted(missing.items()))
+        warnings.warn(f"the list is not complete: no answer from {lost}", PartMissing, stacklevel=4)
     return found[: wanted.limit]
 
 
