@@ -348,3 +348,21 @@ def test_what_another_agent_wrote_is_a_prompt_and_no_system_text(tmp_path):
     events = log(thread)
     assert context(events) == [("user", "look at x"), ("assistant", "seen")]
     assert events[0].data["meta"] == "message"
+
+
+def test_an_item_that_was_written_twice_is_told_once_and_reported(tmp_path):
+    question, spoken = said("user", "go", 1), said("assistant", "first", 2)
+    mirror = event("user_message", message="go")
+    lines = [question, mirror, question, mirror, spoken, spoken, call("c1", 3), call("c1", 3), output("c1")]
+    path = write(tmp_path, meta(), *lines, said("user", "go", 9))
+    [session], _ = read(path)
+    events = log(session.threads[0])
+    assert context(events) == [
+        ("user", "go"), ("assistant", "first"), ("call", "c1"), ("result", "c1", "ok"), ("user", "go"),
+    ]  # fmt: skip
+    assert session.report.mended == {"line written again": 3}
+
+
+def test_what_was_said_twice_is_told_twice(tmp_path):
+    thread = thread_of(tmp_path, said("user", "go", 1), said("user", "go", 2))
+    assert context(log(thread)) == [("user", "go"), ("user", "go")]

@@ -201,3 +201,14 @@ def test_a_broken_row_is_passed_over_and_contents_that_nobody_understands_are_co
     assert context(log(one(sessions))) == [("user", "go")]
     assert len(report.damaged) == 1
     assert report.unknown == {"content hologram (goose)": 1}
+
+
+def test_a_line_of_an_old_file_that_was_written_twice_is_told_once(tmp_path):
+    asked = {"role": "user", "created": 1, "content": [text("go")]}
+    spoken = {"id": "m2", "role": "assistant", "content": [text("first")]}
+    again = asked | {"created": 2}
+    lines = [{"working_dir": "/w", "description": ""}, asked, asked, spoken, spoken, asked, again]
+    [session], _ = read(write_lines(tmp_path / "old.jsonl", lines))
+    events = log(session.threads[0])
+    assert context(events) == [("user", "go"), ("assistant", "first"), ("user", "go"), ("user", "go")]
+    assert session.report.mended["line written again"] == 2

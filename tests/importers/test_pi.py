@@ -160,3 +160,8 @@ def test_omp_has_a_title_before_its_header_and_instructions_of_its_own(tmp_path)
     thread = thread_of(tmp_path, title, HEADER, init, user("a", "i", "go"))
     assert thread.about["title"] == "Pixels"
     assert context(log(thread)) == [("system", "Be omp."), ("user", "go")]
+
+
+def test_of_several_titles_the_last_counts(tmp_path):
+    titles = [{"type": "title", "v": 1, "title": title} for title in ("Pixels", "Colours", "Shades")]
+    assert thread_of(tmp_path, *titles, HEADER, user("a", None, "go")).about["title"] == "Shades"

@@ -4,8 +4,9 @@ from typing import Any
 
 from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_index import Index, Row
 from backstory.importers.formats.claude_records import AnswerLine, Record, Said
-from backstory.importers.formats.claude_tree import Index, Row, Tree
+from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Report
 from backstory.importers.words import Words

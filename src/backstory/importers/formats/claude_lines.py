@@ -6,8 +6,9 @@ For whoever is handed lines while they are written, such as a session store of t
 from collections.abc import Sequence
 
 from backstory.importers.formats import claude_records as records
+from backstory.importers.formats.claude_index import Index
 from backstory.importers.formats.claude_records import AnswerLine, Record
-from backstory.importers.formats.claude_tree import Index, Tree
+from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.transcript import Entry
 
 

@@ -6,7 +6,8 @@ from backstory.importers.checkpoints import Checkpoint, ReadWhole, Tail, last_ch
 from backstory.importers.format import Source
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_file import NAME, File
-from backstory.importers.formats.claude_tree import Index, Row, Tree
+from backstory.importers.formats.claude_index import Index, Row
+from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.provenance import PROVENANCE
 from backstory.importers.transcript import Report, Session, Thread
 

@@ -182,7 +182,7 @@ class _Family:
             yield from reader.read(file.source.lines(met))
             marks[:] = _checkpoints(file.source, reader)
             about.update(named)
-            met.unknown.update(reader.unknown)
+            reader.tell(met)
 
         steps = reported(file.report, read)
         is_copy = file.forked_from is not None and file.base is None
@@ -258,7 +258,7 @@ def resume(source: Source, tail: Tail) -> Session:
         reader = Reader.resumed(tail, about)
         yield from reader.read(_newly_named(source.lines(met), tail.read, about))
         marks[:] = _checkpoints(source, reader)
-        met.unknown.update(reader.unknown)
+        reader.tell(met)
 
     thread = Thread(
         tail.session,

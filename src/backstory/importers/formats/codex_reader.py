@@ -9,7 +9,7 @@ from backstory.importers.entries import Data, as_text, microseconds, text_in, us
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
 from backstory.importers.provenance import provenance_in
-from backstory.importers.transcript import Entry, Move, Step, Unit
+from backstory.importers.transcript import Entry, Move, Report, Step, Unit
 from backstory.importers.words import Words
 
 NAME = "codex"
@@ -72,6 +72,7 @@ class Reader:
         self._has_children = has_children  # then `trail` is wanted
         self.about = about
         self.unknown: Counter[str] = Counter()
+        self._mended: Counter[str] = Counter()
         self.history: list[Past] = list(parent.history) if parent else []  # what the model sees now
         self.trail: list[Copied] = []  # what a fork of this one would repeat
         self.inherits = bool(parent and parent.trail)  # the file still repeats its parent
@@ -86,6 +87,7 @@ class Reader:
         self._last_id = ""  # of the last silent item
         self._last_time: int | None = None
         self._last_line = 0
+        self._last_item: dict[str, Any] = {}
         self._is_tail = False
         self.is_mirror = False  # nothing but events: what they mirror is not in the file
         self._points: deque[Point] = deque(maxlen=2)
@@ -104,6 +106,11 @@ class Reader:
     def point(self) -> Point | None:
         """Where the file can be read on: the older of two points, so that something stands behind it."""
         return self._points[0] if self._points else None
+
+    def tell(self, report: Report) -> None:
+        """Report what was not understood, and what is in the file twice, one behind the other."""
+        report.unknown.update(self.unknown)
+        report.mended.update(self._mended)
 
     def _mark(self, line: SourceLine) -> None:
         """Remember a moment at which nothing is held back."""
@@ -146,6 +153,10 @@ class Reader:
         time = microseconds(record.get("timestamp"))
         match record.get("type"):
             case "response_item" if isinstance(payload, dict):
+                if time is not None and record == self._last_item and not self.inherits:
+                    self._mended["line written again"] += 1
+                    return
+                self._last_item = record
                 yield from self._item(payload, id, time, line)
             case "inter_agent_communication" if isinstance(payload, dict):
                 yield from self._item({"type": "agent_message"} | payload, id, time, line)

@@ -250,17 +250,22 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
 
 
 def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(((line.number, line.value) for line in source.lines(report)), session)
+    return _from_records(((line.number, line.value) for line in source.lines(report)), session, report)
 
 
 def _from_export(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(enumerate(_exported(source, report)["conversation"], 1), session)
+    return _from_records(enumerate(_exported(source, report)["conversation"], 1), session, report)
 
 
-def _from_records(records: Iterable[tuple[int, Any]], session: str) -> list[Message]:
+def _from_records(records: Iterable[tuple[int, Any]], session: str, report: Report) -> list[Message]:
     found = []
+    before: Data = {}
     for number, record in records:
         if isinstance(record, dict) and "role" in record:
+            if record == before and ("id" in record or "created" in record):
+                report.mended["line written again"] += 1
+                continue
+            before = record
             name = named(record.get("id"), f"{session}:{number}")
             given = (record.get("role"), record.get("content"), record.get("created"), record.get("metadata"))
             found.append(_message(name, *given))

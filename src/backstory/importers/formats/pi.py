@@ -1,7 +1,7 @@
 """pi and omp: JSON lines that are a tree of entries, the last of which is live. Pure.
 
 Version 1 has neither ids nor parents: the ordinal is the id, the entry above the parent. omp has a title
-line, which is rewritten in place, before the header.
+line, which is rewritten in place, before the header; of several, the last counts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,11 +32,10 @@ SPEAKING = Words({"message", "compaction", "branch_summary", "custom_message", "
 
 
 def fits(head: Head) -> bool:
-    """A `session` line first, or second behind a `title` line."""
-    first = [record for record in head.records[:2] if isinstance(record, dict)]
-    if len(first) == 2 and first[0].get("type") == "title":
-        first = first[1:]
-    return bool(first) and _is_header(first[0])
+    """A `session` line first, or behind `title` lines, of which a file may have several."""
+    records = (record for record in head.records if isinstance(record, dict))
+    first = next((record for record in records if record.get("type") != "title"), {})
+    return _is_header(first)
 
 
 def _is_header(record: dict[str, Any]) -> bool:
