@@ -403,3 +403,25 @@ def test_a_fork_may_begin_with_records_of_its_own_and_in_the_middle_of_its_origi
     added(store, tmp_path)
     agent = store.agent(OTHER)
     assert (agent.parent, agent.head - agent.fork_seq) == (main(store).id, 1)
+
+
+def test_a_fork_that_came_before_its_origin_names_it(store, tmp_path):
+    copied = [record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}} for record in REWOUND[:2]]
+    fork = write_lines(tmp_path / f"{OTHER}.jsonl", [*copied, user("f1", "elsewhere", "a1", 9)])
+    added(store, fork)
+    agent = store.agent(OTHER)
+    assert (agent.parent, agent.about["forked_from"]) == (None, SESSION)
+    added(store, write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND))
+    assert store.agent(agent.about["forked_from"]) == main(store)
+    assert "forked_from" not in main(store).about
+    assert added(store, touched(fork)) == 0
+    assert said(store.agent(OTHER)) == ["one", "first", "elsewhere"]
+
+
+def test_a_fork_that_continues_its_origin_says_so_itself(store, tmp_path):
+    copied = [record | {"sessionId": OTHER, "forkedFrom": {"sessionId": SESSION}} for record in REWOUND[:2]]
+    write_lines(tmp_path / f"{OTHER}.jsonl", [*copied, user("f1", "elsewhere", "a1", 9)])
+    added(store, write_lines(tmp_path / f"{SESSION}.jsonl", REWOUND).parent)
+    agent = store.agent(OTHER)
+    assert agent.parent == main(store).id
+    assert "forked_from" not in agent.about

@@ -25,6 +25,7 @@ from backstory.importers.transcript import Origin, Session, Step, Thread, Unit
 from backstory.intake import Intake, Source
 
 LONGEST_ABOUT = 2_000
+FORKED_FROM = "forked_from"  # what is known of a fork that does not continue its origin
 ATTEMPTS = 20  # against others that import the same
 NUMBER = re.compile(r"-(\d+)$")  # how `unique_name` tells agents apart that are called the same
 
@@ -257,12 +258,23 @@ class Writer:
         before = _said_before(intake, session, thread)
         changed = [name for name, value in said.items() if before.get(name) != value and value]
         new = {name: _stored(thread.about[name], self._changes) for name in changed}
+        link = _missed_origin(thread, agent)
+        if link is not None and before.get(FORKED_FROM) != link:
+            new[FORKED_FROM] = said[FORKED_FROM] = link
         if not before and "source" not in agent.about:
             origin = {"tool": session.tool, "session": thread.session}
             new["source"] = origin if thread.id is None else origin | {"thread": thread.id}
         if new:
             intake.describe(agent, **new)
             intake.remember(session.tool, _native_id(thread), agent=agent, cursor={"about": before | said})
+
+
+def _missed_origin(thread: Thread, agent: Agent) -> str | None:
+    """The session that a thread is a fork of, if its agent does not continue that: it may come later."""
+    origin = thread.origin
+    if origin is None or origin.spawned or agent.parent is not None or origin.session == thread.session:
+        return None
+    return key_of(origin.session)
 
 
 def _in_order(agent: Agent, exported: dict[str, Any]) -> list[Event]:
