@@ -347,9 +347,9 @@ def answer_entries(parts: Iterable[Part], id: str, times: Sequence[int | None], 
     """
     entries = []
     first = times[0] if times else None
-    for part in parts:
-        time = times[part.block] if part.kind == "tool_call" and part.block < len(times) else first
-        data = {**(part.data or {}), **extra, "answer": id}
-        entries.append(as_entry((f"{id}:{part.block}", part.kind, part.content, data, time, None)))
+    for kind, content, data, block in parts:
+        time = times[block] if kind == "tool_call" and block < len(times) else first
+        data = {**(data or {}), **extra, "answer": id}
+        entries.append(as_entry((f"{id}:{block}", kind, content, data, time, None)))
         extra = {}
     return entries

@@ -35,6 +35,10 @@ class Forest:
         sound: set[str] = set()
         before: str | None = None
         for node in self.nodes.values():
+            if node.parent in sound:
+                sound.add(node.id)
+                before = node.id
+                continue
             if node.parent not in self.nodes:
                 node.parent = None
             while (circle := self._circle(node.id, sound)) is not None:
@@ -71,6 +75,9 @@ class Forest:
         """All nodes in the order of the source, but every parent before its children."""
         told: dict[str, Node] = {}
         for node in self.nodes.values():
+            if node.parent in told:
+                told[node.id] = node
+                continue
             way = []
             at: str | None = node.id
             while at is not None and at not in told:
@@ -82,8 +89,10 @@ class Forest:
 
     def leaf(self) -> str | None:
         """The unit that the tool would go on from: the last that is not in a branch of nothing but echoes."""
-        speaking = self.speaking()
         latest = sorted(self.nodes.values(), key=lambda node: node.last, reverse=True)
+        if latest and not latest[0].echo:
+            return latest[0].id
+        speaking = self.speaking()
         for node in latest:
             if not self.is_dead_end(node, speaking):
                 return node.id

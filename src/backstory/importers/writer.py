@@ -6,9 +6,8 @@ import, not by one that goes on where another was killed, and not by two at once
 """
 
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from backstory.agent import Agent
@@ -21,7 +20,7 @@ from backstory.importers.names import key_of, unique_name
 from backstory.importers.outcome import Imported
 from backstory.importers.provenance import PROVENANCE, Exported
 from backstory.importers.thread_writer import CHUNK, Changes, ThreadWriter, moment_of
-from backstory.importers.transcript import Origin, Session, Step, Thread, Unit
+from backstory.importers.transcript import Origin, Session, Thread, Unit
 from backstory.intake import Intake, Source
 
 LONGEST_ABOUT = 2_000
@@ -133,7 +132,7 @@ class Writer:
             writer.copies = "marked" if _is_copied(thread) else own
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
-        line = writer.write(_chained(first, steps), settled=settled)
+        line = writer.write(chain(first, steps), settled=settled)
         if exported is None:
             if self._renames:
                 self._rename(writer, intake, session, thread, agent)
@@ -299,11 +298,6 @@ def _waits(thread: Thread, others: set[Place]) -> bool:
     origin = thread.origin
     place = (origin.session, origin.thread) if origin else None
     return place in others and place != (thread.session, thread.id)
-
-
-def _chained(first: Iterable[Step], rest: Iterator[Step]) -> Iterator[Step]:
-    yield from first
-    yield from rest
 
 
 def _agent_key(tool: str, session: str, thread: str | None) -> str:

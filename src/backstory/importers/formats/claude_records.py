@@ -194,7 +194,7 @@ class AnswerLine(NamedTuple):
     calls: list[Data]  # those among the blocks that have an id
     time: int | None
     model: str | None
-    usage: Any
+    usage: Data  # under our names: the whole would be a third of what is held of a short line
     is_last: bool  # it is marked as the answer's last line
 
 
@@ -227,7 +227,7 @@ def _line_of_answer(record: Record) -> AnswerLine:
             _calls_in(content),
             microseconds(record.get("timestamp")),
             model if isinstance(model, str) and model else None,
-            message.get("usage"),
+            usage_of(message.get("usage"), USAGE),
             message.get("stop_reason") is not None,
         )
     )
@@ -250,9 +250,8 @@ def answer(id: str, lines: Sequence[AnswerLine]) -> list[Entry]:
     model = first.model
     parts = anthropic_answer(blocks, model, id)
     extra: Data = {} if model is None else {"model": model}
-    usage = usage_of(last.usage, USAGE)
-    if usage:
-        extra["usage"] = usage
+    if last.usage:
+        extra["usage"] = last.usage
     return answer_entries(parts, id, times, extra)
 
 
