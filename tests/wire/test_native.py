@@ -292,7 +292,7 @@ class TestGarbage:
         body, repairs = dump([("user", "Hi.", None), call, ("tool_result", "out", {"id": "1"})], "openai")
         [sent] = [message for message in body["messages"] if message["role"] == "assistant"]
         assert (sent.get("function_call") or sent["tool_calls"][0]["function"])["arguments"] == "{}"
-        assert [repair.why for repair in repairs] == ["arguments that are null become empty ones"]
+        assert [repair.why for repair in repairs] == ["arguments that are null or blank become {}"]
 
     @pytest.mark.parametrize(
         "event",

@@ -208,3 +208,18 @@ def test_tools_that_are_added_in_the_middle_are_no_words_for_another_model():
     dumped, repairs = dump(events, "anthropic", model="another")
     assert dumped == {"messages": [{"role": "user", "content": "Who?"}]}
     assert [(repair.rule, repair.at) for repair in repairs] == [("system", 1)]
+
+
+@pytest.mark.parametrize("blank", ["", " "])
+@pytest.mark.parametrize("format", ["openai", "openai-responses"])
+def test_blank_arguments_are_no_json_so_they_are_empty_ones(format, blank):
+    call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": blank}}
+    item = {"type": "function_call", "call_id": "1", "name": "look", "arguments": blank}
+    body = {
+        "openai": {"messages": [ASK, {"role": "assistant", "content": "", "tool_calls": [call]}]},
+        "openai-responses": {"input": [ASK, item]},
+    }[format]
+    events = [*load(body, format, model="m"), ("tool_result", "x", {"id": "1"})]
+    dumped, repairs = dump(events, format, model="m")
+    assert violations(dumped, format, strict=False) == []
+    assert [repair.why for repair in repairs] == ["arguments that are null or blank become {}"]

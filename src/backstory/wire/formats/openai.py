@@ -253,26 +253,29 @@ def _with_arguments(call: Any) -> Any:
     return call
 
 
-def _filled(function: Any) -> Any:
-    """What is called, with empty arguments instead of null: "Input should be a valid string". A server that
-    left them out takes them so."""
+def filled(function: Any) -> Any:
+    """What is called, with empty arguments instead of null, "Input should be a valid string", or blank text,
+    "Failed to parse tool call arguments as JSON". A server that left them out takes them so."""
     match function:
-        case {"arguments": None}:
+        case {"arguments": None | str() as given} if given is None or is_blank(given):
             return function | {"arguments": "{}"}
     return function
 
 
+FILLED = "arguments that are null or blank become {}"
+
+
 def mended(form: Form, _stored: bool) -> tuple[Form, list[str]]:
-    """A message without arguments that are null."""
+    """A message without arguments that are null or blank."""
     found = dict(form)
     if form.get("tool_calls"):
         found["tool_calls"] = [
-            call | {"function": _filled(call["function"])} if "function" in call else call
+            call | {"function": filled(call["function"])} if "function" in call else call
             for call in form["tool_calls"]
         ]
     if form.get("function_call"):
-        found["function_call"] = _filled(form["function_call"])
-    return (form, []) if found == form else (found, ["arguments that are null become empty ones"])
+        found["function_call"] = filled(form["function_call"])
+    return (form, []) if found == form else (found, [FILLED])
 
 
 def _is_empty(key: str, value: Any) -> bool:

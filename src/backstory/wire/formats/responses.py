@@ -23,6 +23,7 @@ from backstory.wire.formats.items import (
     output,
     read_item,
 )
+from backstory.wire.formats.openai import FILLED, filled
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import REFERRED
 from backstory.wire.streams import responses_response
@@ -255,7 +256,9 @@ def mended(form: Form, stored: bool) -> tuple[Form, list[str]]:
     # "Invalid 'input[0].content': empty array. Expected an array with minimum length 1"
     said = [item for item in form if "role" not in item or item.get("content") != []]
     found, whys = _bound(said) if stored else _unstored(said)
-    return _in_order(found), [*whys, *(["an empty message is left out"] if len(said) < len(form) else [])]
+    whole = [filled(item) if item.get("type") == "function_call" else item for item in found]
+    whys += ["an empty message is left out"] if len(said) < len(form) else []
+    return _in_order(whole), [*whys, *([FILLED] if whole != found else [])]
 
 
 def _bound(form: list[Any]) -> tuple[list[Any], list[str]]:
