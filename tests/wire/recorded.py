@@ -122,6 +122,17 @@ TAKEN: list[Row] = [
         ),
         {},
     ),
+    (
+        "what xAI ran",
+        "openai-responses",
+        responses(
+            HI,
+            {"type": "custom_tool_call", "call_id": "xs_call_1", "name": "f", "input": "x"},
+            {"type": "x_search_call", "call_id": "", "name": "f", "arguments": "{}"},
+            SAYS,
+        ),
+        OTHERS,
+    ),
     ("stored reasoning", "openai-responses", responses(HI, KEPT, {**call(), "id": "fc_1"}, output()), STORED),
     ("a reference", "openai-responses", responses(HI, {"id": "msg_1"}), STORED),
     ("the rest is kept", "openai-responses", responses(output(), previous_response_id="resp_1"), STORED),

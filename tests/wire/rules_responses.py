@@ -36,6 +36,7 @@ SERVED = frozenset(
     | {"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "web_search_call"}
     | {"mcp_approval_request", "mcp_approval_response", "mcp_call", "mcp_list_tools"}
     | {"tool_search_call", "tool_search_output", "program", "program_output"}
+    | {"compaction_trigger", "configuration_update", "x_search_call"}
 )
 
 
@@ -57,7 +58,7 @@ def violations(body: dict[str, Any], request: Request) -> Iterator[str]:
     if not request.compatible:
         yield from _reasoning_order(input, request)
     if not (body.get("previous_response_id") or body.get("conversation")):  # where the rest of it is kept
-        yield from _pairs(input, pending=request.pending)
+        yield from _pairs(input, request)
 
 
 def _type(item: Any) -> Any:
@@ -181,7 +182,7 @@ def _is_answer(item: Any, request: Request) -> bool:
     return isinstance(type, str) and not type.endswith(("_output", "_response"))
 
 
-def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
+def _pairs(input: list[Any], request: Request) -> Iterator[str]:
     calls: dict[str, int] = {}
     needed: dict[str, int] = {}
     answered: set[str] = set()
@@ -194,7 +195,7 @@ def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
             if id in calls:
                 yield f"Duplicate 'call_id': '{id}' in input[{calls[id]}] and input[{index}]."
             calls[id] = index
-            if type in CALLS:
+            if type in CALLS and not (request.compatible and id.startswith("xs_")):  # which xAI runs itself
                 needed[id] = index
         elif type in OUTPUTS and id not in calls and not is_referring:
             yield f"No tool call found for function call output with call_id {id}."
@@ -202,7 +203,7 @@ def _pairs(input: list[Any], *, pending: bool) -> Iterator[str]:
             yield f"Duplicate 'call_id': a second function call output for '{id}' in input[{index}]."
         else:
             answered.add(id)
-    last_step = _last_step(input) if pending else len(input)
+    last_step = _last_step(input) if request.pending else len(input)
     for id, index in needed.items():
         if id not in answered and index < last_step:
             yield f"No tool output found for function call {id}."

@@ -47,7 +47,10 @@ SHAPES = {
         "openai-responses",
         {"input": [ASK, {**POSTS, "type": "x_search_call", "arguments": "{}"}, ANSWER, ASK]},
     ),
-    "the same as a custom tool": ("openai-responses", {"input": [ASK, POSTS, POSTS, ANSWER, ASK]}),
+    "the same as a custom tool": (
+        "openai-responses",
+        {"input": [ASK, POSTS, POSTS | {"call_id": "xs_call_2"}, ANSWER, ASK]},
+    ),
 }
 
 
@@ -57,6 +60,7 @@ def test_it_comes_back_as_it_was(format, body, stored):
     events = load(body, format, model="m")
     assert dump(events, format, model="m", stored=stored).repairs == []
     assert json.loads(to_bytes(events, format, model="m", stored=stored)) == body
+    assert violations(body, format, strict=False, model="m", stored=stored, compatible=True) == []
     for other in FORMATS:
         assert violations(dump(events, other).body, other, strict=False) == []
 
