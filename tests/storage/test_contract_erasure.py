@@ -9,6 +9,8 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.operations import erasure
+from backstory.operations.copies import Copies
 from tests.storage.held import held
 from tests.storage.test_contract_deletion import raw
 
@@ -414,3 +416,34 @@ def test_two_forks_may_call_different_answers_the_same(store, agent):
         one.append("assistant", f"of {one.name}", {"answer": "2"})
     fork.erase([2], why="asked")
     assert agent.event(2).content == "of main"
+
+
+class Counted:
+    """Passes calls on, and counts the searches of whole logs and the rows that are read otherwise."""
+
+    searches = pages = rows = 0
+
+    def __init__(self, removal):
+        self._removal = removal
+
+    def naming(self, agent, after, text):
+        Counted.searches += 1
+        return self._removal.naming(agent, after, text)
+
+    def stored(self, agent, after, limit):
+        found = self._removal.stored(agent, after, limit)
+        Counted.pages += len(found) > 1
+        Counted.rows += len(found)
+        return found
+
+
+def test_a_log_is_read_as_often_for_many_answers_as_for_one(new_url, monkeypatch):
+    monkeypatch.setattr(erasure, "Copies", lambda removal, agents: Copies(Counted(removal), agents))
+    with backstory.open(new_url("memory")) as store:
+        agent = store.start("main")
+        agent.extend([("assistant", f"answer {n}", named(f"m{n}")) for n in range(60)])
+        agent.fork("fork").extend([("assistant", f"more {n}", named(f"f{n}")) for n in range(60)])
+        assert len(agent.erase(range(1, 61), why="asked")) == 60
+    assert Counted.searches == 2  # for copies, in each agent
+    assert Counted.pages == 2  # for the names of answers
+    assert Counted.rows < 60 * 10

@@ -7,11 +7,13 @@ from typing import Any
 
 from backstory.core.chain import is_erased
 from backstory.core.compaction import COPY
-from backstory.core.events import Stored, to_json
+from backstory.core.events import Stored
 from backstory.core.messages import ANSWER, ITEM, NATIVE
 from backstory.storage.protocols import AgentRecord, Removal
 
 Place = tuple[str, int]  # the id of the agent that owns an event, and the position
+
+PAGE = 2_000
 
 
 class Copies:
@@ -20,7 +22,12 @@ class Copies:
     def __init__(self, removal: Removal, agents: dict[str, AgentRecord]) -> None:
         self._removal = removal
         self._agents = agents
+        self._heirs: dict[str, list[AgentRecord]] = {}
+        for agent in agents.values():
+            if agent.parent is not None and agent.fork_seq:
+                self._heirs.setdefault(agent.parent, []).append(agent)
         self._copied: dict[str, tuple[int, dict[Any, list[int]]]] = {}
+        self._named: dict[str, dict[str, list[int]]] = {}
         self._answers: dict[tuple[str, str], set[Place]] = {}
 
     def of(self, agent: AgentRecord, position: int) -> set[Place]:
@@ -85,22 +92,32 @@ class Copies:
             return known
         owner, position = agent, agent.head
         for ancestor, last in self._lineage(agent):
-            for row in self._naming(ancestor, answer)[:1]:
-                if row.seq <= last:
-                    owner, position = ancestor, row.seq
+            for first in self._naming(ancestor).get(answer, [])[:1]:
+                if first <= last:
+                    owner, position = ancestor, first
         named = [
-            (seer.id, row.seq)
+            (seer.id, each)
             for seer in self._seers(owner, position)
-            for row in self._naming(seer, answer)
-            if row.seq >= position
+            for each in self._naming(seer).get(answer, [])
+            if each >= position
         ]
         found = {same for place in named for same in self._same(place)}
         self._answers[agent.id, answer] = found
         return found
 
-    def _naming(self, agent: AgentRecord, answer: str) -> list[Stored]:
-        rows = self._removal.naming(agent, 0, to_json({ANSWER: answer})[1:-1])
-        return [row for row in rows if (row.event.data or {}).get(ANSWER) == answer]
+    def _naming(self, agent: AgentRecord) -> dict[str, list[int]]:
+        """Where an agent's own events name answers, by these names. Its rows are read once for all answers,
+        and in pages, because most of an imported log names some."""
+        if agent.id not in self._named:
+            found = self._named[agent.id] = {}
+            after = agent.fork_seq
+            while page := self._removal.stored(agent, after, PAGE):
+                for row in page:
+                    answer = (row.event.data or {}).get(ANSWER) if _may_name(row) else None
+                    if isinstance(answer, str):
+                        found.setdefault(answer, []).append(row.seq)
+                after = page[-1].seq
+        return self._named[agent.id]
 
     def _form_before(self, place: Place, row: Stored) -> Iterable[Place]:
         """The event with the native form of a call, if that event is another one. An answer that has no name
@@ -136,9 +153,7 @@ class Copies:
         while waiting:
             seer = waiting.pop()
             yield seer
-            waiting += [
-                one for one in self._agents.values() if one.parent == seer.id and one.fork_seq >= position
-            ]
+            waiting += [heir for heir in self._heirs.get(seer.id, []) if heir.fork_seq >= position]
 
     def _row(self, place: Place) -> Stored:
         [row] = self._removal.stored(self._agents[place[0]], place[1] - 1, 1)
@@ -149,6 +164,11 @@ def _is_part(row: Stored) -> bool:
     """Whether an event is another one of the item that the event before it is part of."""
     item = (row.event.data or {}).get(ITEM)
     return isinstance(item, dict) and "part" in item
+
+
+def _may_name(row: Stored) -> bool:
+    """Whether the data of an event may name an answer; faster than parsing it."""
+    return row.data_json is not None and f'"{ANSWER}":' in row.data_json
 
 
 def _is_form(row: Stored, is_text: bool) -> bool:
