@@ -5,14 +5,14 @@ everything in one transaction. So a source may be read slowly. Where a commit kn
 are made before it locks anything, too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
 from backstory.core.about import described
-from backstory.core.chain import START
+from backstory.core.chain import START, is_erased
 from backstory.core.drafts import EncodedDraft, as_batch, drafts, encoded
 from backstory.core.ends import End, rows_behind
 from backstory.core.events import (
@@ -33,7 +33,7 @@ from backstory.storage.bases import judged
 from backstory.storage.ids import checked_name, keyed_id, name_of
 from backstory.storage.keys import keyed_agent
 from backstory.storage.log import Log, now
-from backstory.storage.positions import check_expected, check_position
+from backstory.storage.positions import check_expected, check_position, parts_at
 from backstory.storage.protocols import AgentRecord, NewAgent, SourceRecord
 
 
@@ -66,6 +66,7 @@ class _Batch(NamedTuple):
     times: Sequence[int]
     expected: int | None
     is_new: bool = False  # whoever hands it over knows that the lineage up to `expected` has none of its keys
+    repeated: Set[int] = frozenset()  # where the lineage has what the events may say again
 
     @property
     def is_simple(self) -> bool:
@@ -223,11 +224,18 @@ class Intake:
 
 
 def hand_over(
-    intake: Intake, agent: Agent, checked: Sequence[EncodedDraft], times: Sequence[int], expected: int
+    intake: Intake,
+    agent: Agent,
+    checked: Sequence[EncodedDraft],
+    times: Sequence[int],
+    expected: int,
+    repeated: Set[int] = frozenset(),
 ) -> None:
     """`intake.extend` for events that were checked already and are known to be new after `expected`, with
-    times in microseconds: importers add very many."""
-    intake._waiting.append(_Batch(agent, checked, [max(time, 0) for time in times], expected, is_new=True))
+    times in microseconds: importers add very many. The commit raises Conflict if something that they repeat
+    was erased in the meantime."""
+    own = [max(time, 0) for time in times]
+    intake._waiting.append(_Batch(agent, checked, own, expected, is_new=True, repeated=repeated))
 
 
 def _prepared(
@@ -322,6 +330,8 @@ class _Commit:
         pieces = self._rows.lineage(agent)
         if batch.expected not in (None, agent.head):
             raise Conflict.at(agent.name, batch.expected or 0, agent.head)
+        if batch.repeated:
+            self._check_unerased(agent, parts_at(pieces, batch.repeated))
         end = End(agent.head, agent.updated_us, self._digest(agent, pieces))
         if ready is None or ready.before != end:
             ready = _ready(self._backend, self._rows, agent, end, *self._new(batch, agent, pieces))
@@ -331,6 +341,13 @@ class _Commit:
         self.written += len(ready.rows)
         self.ends[agent.id] = ready.after
         self.records[agent.id] = agent._replace(head=ready.after.head, updated_us=ready.after.updated_us)
+
+    def _check_unerased(self, agent: AgentRecord, parts: Sequence[protocols.Piece]) -> None:
+        """Refuse to write again what was erased since it was read: an erasure does not move the head."""
+        if any(is_erased(event.data_json) for event in self._rows.read(agent, parts)):
+            raise Conflict(
+                f"events of {agent.name!r} were erased in the meantime", remedy="do it again", head=agent.head
+            )
 
     def _new(
         self, batch: _Batch, agent: AgentRecord, pieces: Sequence[protocols.Piece]

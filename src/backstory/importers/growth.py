@@ -1,6 +1,7 @@
 """Answers that were imported before they were complete: how much of each an agent has."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.chain import is_erased
@@ -9,31 +10,40 @@ from backstory.importers.names import key_of
 from backstory.importers.transcript import Entry, Unit
 
 
+class Erased(NamedTuple):
+    """What an agent has erased of the entries that were looked at."""
+
+    entries: set[str]  # if only a piece of them
+    places: set[int]
+
+
 def erased_entries(
     agent: Agent, units: Iterable[Unit], places: Mapping[str, int], begun: Mapping[str, Begun]
-) -> set[str]:
-    """The entries that the agent has erased, if only a piece of them: of what new copies repeat, and of units
-    that grew."""
+) -> Erased:
+    """What the agent has erased of what new copies repeat, and of units that grew."""
     sought: dict[str, Entry] = {}
     for unit in units:
         has_grown = any(entry.id not in places or entry.id in begun for entry in unit.entries)
         for entry in unit.entries if has_grown else ():
-            if entry.id in places:
+            if places.get(entry.id):
                 sought[entry.id] = entry
-            elif entry.copy_of is not None and entry.copy_of in places:
+            elif entry.copy_of is not None and places.get(entry.copy_of):
                 sought[entry.copy_of] = entry._replace(id=entry.copy_of)
-    ids = {places[id]: id for id in sought}
-    events = agent.read(ids) if ids else []
-    found = {ids[event.seq] for event in events if is_erased(event.data_json)}
-    answers_begun(agent, sought.values(), places, found)
-    return found
+    wanted = {places[id] for id in sought}
+    events = agent.read(wanted) if wanted else []
+    gone = {event.seq for event in events if is_erased(event.data_json)}
+    # Two entries of an exported file may be one event.
+    erased = Erased({id for id in sought if places[id] in gone}, gone)
+    answers_begun(agent, sought.values(), places, erased)
+    return erased
 
 
 def answers_begun(
-    agent: Agent, entries: Iterable[Entry], places: Mapping[str, int], erased: set[str] | None = None
+    agent: Agent, entries: Iterable[Entry], places: Mapping[str, int], erased: Erased | None = None
 ) -> dict[str, Begun]:
     """What the agent has of those answers of which its first event does not have all words. What was erased
-    is left out, or it would be taken for the beginning of an answer and come back; `erased` takes its id."""
+    is left out, or it would be taken for the beginning of an answer and come back; `erased` takes
+    it."""
     begun: dict[str, Begun] = {}
     sought = {
         places[entry.id]: entry
@@ -49,7 +59,8 @@ def answers_begun(
             is_short = len(words) < len(entry.content or "")
             if is_erased(event.data_json):
                 if erased is not None:
-                    erased.add(entry.id)
+                    erased.entries.add(entry.id)
+                    erased.places.add(event.seq)
                 continue
             if not (before or is_short):
                 continue

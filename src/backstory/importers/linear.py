@@ -103,6 +103,7 @@ class Line:
         self._links: list[Link] = []  # the events written here, if the log had some before
         self._behind: dict[int, int] = {}  # where an entry that came late is, by the positions it continues
         self._labels: set[tuple[str | None, str]] = set()
+        self.repeated: set[int] = set()  # where the log has what events written here may say again
         self.left_out = 0  # units of which more may still come
 
     def events(self, steps: Iterable[Step], *, settled: bool = False) -> Iterator[LogEvent]:
@@ -141,6 +142,7 @@ class Line:
         if told and self._tip(unit.id) in (self.seq, self._stands_at):
             self._at = unit.id
         if new and self._tip(unit.id) == self.seq:
+            self.repeated.update(told)
             yield from self._write(unit.id, new)
         elif new:
             self._late.append((unit, told, new))
@@ -225,6 +227,7 @@ class Line:
             way = next(ways, unit.id)
             yield from self._go(way, entries[0].time)
             before = self.seq
+            self.repeated.update(told)
             yield from self._write(way, entries)
             self.tips[unit.id] = self._whole(unit, [*told, *range(before + 1, self.seq + 1)])
 
@@ -278,7 +281,9 @@ class Line:
     def _entry(self, entry: Entry) -> LogEvent:
         data = entry.data
         if entry.copy_of is not None:
-            data = (data or {}) | {"copy_of": self.place(entry.copy_of) or 0}
+            original = self.place(entry.copy_of) or 0
+            data = (data or {}) | {"copy_of": original}
+            self.repeated.add(original)
         base = 0 if entry.kind == "clear" else None
         event = self._event(entry.kind, entry.content, data, entry.time, base=base, id=entry.id)
         self._places[entry.id] = event.seq

@@ -69,6 +69,7 @@ class ThreadWriter:
         self._places: dict[str, int] = {}
         self._begun: dict[str, Begun] = {}
         self._erased: set[str] = set()
+        self._empty: set[int] = set()  # where events are that were erased before they were looked up
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
         self._answered: set[str] = set()
         self._batch: list[EncodedDraft] = []
@@ -90,9 +91,9 @@ class ThreadWriter:
         for event in line.events(self._looked_up(steps), settled=settled):
             self._take(event)
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
-                self._hand_over()
+                self._hand_over(line)
                 self.commit()
-        self._hand_over()
+        self._hand_over(line)
         places = ((call, line.place(entry)) for call, entry in self._entries.items())
         self.calls = {call: place for call, place in places if place is not None}
         self.open_calls = len(self._entries.keys() - self._answered)
@@ -130,7 +131,12 @@ class ThreadWriter:
                 units = [step for step in chunk if isinstance(step, Unit)]
                 entries = (entry for unit in units for entry in unit.entries)
                 self._begun.update(answers_begun(self._agent, entries, self._places))
-                self._erased.update(erased_entries(self._agent, units, self._places, self._begun))
+                if self.exported is not None:
+                    for unit in units:
+                        self._places.update(self.exported.places(unit))
+                erased = erased_entries(self._agent, units, self._places, self._begun)
+                self._erased |= erased.entries
+                self._empty |= erased.places
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue
@@ -138,8 +144,6 @@ class ThreadWriter:
                     self._tail.check(step)
                 if isinstance(step, Unit):
                     self._take_calls(step)
-                    if self.exported is not None:
-                        self._places.update(self.exported.places(step))
                 yield step
 
     def _is_copy(self, step: Step) -> bool:
@@ -172,10 +176,12 @@ class ThreadWriter:
         self._times.append(time or self._floor)
         self._size += len(draft.content or b"") + len(draft.data or b"")
 
-    def _hand_over(self) -> None:
+    def _hand_over(self, line: Line) -> None:
         if self._batch:
-            hand_over(self._intake, self._agent, self._batch, self._times, self._written)
+            repeated = {place for place in line.repeated if 0 < place <= self._written} - self._empty
+            hand_over(self._intake, self._agent, self._batch, self._times, self._written, repeated)
             self._written += len(self._batch)
+            line.repeated.clear()
 
     def commit(self) -> None:
         """Write what was handed over, and count it."""
