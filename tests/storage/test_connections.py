@@ -85,6 +85,20 @@ def test_ctrl_c_while_the_pool_hands_a_connection_over_does_not_lose_it(pool, mo
     assert process(pool) == first
 
 
+def test_ctrl_c_before_a_connection_is_known_to_be_lent_does_not_lose_it(pool, monkeypatch):
+    pool.timeout = 5
+    first = process(pool)
+    pool._put_one_back()
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt), monkeypatch.context() as patched:
+        patched.setattr(connections, "ref", interrupted)
+        process(pool)
+    assert process(pool) == first
+
+
 def test_who_waits_gets_the_connection_that_is_given_back(pool):
     found = []
     waiting = threading.Thread(target=lambda: found.append(process(pool)))

@@ -89,8 +89,8 @@ class _Kept:
 
     def __del__(self) -> None:
         # Ctrl-C interrupted taking it or giving it back, so nothing refers to it, but the pool still counts
-        # it. This may run at any time, so it must not take a lock.
-        pool = self._pool()
+        # it. This may run at any time, so it must not take a lock; even before `__init__` is done.
+        pool = getattr(self, "_pool", _nowhere)()
         if pool is None:
             return
         if pool.closed or self.db.pgconn.transaction_status != IDLE:
