@@ -214,6 +214,21 @@ def test_tools_that_are_added_in_the_middle_are_no_words_for_another_model():
     assert [(repair.rule, repair.at) for repair in repairs] == [("system", 1)]
 
 
+def test_tools_that_were_added_in_the_middle_do_not_go_to_the_top_with_system_text():
+    added = {"type": "tool_addition", "tool": {"type": "tool_reference", "tool_name": "look"}}
+    words = {"type": "text", "text": "Look well.", "cache_control": {"type": "ephemeral"}}
+    for content, top in (
+        ([added], None),
+        ([added, words], [{"type": "text", "text": "Look well."}]),
+        ([words], [words]),
+    ):
+        body = {"messages": [ASK, {"role": "system", "content": content}]}
+        _, system = load(body, "anthropic", model="m")  # a compaction writes it again before its summary
+        dumped, repairs = dump([system, ("user", "Who?", None)], "anthropic", model="m")
+        assert dumped.get("system") == top
+        assert [(repair.rule, repair.at) for repair in repairs] == [("system", 0)] * (added in content)
+
+
 @pytest.mark.parametrize("blank", ["", " "])
 @pytest.mark.parametrize("format", ["openai", "openai-responses"])
 def test_blank_arguments_are_no_json_so_they_are_empty_ones(format, blank):

@@ -159,6 +159,7 @@ def placed(
     rest: list[Turn] = turns[count:]
     if format.system_in_place:
         return system, rest
+    system = [turn for turn in system if _may_lead(turn, format, report)]
     inside = _inside(rest, options) if format.name == "anthropic" else set()
     kept: list[Turn] = []
     for index, turn in enumerate(rest):
@@ -171,6 +172,18 @@ def placed(
             turn.role, turn.text, turn.wire = "user", f"<system>\n{turn.text}\n</system>", None
             kept.append(turn)
     return system, kept
+
+
+def _may_lead(turn: MessageTurn, format: Format, report: Report) -> bool:
+    """Whether anything of a system message may go to the top. Between messages, Anthropic takes blocks that
+    add and remove tools; on top, only text ("system.0.type: Input should be 'text'"). What stood before
+    such a message may be compacted or erased."""
+    blocks = turn.wire if isinstance(turn.wire, list) and turn.after == BEHIND_A_MESSAGE else []
+    if all(block.get("type") == "text" for block in blocks):
+        return True
+    report("system", turn.at, f"{format.name} takes only text on top: the rest of it is left out")
+    turn.wire = None
+    return not is_blank(turn.text)
 
 
 def _inside(turns: list[Turn], options: Options) -> set[int]:
