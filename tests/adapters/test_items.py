@@ -12,7 +12,7 @@ from backstory import Event, wire
 from backstory.adapters.items import all_items, carried, note, people_text, read_items
 from backstory.adapters.keys import agent_key, agent_name, key_prefix, other_name, whole_path
 from backstory.adapters.stores import History, ids_of
-from backstory.adapters.turns import UNSHOWN, answered, files, said
+from backstory.adapters.turns import UNSHOWN, answered, files, message_of, said
 
 texts = st.text(st.characters(exclude_categories=()), max_size=8)  # lone surrogates and NUL included
 values = st.recursive(
@@ -423,6 +423,19 @@ def test_a_result_of_blocks_in_a_form_that_usually_has_text():
     wire_form = {"role": "tool", "tool_call_id": "c", "content": [TEXT, PICTURE]}
     data = {"id": "c", "native": {"provider": "openai", "wire": wire_form}}
     assert answered(Event.of(1, "tool_result", "Look", data)) == f"Look\n\n{UNSHOWN}"
+
+
+@pytest.mark.parametrize("format", ["openai", "openai-responses", "anthropic", "bedrock"])
+def test_a_result_of_nothing_is_empty(format):
+    data = {"id": "c", "native": {"provider": "openai"}}
+    data["native"]["wire"] = {"role": "tool", "tool_call_id": "c", "content": None}
+    assert answered(Event.of(1, "tool_result", "", data), format) == ""
+
+
+def test_a_request_that_was_a_bare_text_is_a_message():
+    [event] = wire.load({"input": "Look\0"}, "openai-responses")
+    message, is_whole = message_of(Event.of(1, *event), "openai-responses")
+    assert (message, is_whole) == ({"role": "user", "content": "Look\0"}, True)
 
 
 def test_what_openai_has_no_form_for_goes_to_those_who_have():

@@ -71,7 +71,8 @@ def message_of(event: Event, format: str) -> tuple[Block, bool]:
     found = wire.dump([event], format, placeholders=True)
     rules = {repair.rule for repair in found.repairs}
     is_whole = "native" not in rules
-    message, *_ = found.body.get("messages") or found.body.get("contents") or found.body["input"]
+    said = found.body.get("messages") or found.body.get("contents") or found.body["input"]
+    message = {"role": "user", "content": said} if isinstance(said, str) else said[0]
     if {"blank", "alternate"} <= rules:  # nothing is left, and the wire goes on with words of its own
         message = {"role": "user", "content": event.content or "" if is_whole else UNSHOWN}
     return message, is_whole
@@ -109,7 +110,7 @@ def answered(event: Event, format: str = "openai") -> Any:
     id = (event.data or {}).get("id")
     pair = [Event.of(0, "tool_call", None, {"id": id, "name": "tool", "arguments": {}}), event]
     found = wire.dump(pair, "openai", placeholders=True)
-    content = found.body["messages"][-1]["content"]
+    content = found.body["messages"][-1]["content"] or ""
     if isinstance(content, list):
         content = BETWEEN.join(text if type is None else UNSHOWN for type, text in map(_file, content))
     if not any(repair.rule == "native" for repair in found.repairs) and UNSHOWN not in content:
