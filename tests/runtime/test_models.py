@@ -403,7 +403,8 @@ def test_a_model_that_thinks_in_parts_of_its_content_gets_them_back():
     def thinks(text):
         return [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}]
 
-    contents = [thinks("Two "), thinks("and two."), [{"type": "text", "text": "It is "}], "4.", ""]
+    nothing = [{"type": "thinking", "thinking": None}]
+    contents = [thinks("Two "), nothing, thinks("and two."), [{"type": "text", "text": "It is "}], "4.", ""]
     chunks = [{"choices": [{"delta": {"content": content}}]} for content in contents]
     *items, answer = assembled([*chunks, {"choices": [{"delta": {}, "finish_reason": "stop"}]}], "m")
     said = [TextDelta("It is "), TextDelta("4.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -47,6 +48,30 @@ def test_words_before_a_thought_and_what_is_no_text_stay_apart():
     assert text == "So: 4."
     wanted = [*says("So: "), *thinks("Hm."), reference, *says("4."), reference]
     assert data["native"]["wire"]["content"] == wanted
+
+
+def sealed(text: str, signature: str | None) -> list[dict[str, Any]]:
+    [part] = thinks(text)
+    return [part | {"signature": signature}]
+
+
+def test_the_seal_of_a_thought_may_come_with_its_last_piece_and_seals_are_not_mixed():
+    pieces = [sealed("Two ", None), sealed("and two.", "c2Vh"), sealed("So.", "bGVk"), "4."]
+    [(_, text, data)] = load_answer(chat(*pieces), "openai", model="m")
+    assert text == "4."
+    wanted = [*sealed("Two and two.", "c2Vh"), *sealed("So.", "bGVk"), *says("4.")]
+    assert data["native"]["wire"]["content"] == wanted
+
+
+def test_an_answer_that_a_server_has_parsed_may_be_in_a_stream():
+    [(_, text, _)] = load_answer(chat(None, {"sum": 4}), "openai", model="m")
+    assert text == '{"sum":4}'
+
+
+@pytest.mark.parametrize("more", [5, {"sum": 4}, ["4."]])
+def test_a_content_that_is_neither_text_nor_parts_is_refused(more):
+    with pytest.raises(Invalid):
+        load_answer(chat(says("It is "), more, says("!")), "openai", model="m")
 
 
 def test_what_is_sealed_in_a_summary_of_anthropic_goes_back():
@@ -138,7 +163,46 @@ def test_such_pieces_in_the_other_spelling_and_a_signature_that_comes_late():
     ]
 
 
-@pytest.mark.parametrize("path", ["$", "", 5])
+@pytest.mark.parametrize("path", ["$", "", 5, "$.a[-1]", "$.a[*].b", "$['a'", "$.a[1001]", f"$.a[{9**30}]"])
 def test_a_piece_without_a_place_is_refused(path):
     with pytest.raises(Invalid, match="not the events of a stream"):
         load_answer(gemini(begins("eat"), piece(path, stringValue="all")), "gemini")
+
+
+def test_a_name_in_quotes_may_have_quotes_in_it_and_a_list_may_have_gaps():
+    stream = gemini(
+        begins("eat"),
+        piece(r"""$['it\'s']["a\\b"]""", stringValue="ours"),
+        piece("$.list[2]", numberValue=3, is_last=True),
+    )
+    [(_, _, data)] = load_answer(stream, "gemini")
+    assert data["arguments"] == {"it's": {"a\\b": "ours"}, "list": [None, None, 3]}
+
+
+def test_what_was_streamed_is_not_changed_and_may_repeat_the_name():
+    first = begins("eat")
+    first["functionCall"] |= {"args": {"who": {"first": "Ann"}}}
+    second = piece("$.who.last", stringValue="Bee", is_last=True)
+    second["functionCall"]["name"] = "eat"
+    stream = gemini(first, second)
+    before = deepcopy(stream)
+    [(_, _, data)] = load_answer(stream, "gemini")
+    assert data["arguments"] == {"who": {"first": "Ann", "last": "Bee"}}
+    assert stream == before
+
+
+def test_arguments_too_deep_to_be_put_together_are_refused():
+    deep: dict[str, Any] = {}
+    for _ in range(100_000):
+        deep = {"in": deep}
+    with pytest.raises(Invalid, match="not the events of a stream"):
+        load_answer(gemini({"functionCall": {"name": "eat", "args": deep, "willContinue": True}}), "gemini")
+
+
+@pytest.mark.parametrize("reason", [None, "MAX_TOKENS", "STOP"])
+def test_a_call_that_was_cut_off_has_no_arguments_to_run_with(reason):
+    stream = gemini({"text": "I clean up."}, begins("remove"), piece("$.path", stringValue="/tmp"))
+    stream.append({"candidates": [{"finishReason": reason}]})
+    _, (_, _, data) = load_answer(stream, "gemini", model="m")
+    whole = {"path": "/tmp"}
+    assert data["arguments"] == (whole if reason == "STOP" else {"_invalid_json": '{"path":"/tmp"}'})

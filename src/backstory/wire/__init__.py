@@ -185,7 +185,7 @@ def load_answer(response: Any, format: str, *, model: str | None = None) -> list
 def _assembled(events: list[Any], source: Format) -> Any:
     try:
         return source.assembled(events)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise Invalid(f"these are not the events of a stream of the format {source.name}") from error
 
 

@@ -6,7 +6,10 @@ until one does not say that the call goes on.
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any
+
+from backstory.wire.encoder import compact
 
 CALL = ("functionCall", "function_call")
 CONTINUES = ("willContinue", "will_continue")
@@ -14,11 +17,14 @@ PIECES = ("partialArgs", "partial_args")
 PATH = ("jsonPath", "json_path")
 VALUES = ("stringValue", "string_value", "numberValue", "number_value", "boolValue", "bool_value")
 # A name behind a dot, an index, or a name in quotes.
-_KEY = re.compile(r"""\.([^.\[]+)|\[(\d+)\]|\[(?:'([^']*)'|"([^"]*)")\]""")
+_KEY = re.compile(r"""\.([^.\[]+)|\[(\d{1,9})\]|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)")\]""")
+_WHOLE_PATH = re.compile(rf"\$?(?:{_KEY.pattern})+")
+MOST_SKIPPED = 1000  # items of a list that no path names: more would be a way to fill the memory
 
 
-def whole_calls(parts: Iterable[Any]) -> list[Any]:
-    """The parts of a stream with each call in one part."""
+def whole_calls(parts: Iterable[Any], *, is_over: bool) -> list[Any]:
+    """The parts of a stream with each call in one part. If the stream is not over, the arguments of a call
+    that would go on are not what the model meant, and no tool may run with them."""
     found: list[Any] = []
     open: int | None = None  # where the call is that goes on
     for part in parts:
@@ -27,7 +33,7 @@ def whole_calls(parts: Iterable[Any]) -> list[Any]:
             found.append(part)
             continue
         call = part[name]
-        if open is not None and not call.get("name"):
+        if open is not None and call.get("name") in (None, "", found[open][name].get("name")):
             begun = found[open]
             beside = {key: value for key, value in part.items() if key != name and value is not None}
             found[open] = {**begun, **beside, name: _with_pieces(begun[name], call)}
@@ -35,7 +41,16 @@ def whole_calls(parts: Iterable[Any]) -> list[Any]:
             open = len(found)
             found.append({**part, name: _with_pieces({}, call)} if _is_partial(call) else part)
         open = open if _either(call, CONTINUES) else None
+    if open is not None and not is_over:
+        found[open] = _cut(found[open])
     return found
+
+
+def _cut(part: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that was cut off, as one whose arguments are not JSON."""
+    [name] = (name for name in CALL if part.get(name) is not None)
+    call = part[name]
+    return {**part, name: {**call, "args": {"_invalid_json": compact(call.get("args") or {})}}}
 
 
 def _is_partial(call: Mapping[str, Any]) -> bool:
@@ -48,7 +63,8 @@ def _either(value: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 def _with_pieces(call: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """A call with what a further part says of it."""
-    whole = {**call, **{key: value for key, value in more.items() if key not in (*CONTINUES, *PIECES)}}
+    own = {key: value for key, value in more.items() if key not in (*CONTINUES, *PIECES)}
+    whole = {**call, **deepcopy(own)}  # what is in the arguments grows, and is not ours
     pieces = _either(more, PIECES) or ()
     if pieces:
         arguments = dict(whole.get("args") or {})
@@ -59,8 +75,14 @@ def _with_pieces(call: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, 
 
 
 def _keys(path: str) -> list[str | int]:
+    if not _WHOLE_PATH.fullmatch(path):
+        raise ValueError(f"{path!r} is not a place in a call's arguments")
     found = _KEY.findall(path)
-    return [int(index) if index else name or single or double for name, index, single, double in found]
+    return [int(index) if index else name or _plain(single or double) for name, index, single, double in found]
+
+
+def _plain(quoted: str) -> str:
+    return re.sub(r"\\(.)", r"\1", quoted)
 
 
 def _put(inside: Any, keys: list[str | int], value: Any) -> None:
@@ -74,6 +96,8 @@ def _put(inside: Any, keys: list[str | int], value: Any) -> None:
 
 def _at(inside: Any, key: str | int, empty: Any) -> Any:
     if isinstance(key, int):
+        if key - len(inside) > MOST_SKIPPED:
+            raise LookupError(f"item {key} of a list of {len(inside)}")
         inside.extend([None] * (key + 1 - len(inside)))
     elif key not in inside:
         inside[key] = None

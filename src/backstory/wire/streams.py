@@ -50,11 +50,12 @@ def continued(content: Any, more: Any) -> Any:
     the last one ended."""
     if isinstance(content, str | None) and isinstance(more, str):
         return (content or "") + more
+    if isinstance(more, Mapping) and not content:  # an answer that the server has parsed
+        return more
     parts = _as_parts(content)
     for part in _as_parts(more):
-        key = part.get("type") if isinstance(part, Mapping) else None
-        if key in ("text", "thinking") and parts and parts[-1].get("type") == key:
-            parts[-1] = {**part, **parts[-1], key: continued(parts[-1].get(key), part.get(key) or "")}
+        if parts and _goes_on(parts[-1], part):
+            parts[-1] = _joined(parts[-1], part)
         else:
             parts.append(part)
     return parts
@@ -63,7 +64,26 @@ def continued(content: Any, more: Any) -> Any:
 def _as_parts(content: Any) -> list[Any]:
     if isinstance(content, str | None):
         return [{"type": "text", "text": content}] if content else []
+    if not isinstance(content, list | tuple):
+        raise TypeError(f"a content is text or a list of parts, not {type(content).__name__}")
     return list(content)
+
+
+def _goes_on(last: Any, part: Any) -> bool:
+    """Whether a part is more of the last one: of the same kind, and not under another seal."""
+    if not isinstance(last, Mapping) or not isinstance(part, Mapping):
+        return False
+    if last.get("type") != part.get("type") or part.get("type") not in ("text", "thinking"):
+        return False
+    seals = [seal for seal in (last.get("signature"), part.get("signature")) if seal]
+    return len(seals) < 2 or seals[0] == seals[1]
+
+
+def _joined(last: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    """Two pieces of a part. What is beside its text may come with either: a seal comes with the last."""
+    key = part["type"]
+    beside = {name: value for name, value in part.items() if value is not None}
+    return {**last, **beside, key: continued(last.get(key), part.get(key) or "")}
 
 
 def grow(whole: dict[str, Any], delta: Mapping[str, Any]) -> None:
@@ -192,11 +212,14 @@ def gemini_response(chunks: list[Event]) -> dict[str, Any]:
     """generateContent: the parts of all chunks, one after another."""
     parts: list[Any] = []
     about: dict[str, Any] = {}
+    ended = None
     for chunk in chunks:
         about |= {key: value for key, value in chunk.items() if key != "candidates"}
         for candidate in (chunk.get("candidates") or ())[:1]:
             parts.extend((candidate.get("content") or {}).get("parts") or ())
-    return {**about, "candidates": [{"content": {"role": "model", "parts": whole_calls(parts)}}]}
+            ended = candidate.get("finishReason") or candidate.get("finish_reason") or ended
+    whole = whole_calls(parts, is_over=ended == "STOP")
+    return {**about, "candidates": [{"content": {"role": "model", "parts": whole}}]}
 
 
 BEDROCK_EVENTS = ("contentBlockStart", "contentBlockDelta", "metadata")

@@ -5,6 +5,7 @@ Pure: the chunks are plain dicts, whichever server sent them.
 
 import os
 from collections.abc import Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
@@ -19,7 +20,7 @@ REFUSED = "content_filter"  # and of one that was withheld
 def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamItem]:
     """The answer in the chunks, part by part."""
     text: list[str] = []
-    content: Any = None
+    pieces: list[Any] = []
     calls: dict[int, dict[str, Any]] = {}
     thought: dict[str, Any] = {}
     usage = ended = None
@@ -34,7 +35,7 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
             if piece:
                 spoken = list(_spoken(piece))
                 text += [item.text for item in spoken if isinstance(item, TextDelta)]
-                content = continued(content, piece)
+                pieces.append(piece)
                 yield from spoken
             for part in delta.get("tool_calls") or ():
                 add_call(calls, part)
@@ -49,8 +50,9 @@ def assembled(chunks: Iterable[dict[str, Any]], model: str) -> Iterator[StreamIt
     name_calls(calls.values())
     data = _data(model, usage, ended)
     # Some servers refuse the next request unless their thinking, or its signature, is sent back.
-    is_in_parts = isinstance(content, list)
+    is_in_parts = not all(isinstance(piece, str) for piece in pieces)
     if thought or is_in_parts or any(call.keys() > FUNCTION_CALL for call in calls.values()):
+        content = reduce(continued, pieces, None) if is_in_parts else "".join(text)
         wire = _message(content, list(calls.values()), thought)
         data["native"] = {"provider": "openai", "model": model, "wire": storable_value(wire)}
     yield Response(storable("".join(text)), _calls(calls), data)
@@ -72,7 +74,7 @@ def _spoken_part(part: Any) -> Iterator[TextDelta | ThinkingDelta]:
     match part:
         case {"type": "text", "text": str(words)} if words:
             yield TextDelta(words)
-        case {"type": "thinking", "thinking": thinking}:
+        case {"type": "thinking", "thinking": str() | list() as thinking} if thinking:
             for item in _spoken(thinking):
                 yield ThinkingDelta(item.text)
 
