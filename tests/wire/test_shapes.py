@@ -15,6 +15,7 @@ from tests.wire.rules import violations
 Body = dict[str, Any]
 
 PAINTED = {"inlineData": {"mimeType": "image/png", "data": PIXEL}}
+SEAL = {"thoughtSignature": "c2lnbmVk"}
 LOOK = {"role": "user", "parts": [{"text": "Look."}]}
 MORE = {"role": "user", "parts": [{"text": "And?"}]}
 
@@ -39,6 +40,11 @@ SHAPES = {
         "gemini",
         google(PAINTED | {"thought": True}, PAINTED | {"thoughtSignature": "c2lnbmVk"}),
     ),
+    "an image in the store that it thought of": (
+        "gemini",
+        google({"fileData": {"fileUri": "gs://a/b.png"}, "thought": True}, {"text": "Yes."}),
+    ),
+    "a seal with nothing": ("gemini", google({"thought": True, **SEAL}, {"text": "Yes."})),
     "a search while it thought": (
         "gemini",
         google({"toolCall": {"id": "1"}, "thought": True}, {"text": "Yes."}),
@@ -65,7 +71,15 @@ def test_it_comes_back_as_it_was(format, body, stored):
         assert violations(dump(events, other).body, other, strict=False) == []
 
 
-@pytest.mark.parametrize("found", [{}, {"inlineData": {"data": PIXEL}}, {"text": 5}, {"toolCall": 5}])
+BROKEN: list[Body] = [
+    {"inlineData": {"data": PIXEL}},
+    {"text": 5},
+    {"toolCall": 5},
+    {"fileData": {"fileUri": 5}},
+]
+
+
+@pytest.mark.parametrize("found", [{}, *BROKEN, *(found | SEAL for found in BROKEN)])
 def test_a_thought_with_nothing_whole_in_it_does_not_go_back(found):
     native = {"provider": "gemini", "wire": [{"thought": True, **found}, {"text": "Yes."}]}
     history = [("user", "Look.", None), ("assistant", "Yes.", {"native": native}), ("user", "And?", None)]
@@ -242,3 +256,63 @@ def test_blank_arguments_are_no_json_so_they_are_empty_ones(format, blank):
     dumped, repairs = dump(events, format, model="m")
     assert violations(dumped, format, strict=False) == []
     assert [repair.why for repair in repairs] == ["arguments that are null or blank become {}"]
+
+
+@pytest.mark.parametrize(
+    ("part", "second"),
+    [
+        ({"text": "Yes.", **PAINTED}, "inlineData"),
+        ({"functionCall": {"name": "f", "args": {}}, "text": "Yes."}, "text"),
+        ({"text": "Yes.", "executable_code": {"code": "1"}}, "executable_code"),
+    ],
+)
+def test_a_part_of_google_with_two_things_in_it_does_not_go_back_and_nothing_is_lost_silently(part, second):
+    events = load(google(part), "gemini", model="m")
+    for format in FORMATS:
+        body, repairs = dump(events, format, model="m")
+        assert part not in body.get("contents", [None, {"parts": []}])[1]["parts"]
+        assert [repair.why for repair in repairs if f"{second} of this answer left out" in repair.why]
+
+
+def test_what_stands_beside_a_part_of_google_is_told_whatever_its_name_is():
+    [repair] = dump(load(google({"text": "Yes.", "displayName": "x"}), "gemini", model="m"), "openai").repairs
+    assert "displayName of this answer left out" in repair.why
+
+
+def document(*content: Any) -> Body:
+    block = {"type": "document", "source": {"type": "content", "content": [*content]}, "title": "paper"}
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": "Read."}, block]}]}
+
+
+def test_the_title_of_a_document_of_images_is_not_lost_silently():
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}}
+    events = load(document(image), "anthropic")
+    assert dump(events, "anthropic") == (document(image), [])
+    [repair] = dump(events, "openai").repairs
+    assert repair.why == "the name 'paper' left out: openai has no such thing here"
+
+
+@pytest.mark.parametrize("inside", [5, {}, {"type": "text"}, {"type": "text", "text": 5}])
+def test_a_document_with_something_broken_inside_does_not_go_back(inside):
+    events = load(document({"type": "text", "text": "x"}, inside), "anthropic")
+    for format in FORMATS:
+        body, [repair] = dump(events, format)
+        assert repair.why == "document left out: it is broken"
+        assert "paper" not in json.dumps(body)
+
+
+def test_arguments_of_calls_without_ids_are_not_mixed_up():
+    spelled = ['{"on": 1}', '{"on": true}', '{"on":1.0}']
+    calls = [{"id": "", "type": "function", "function": {"name": "f", "arguments": each}} for each in spelled]
+    results = [{"role": "tool", "tool_call_id": "", "content": each} for each in spelled]
+    asked = {"role": "assistant", "content": None, "tool_calls": calls}
+    events = load({"messages": [ASK, asked, *results]}, "openai", model="m")
+    sent = dump(events, "openai", model="another").body["messages"][1]["tool_calls"]
+    assert [call["function"]["arguments"] for call in sent] == spelled
+
+
+def test_of_two_names_of_a_file_always_the_same_is_sent():
+    link = {"type": "file_url", "file_url": {"url": "https://example.org/a.pdf"}}
+    link |= {"document_name": "second.pdf", "file_name": "first.pdf"}
+    body, _ = dump(load({"messages": [{"role": "user", "content": [link]}]}, "openai"), "anthropic")
+    assert body["messages"][0]["content"][0]["title"] == "first.pdf"

@@ -24,14 +24,25 @@ def take_rest(step: Step, parts: list[Part], why: str, target: Target) -> None:
         target.report("data", step.at, "U+0000 in this answer is U+FFFD, as in the log")
     if not others and why == REFUSED and _has_words_behind_a_call(parts):
         target.report("order", step.at, TEXT_FIRST)
-    written = {(part.name, part.id or None): part for part in parts if isinstance(part, Call) and part.sound}
-    for call in step.calls:
-        same = written.get((call.name, call.key)) or written.get((call.name, None))
-        if same is not None and same.arguments == call.arguments:
-            call.text = call.text or (same.text if same.text and same.text.strip() else None)
+    _take_arguments(step, parts)
     for part in parts:
         if isinstance(part, Speaker):
             _take_name(step, part.name, target)
+
+
+def _take_arguments(step: Step, parts: list[Part]) -> None:
+    """Give calls their arguments as the model wrote them. Those without ids are known by their order."""
+    written: dict[tuple[str, str | None], list[Call]] = {}
+    for part in parts:
+        if isinstance(part, Call):
+            written.setdefault((part.name, part.id or None), []).append(part)
+    for call in step.calls:
+        found = written.get((call.name, call.key)) or written.get((call.name, None))
+        if not found:
+            continue
+        same = found.pop(0)
+        if same.sound and same.arguments == call.arguments:
+            call.text = call.text or (same.text if same.text and same.text.strip() else None)
 
 
 def tell_runs(step: Step, parts: list[Part]) -> None:

@@ -78,7 +78,9 @@ def _keys(path: str) -> list[str | int]:
     if not _WHOLE_PATH.fullmatch(path):
         raise ValueError(f"{path!r} is not a place in a call's arguments")
     found = _KEY.findall(path)
-    return [int(index) if index else name or _plain(single or double) for name, index, single, double in found]
+    return [
+        int(index) if index else name or _plain(single or double) for name, index, single, double in found
+    ]
 
 
 def _plain(quoted: str) -> str:

@@ -213,10 +213,25 @@ def _read_media(kind: str, block: dict[str, Any]) -> list[Part]:
     """An image or a document, and the images that are in the document."""
     match block.get("source"):
         case {"type": "content", "content": list(content)}:
-            inner = [item for item in content if isinstance(item, dict) and item.get("type") == "image"]
+            if not all(map(_is_inside, content)):
+                return [Other(kind, complete=False, media=kind)]
+            inner = [item for item in content if item["type"] == "image"]
             images = [part for item in inner for part in (_read_source("image", item), *_refused_type(item))]
-            return images if images and not _texts(content) else [_read_source(kind, block), *images]
+            whole = _read_source(kind, block)
+            if not images or not isinstance(whole, Media) or whole.text:
+                return [whole, *images]
+            return [*images, *([Other(f"the name {whole.name!r}")] if whole.name else [])]
     return [_read_source(kind, block)]
+
+
+def _is_inside(item: Any) -> bool:
+    """Whether an item of a document's content is a block, and one of text has its text."""
+    match item:
+        case {"type": "text"}:
+            return isinstance(item.get("text"), str)
+        case {"type": str()}:
+            return True
+    return False
 
 
 def _read_source(kind: str, block: dict[str, Any]) -> Part:

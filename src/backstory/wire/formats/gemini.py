@@ -167,8 +167,13 @@ def read(_role: str, form: Form, path: str) -> list[Part]:
 
 def _read_part(part: dict[str, Any], path: str) -> list[Part]:
     found = _read_data(part, path)
-    known = {*DATA, *(other.what for other in found if isinstance(other, Other))}
-    beside = [Other(key) for key, value in part.items() if value and key not in known]
+    if len(part) == 1:
+        return found
+    read = {other.what for other in found if isinstance(other, Other)}
+    beside = [Other(key) for key, value in part.items() if value and key not in DATA and key not in read]
+    # "oneof field 'data' is already set" (Google).
+    given = [key for key in ONE_OF if part.get(key) is not None]
+    beside += [Other(key, complete=False) for key in given[1:] if part[key]]
     match found:
         case [Result(parts=parts) as result, *sealed]:
             return [result._replace(parts=[*parts, *sealed, *beside])]
@@ -184,7 +189,7 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     if answer is not None:
         return [_read_response(expect(answer, dict, f"{path}.functionResponse"), path), *sealed]
     if part.get("thought"):
-        return [Other("thought", complete=_is_thought(part) or bool(sealed)), *sealed]
+        return [Other("thought", complete=_is_thought(part, is_sealed=bool(sealed))), *sealed]
     if part.get("text") is not None:
         return [Text(expect(part["text"], str, f"{path}.text")), *sealed]
     if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
@@ -197,14 +202,16 @@ def _read_data(part: dict[str, Any], path: str) -> list[Part]:
     return [Other(what, complete=what not in FOREIGN), *sealed]
 
 
-def _is_thought(part: dict[str, Any]) -> bool:
-    """Whether a thought has what was thought: text, what a tool did, or, of models that paint, an image."""
+def _is_thought(part: dict[str, Any], *, is_sealed: bool) -> bool:
+    """Whether a thought has what was thought: text, what a tool did, or, of models that paint, an image. A
+    seal may stand alone, but makes nothing whole that is broken."""
     if part.get("text") is not None:
         return isinstance(part["text"], str)
-    found = _read_media(part)
-    if isinstance(found, Media):
-        return is_sound(found)
-    return any(isinstance(part.get(key), dict) for key in RUN)
+    if spelled(part, "inlineData") is not None or spelled(part, "fileData") is not None:
+        found = _read_media(part)
+        return is_sound(found) if isinstance(found, Media) else isinstance(found, Other) and found.complete
+    runs = [part[key] for key in RUN if part.get(key) is not None]
+    return all(isinstance(run, dict) for run in runs) if runs else is_sealed
 
 
 def _seal(signature: Any) -> list[Part]:
@@ -228,8 +235,15 @@ RUN = {
     "toolResponse": "tool_response",
     "tool_response": "tool_response",
 }
+# A part has one of these, and they are looked for in this order.
+ONE_OF = (
+    *(each for name in ("functionCall", "functionResponse") for each in (name, _SNAKE[name])),
+    "text",
+    *(each for name in ("inlineData", "fileData") for each in (name, _SNAKE[name])),
+    *RUN,
+)
 # What is read of a part, in both spellings. What else stands beside it only the service understands.
-DATA = frozenset({"text", "thought", *RUN, *_SNAKE, *_SNAKE.values()})
+DATA = frozenset({*ONE_OF, "thought", "thoughtSignature", _SNAKE["thoughtSignature"]})
 # Keys of other formats' blocks: here they are a mistake, and refused.
 FOREIGN = frozenset({"type", "toolUse", "toolResult", "reasoningContent", "image", "document"})
 

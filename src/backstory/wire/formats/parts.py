@@ -11,7 +11,7 @@ from backstory.wire.turns import Media, Other, Part, Text
 FOREIGN = frozenset({"input_text", "output_text", "input_image", "input_file", "tool_use", "tool_result"})
 # What is read of a part of text, and of a link.
 TEXT = frozenset({"text", "refusal"})
-NAMED = frozenset({"file_name", "document_name"})  # Perplexity's word for a file's name, and Mistral's
+NAMED = ("file_name", "document_name")  # Perplexity's word for a file's name, and Mistral's
 
 
 def read_content(content: Any, path: str) -> list[Part]:
@@ -28,7 +28,7 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
         case "text" | "refusal" as type_:
             return [Text(field(part, type_, str, path)), *unread(part, TEXT)]
         case "image_url" | "video_url" | "file_url" | "document_url" as type_:
-            return [_read_link(type_, part), *unread(part, NAMED | {type_})]
+            return [_read_link(type_, part), *unread(part, frozenset((*NAMED, type_)))]
         case "file":
             return [_read_file(part.get("file")), *unread(part, frozenset({"file"}))]
         case "input_audio":
