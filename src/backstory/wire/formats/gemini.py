@@ -171,7 +171,7 @@ def _read_part(part: dict[str, Any], path: str) -> list[Part]:
         return found
     read = {other.what for other in found if isinstance(other, Other)}
     beside = [Other(key) for key, value in part.items() if value and key not in DATA and key not in read]
-    # "oneof field 'data' is already set" (Google).
+    # A part has just one: "required oneof field 'data' must have one initialized field" (gemini-cli#5575).
     given = [key for key in ONE_OF if part.get(key) is not None]
     beside += [Other(key, complete=False) for key in given[1:] if part[key]]
     match found:
