@@ -210,11 +210,12 @@ class Agent(Identity):
                 head=context.at,
             )
 
-    def erase(self, positions: Iterable[int], *, why: str) -> list[Event]:
+    def erase(self, positions: Iterable[int], *, why: str, dry_run: bool = False) -> list[Event]:
         """Remove for good what the events at these positions say, with all copies that a compaction made, and
         with the other events of the same item if a framework wrote it. The events themselves stay, empty, for
-        every agent that has them in its lineage. Returns what is left of them."""
-        return erase(self._log.backend, self._record, positions, why)
+        every agent that has them in its lineage. Returns what is left of them; with `dry_run`, nothing is
+        changed, and it returns all events that would be erased."""
+        return erase(self._log.backend, self._record, positions, why, dry_run=dry_run)
 
     def preview(self, move: str, to: int | str | datetime | None = None) -> Preview:
         """What "clear", "rewind", "jump", "undo" or "redo" would do now. Nothing is written."""

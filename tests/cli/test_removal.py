@@ -63,6 +63,15 @@ def test_erase_as_json_prints_what_is_left(sqlite_shell):
     assert (event["seq"], event["content"], event["data"]["erased"]["why"]) == (2, "", "x")
 
 
+def test_the_question_shows_what_would_go_along(sqlite_shell):
+    call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    answer = {"role": "assistant", "content": "I will look.", "reasoning_content": "hm", "tool_calls": [call]}
+    with backstory.open(sqlite_shell.env["BACKSTORY_STORE"]) as store:
+        store.start("main").record({"choices": [{"message": answer, "finish_reason": "tool_calls"}]})
+    refused = sqlite_shell("erase", "main@2", "--why", "x", code=2)
+    assert "main@1 assistant I will look." in refused.err
+
+
 def test_erase_asks_on_a_terminal(sqlite_shell):
     fill(sqlite_shell)
     sqlite_shell.on_terminal("erase", "main@2", "--why", "x", keys=b"n\n")

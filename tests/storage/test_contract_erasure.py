@@ -365,8 +365,11 @@ def test_the_native_form_of_an_answer_goes_with_each_of_its_calls(store, agent, 
     agent.tool_result("c1", "done")
     agent.compact("a summary", keep=3)
     assert b"hunter2x" in held(store, url)
+    planned = agent.erase([last.seq], why="asked", dry_run=True)
+    assert [agent.event(event.seq) for event in planned] == planned
+    assert b"hunter2x" in held(store, url)
     erased = agent.erase([last.seq], why="asked")
-    assert {2, last.seq} < {event.seq for event in erased}
+    assert {2, last.seq} < {event.seq for event in erased} == {event.seq for event in planned}
     assert b"hunter2x" not in held(store, url)
     assert agent.event(1).content == "go"
     assert store.verify() == []

@@ -23,8 +23,11 @@ class Readable(Reader, StoredRows, Protocol):
     """What is needed to find the dead events of a session."""
 
 
-def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str) -> list[Event]:
-    """Erase what the events at some positions of a lineage say, and all events that hold it, too."""
+def erase(
+    backend: Backend, agent: AgentRecord, positions: Iterable[int], why: str, *, dry_run: bool = False
+) -> list[Event]:
+    """Erase what the events at some positions of a lineage say, and all events that hold it, too. Returns
+    what is left of them, or with `dry_run` what they say."""
     why = checked_reason(why)
     wanted = distinct_positions(agent, positions, backend.head(agent))
     with backend.removal() as removal:
@@ -33,8 +36,11 @@ def erase(backend: Backend, agent: AgentRecord, positions: Iterable[int], why: s
         if current is None or (current.deleted_us, current.created_us) != (None, agent.created_us):
             raise lost(agent)
         copies = Copies(removal, agents)
-        places = {place for position in wanted for place in copies.of(current, position)}
-        return [_blank(removal, agents, place, why) for place in sorted(places, key=lambda place: place[1])]
+        found = {place for position in wanted for place in copies.of(current, position)}
+        places = sorted(found, key=lambda place: place[1])
+        if dry_run:
+            return [_row(removal, agents[owner], position).event for owner, position in places]
+        return [_blank(removal, agents, place, why) for place in places]
 
 
 def _row(rows: StoredRows, owner: AgentRecord, position: int) -> Stored:

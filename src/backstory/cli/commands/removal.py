@@ -61,7 +61,7 @@ def erase_command(
         wanted = _positions(store, refs)
         if dry_run or not yes:
             for agent, positions in wanted.items():
-                for event in agent.read(positions):
+                for event in agent.erase(positions, why=why, dry_run=True):
                     if dry_run and as_json:
                         screen.answer_json(event_json(event))
                     else:
