@@ -14,6 +14,7 @@ import psycopg
 import pytest
 
 import backstory
+from backstory.storage.postgres import append as postgres_append
 from backstory.storage.postgres import watch as postgres_watch
 from backstory.storage.sqlite import watch as sqlite_watch
 from tests.processes import PATIENCE
@@ -259,7 +260,8 @@ def test_a_server_that_went_away_is_followed_again_where_it_was_left(new_url):
             assert contents(take(follower, 2)) == ["b", "c"]
 
 
-def test_nobody_is_notified_while_nobody_follows(new_url):
+def test_nobody_is_notified_while_nobody_follows(new_url, monkeypatch):
+    monkeypatch.setattr(postgres_append, "LOOK_EVERY", -1.0)  # each append looks for followers
     url = new_url("postgres")
     with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as listener:
         agent = store.start("main")
@@ -274,6 +276,35 @@ def test_nobody_is_notified_while_nobody_follows(new_url):
             any(listener.notifies(timeout=PATIENCE, stop_after=1))
             agent.user("c")
             assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
+
+
+def test_an_append_that_did_not_look_for_followers_is_not_missed_by_a_new_one(new_url, monkeypatch):
+    monkeypatch.setattr(postgres_append, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(postgres_watch, "SETTLED", 3600.0)  # it takes its time
+    with backstory.open(new_url("postgres")) as store:
+        agent = store.start("main")
+        agent.user("a")  # this one looks
+        with agent.follow(timeout=PATIENCE) as follower:
+            watch = follower._watch
+            while not watch._heard:
+                watch.wait(PATIENCE)
+            assert watch._before  # it does not rely on notifications yet
+            agent.user("b")
+            assert next(follower).content == "b"
+
+
+def test_an_append_that_looked_for_followers_long_ago_notifies_in_any_case(new_database, monkeypatch):
+    """It may have waited for a lock, and a follower that came meanwhile did not wait for it."""
+    monkeypatch.setattr(postgres_append, "LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(postgres_append, "SETTLED", -1.0)
+    url = new_database(plain=True)
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as listener:
+        agent = store.start("main")
+        listener.execute("LISTEN backstory")
+        agent.user("a")
+        assert not any(listener.notifies(timeout=0))
+        agent.user("b")
+        assert any(listener.notifies(timeout=PATIENCE, stop_after=1))
 
 
 def test_an_idle_follower_of_postgresql_sends_nothing_between_keep_alives(new_database):

@@ -29,6 +29,12 @@ def one_connection(store):
     return store._log.backend._pool._at_hand[-1].db
 
 
+def appends(db):
+    """How often each prepared statement was run."""
+    counts = "SELECT name, generic_plans + custom_plans FROM pg_prepared_statements WHERE name ~ '^backstory'"
+    return dict(db.execute(counts).fetchall())
+
+
 def calls_the_function(store, monkeypatch):
     called = []
     monkeypatch.setattr(
@@ -63,9 +69,7 @@ def test_a_rollback_does_not_take_the_statement_away(direct):
             agent.rewind("no such mark")
         agent.user("a")
     assert one_connection(store) is db
-    assert db.execute("SELECT count(*) FROM pg_prepared_statements WHERE name ~ 'backstory'").fetchall() == [
-        (1,)
-    ]
+    assert len(appends(db)) == 2
 
 
 def test_a_statement_that_was_removed_is_prepared_again(direct):
@@ -74,6 +78,27 @@ def test_a_statement_that_was_removed_is_prepared_again(direct):
     agent.user("a")
     one_connection(store).execute("DISCARD ALL")
     assert agent.user("b").seq == 2
+
+
+def test_followers_are_looked_for_again_only_after_a_moment(direct, monkeypatch):
+    monkeypatch.setattr(append, "LOOK_EVERY", 3600.0)
+    agent = direct[0].start()
+    for text in "abc":
+        agent.user(text)
+    db = one_connection(direct[0])
+    assert appends(db) == {"backstory_append_look": 1, "backstory_append": 2}
+    monkeypatch.setattr(append, "LOOK_EVERY", -1.0)
+    agent.user("d")
+    assert appends(db) == {"backstory_append_look": 2, "backstory_append": 2}
+
+
+def test_an_append_that_finds_a_follower_goes_on_looking(direct, monkeypatch):
+    monkeypatch.setattr(append, "LOOK_EVERY", 3600.0)
+    agent = direct[0].start()
+    with agent.follow():
+        for text in "abc":
+            agent.user(text)
+    assert appends(one_connection(direct[0])) == {"backstory_append_look": 3, "backstory_append": 0}
 
 
 def test_more_than_a_socket_takes_at_once(direct):

@@ -11,7 +11,7 @@ INDEXES = """
 NEEDED_INDEXES = {
     *("agents_pkey", "agents_session_name_key", "agents_id", "agents_name", "agents_key", "agents_touched"),
     *("agents_title", "agents_birth"),
-    *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_found", "event_notes"),
+    *("events_pkey", "events_jumps", "events_marks", "event_keys", "event_notes"),
     *("directory_pkey", "followers_pkey", "sources_pkey"),
 }
 # Of a store that was searched: the first search makes them.

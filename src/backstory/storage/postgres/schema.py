@@ -270,8 +270,7 @@ VERSION_2: LiteralString = (
         WHERE about IS NOT NULL;
     CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
     CREATE INDEX events_marks ON backstory.events (place, agent, seq) WHERE kind = 'mark';
-    CREATE UNIQUE INDEX event_keys ON backstory.events (place, agent, key) WHERE key IS NOT NULL;
-    CREATE INDEX event_found ON backstory.events (key) WHERE key IS NOT NULL;
+    CREATE UNIQUE INDEX event_keys ON backstory.events (key, place, agent) WHERE key IS NOT NULL;
     CREATE INDEX event_notes ON backstory.events (place, agent, content, seq) WHERE kind = 'note';
     """
 )

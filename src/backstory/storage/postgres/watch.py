@@ -1,9 +1,10 @@
 """Watching a PostgreSQL store that other processes write to.
 
 A watch LISTENs on its own connection, and has a row in the table `followers`. An append sends a NOTIFY only
-while that table has rows, because it makes all commits of a database wait for one another. The store is
-polled four times a second until the first notification arrives, and for good where none ever does (a pooler,
-a standby, a user who may not write, a store on many servers).
+while that table has rows, because it makes all commits of a database wait for one another, and does not look
+there each time (`append.LOOK_EVERY`). The store is polled four times a second until every writer knows of the
+watch and the first notification has arrived, and for good where none ever does (a pooler, a standby, a user
+who may not write, a store on many servers).
 """
 
 import os
@@ -23,7 +24,7 @@ from backstory.storage.postgres.server import Connection
 
 POLL = 0.25  # seconds between two reads while notifications are not reliable
 KEEP_ALIVE = 30.0  # seconds between two statements while nothing happens
-SETTLED = 2.0  # seconds after which every writer that did not see our row has a transaction id
+SETTLED = 2.0  # seconds until every writer that looked before our row was there has a transaction id
 
 REGISTER = """
     WITH gone AS (DELETE FROM backstory.followers WHERE until < pg_catalog.clock_timestamp())
