@@ -5,21 +5,17 @@ forks. The statements are in `rows`; the tables, and the functions that write to
 """
 
 import os
-import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from weakref import WeakSet
 
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from backstory.core.events import Columns, EncodedRow, Event, Stored, TextAndData, decoded_rows
-from backstory.core.outline import DataRow, OutlineRow
+from backstory.core.events import EncodedRow, Event, decoded_rows
 from backstory.core.terms import Query
 from backstory.errors import (
     CannotOpen,
-    ConnectionLost,
     KeyTaken,
     NameTaken,
     ReadOnly,
@@ -30,19 +26,16 @@ from backstory.storage.address import without_password
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import new_id
 from backstory.storage.postgres import index as postgres_index
-from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.append import CAN_POLL, append_directly
-from backstory.storage.postgres.audit import found_damage
-from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL
 from backstory.storage.postgres.cluster import (
     distribute_index,
     distribute_store,
     is_distributed,
-    reachable_agents,
     servers,
 )
 from backstory.storage.postgres.connections import Connections
 from backstory.storage.postgres.intake import PostgresIntake
+from backstory.storage.postgres.reads import PostgresReads
 from backstory.storage.postgres.removal import PostgresRemoval
 from backstory.storage.postgres.rows import PostgresRows
 from backstory.storage.postgres.server import (
@@ -60,32 +53,23 @@ from backstory.storage.postgres.server import (
     transaction,
     translation,
 )
-from backstory.storage.postgres.survey import SIZE, PostgresSurvey
 from backstory.storage.postgres.watch import NOTIFY, PostgresWatch
 from backstory.storage.protocols import (
-    ALL,
     AgentRecord,
     BasedDrafts,
-    Census,
     Found,
     NewAgent,
     Packed,
     Piece,
-    SourceRecord,
-    Walk,
     Wanted,
 )
-from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
-T = TypeVar("T")
-
-PAUSES = (0.0, 0.1, 0.5)  # seconds before a read is repeated
 TRIES = 1_000  # to create an agent; after each, someone else has created one in the same session
 ENTRY_TRIES = 100  # where only an entry in the directory clashes: it is not without its agent for long
 REFUSED_BY_CITUS = (psycopg.errors.UndefinedTable, psycopg.errors.FeatureNotSupported)
 
 
-class PostgresBackend:
+class PostgresBackend(PostgresReads):
     """A store in the schema `backstory` of a PostgreSQL database. An agent's primary key is its number within
     its place."""
 
@@ -181,13 +165,6 @@ class PostgresBackend:
         is_plain = isinstance(error, REFUSED_BY_CITUS) and not self._is_distributed
         return is_plain and self._has_servers()
 
-    def _has_servers(self) -> bool:
-        """Whether the store is distributed over several servers, which may happen while it is open."""
-        if not self._is_distributed:
-            with self._connection() as db:
-                self._is_distributed = is_distributed(db)
-        return self._is_distributed
-
     @contextmanager
     def exclusive(self, *agents: AgentRecord) -> Iterator[PostgresRows]:
         with self._connection(to_write=True) as db, transaction(db, on_many_servers=self._is_distributed):
@@ -199,114 +176,6 @@ class PostgresBackend:
             for agent in sorted(agents, key=lambda agent: agent.id):  # in one order, to avoid deadlocks
                 rows.hold(agent, in_turn=in_turn)
             yield rows
-
-    def agents(self, wanted: Wanted = ALL) -> list[AgentRecord]:
-        try:
-            return self._read(lambda rows: rows.agents(wanted))
-        except ConnectionLost:
-            if not (wanted.partial and self._has_servers()):
-                raise
-            with self._connection() as db:
-                return reachable_agents(db, wanted)
-
-    def head(self, agent: AgentRecord) -> int:
-        return self._read(lambda rows: rows.head(agent))
-
-    def walk(self, agent: AgentRecord, at: int | None) -> Walk:
-        return self._read(lambda rows: rows.walk(agent, at))
-
-    def lineage(self, agent: AgentRecord) -> list[Piece]:
-        return self._read(lambda rows: rows.lineage(agent))
-
-    def position_at(self, agent: AgentRecord, moment: int) -> int:
-        return self._read(lambda rows: rows.position_at(agent, moment))
-
-    def read(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._read(lambda rows: rows.read(agent, pieces))
-
-    def read_columns(self, agent: AgentRecord, pieces: Sequence[Piece]) -> Columns:
-        return self._read(lambda rows: rows.read_columns(agent, pieces))
-
-    def read_said(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[Event]:
-        return self._read(lambda rows: rows.read_said(agent, pieces, notes))
-
-    def texts(self, agent: AgentRecord, pieces: Sequence[Piece], notes: Sequence[str]) -> list[TextAndData]:
-        return self._read(lambda rows: rows.texts(agent, pieces, notes))
-
-    def outline(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[OutlineRow]:
-        return self._read(lambda rows: rows.outline(agent, pieces))
-
-    def data_of(self, agent: AgentRecord, pieces: Sequence[Piece], kinds: Sequence[str]) -> list[DataRow]:
-        return self._read(lambda rows: rows.data_of(agent, pieces, kinds))
-
-    def session_marks(self, session: str) -> list[tuple[str, Event]]:
-        return self._survey(lambda survey: survey.session_marks(session))
-
-    def heads(self) -> list[tuple[str, int]]:
-        return self._survey(lambda survey: survey.heads())
-
-    def newest_notes(self, name: str, key_prefix: str | None) -> list[NewestNote]:
-        return self._survey(lambda survey: survey.newest_notes(name, key_prefix))
-
-    def irregular(self, regular: Collection[str]) -> list[Irregular]:
-        return self._survey(lambda survey: survey.irregular(regular))
-
-    def censuses(self) -> list[AgentCensus]:
-        return self._survey(lambda survey: survey.censuses())
-
-    def marks(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Event]:
-        return self._read(lambda rows: rows.marks(agent, pieces))
-
-    def notes(self, agent: AgentRecord, pieces: Sequence[Piece], name: str | None) -> list[Event]:
-        return self._read(lambda rows: rows.notes(agent, pieces, name))
-
-    def last_note(self, agent: AgentRecord, pieces: Sequence[Piece], name: str) -> Event | None:
-        return self._read(lambda rows: rows.last_note(agent, pieces, name))
-
-    def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
-        return self._read(lambda rows: rows.keyed(agent, pieces, keys))
-
-    def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
-        return self._read(lambda rows: rows.places(agent, pieces, keys))
-
-    def known(self, keys: Sequence[str]) -> set[str]:
-        return {key for (key,) in self._query(postgres_sources.KNOWN, {"keys": list(keys)})}
-
-    def sources(
-        self, tool: str | None = None, id: str | None = None, prefix: str | None = None
-    ) -> list[SourceRecord]:
-        return [SourceRecord(*row) for row in self._query(*postgres_sources.listing(tool, id, prefix))]
-
-    def found(self, key: str) -> list[tuple[str, int]]:
-        return self._read(lambda rows: rows.found(key))
-
-    def stored(self, agent: AgentRecord, after: int, limit: int) -> list[Stored]:
-        return self._read(lambda rows: rows.stored(agent, after, limit))
-
-    def _read(self, ask: Callable[[PostgresRows], T]) -> T:
-        return self._asked(lambda db: ask(PostgresRows(db)))
-
-    def _survey(self, ask: Callable[[PostgresSurvey], T]) -> T:
-        return self._asked(lambda db: ask(PostgresSurvey(db)))
-
-    def _asked(self, ask: Callable[[Connection], T]) -> T:
-        """Run a read, and repeat it if the connection is lost, so that reads survive a restart of the server.
-        While a server shuts down, more than one connection may be lost."""
-        for pause in PAUSES:
-            with suppress(ConnectionLost), self._connection() as db:
-                return ask(db)
-            time.sleep(pause)
-        with self._connection() as db:
-            return ask(db)
-
-    def damage(self) -> list[str]:
-        return self._read(lambda rows: found_damage(lambda sql: rows.all(sql, {})))
-
-    def census(self, agent: AgentRecord, pieces: Sequence[Piece]) -> list[Census]:
-        return self._survey(lambda survey: survey.census(agent, pieces))
-
-    def size(self) -> int:
-        return int(self._query(SIZE_OF_ALL if self._has_servers() else SIZE, {})[0][0])
 
     def distribute(self, progress: Callable[[int, int], None]) -> tuple[int, int]:
         moved = 0
@@ -390,9 +259,6 @@ class PostgresBackend:
         if self._pid == os.getpid():  # after a fork, the connections belong to the parent
             self._pool.close()
         self._closed = True
-
-    def _query(self, sql: str, bindings: dict[str, Any]) -> list[Any]:
-        return self._read(lambda rows: rows.all(sql, bindings))
 
     @contextmanager
     def _connection(self, *, to_write: bool = False) -> Iterator[Connection]:
