@@ -165,3 +165,84 @@ def test_omp_has_a_title_before_its_header_and_instructions_of_its_own(tmp_path)
 def test_of_several_titles_the_last_counts(tmp_path):
     titles = [{"type": "title", "v": 1, "title": title} for title in ("Pixels", "Colours", "Shades")]
     assert thread_of(tmp_path, *titles, HEADER, user("a", None, "go")).about["title"] == "Shades"
+
+
+def test_a_compaction_may_hold_the_messages_that_it_kept(tmp_path):
+    """The newer ones do, and name no first kept entry. What stands before it in the file is told once."""
+    question = {"role": "user", "content": "two"}
+    cut = entry("k", "c", "compaction", summary="In short.", tokensBefore=9)
+    thread = thread_of(
+        tmp_path,
+        HEADER,
+        user("a", None, "one"),
+        answer("b", "a", words("first")),
+        user("c", "b", "two"),
+        cut | {"retainedTail": [question, {"role": "user", "content": "shortened"}]},
+        user("d", "k", "three"),
+    )
+    events = log(thread)
+    kept = [("user", "In short."), ("user", "two"), ("user", "shortened"), ("user", "three")]
+    assert context(events) == kept
+    assert [e.data["copy_of"] for e in events if "copy_of" in (e.data or {})] == [3]
+
+
+def test_the_line_ends_where_the_last_leaf_entry_says(tmp_path):
+    said = [HEADER, user("a", None, "one"), answer("b", "a", words("first")), user("c", "b", "two")]
+    back = entry("l", "c", "leaf", targetId="b")
+    assert context(log(thread_of(tmp_path, *said, back))) == [("user", "one"), ("assistant", "first")]
+    events = log(thread_of(tmp_path, *said, back, user("d", "b", "three")))
+    assert context(events) == [("user", "one"), ("assistant", "first"), ("user", "three")]
+    assert context(log(thread_of(tmp_path, *said, entry("l", "c", "leaf", targetId=None)))) == []
+    omp = [*said, entry("x", "c", "leaf_change", target="a"), entry("y", "x", "leaf_change", target="nobody")]
+    sessions, report = read(write_lines(tmp_path / "omp_s1.jsonl", omp))
+    assert context(log(one(sessions))) == [("user", "one")]
+    assert not report.unknown
+
+
+def version_4(*lines):
+    header = {"kind": "header", "version": 4, "id": "s1", "createdAt": 1777705200000, "cwd": "/w"}
+    times = ({"seq": seq, "timestamp": 1777705200000 + seq} for seq in range(1, len(lines) + 1))
+    return [header, *(time | line for time, line in zip(times, lines, strict=True))]
+
+
+def said_in(lane, id, parent, text, role="user"):
+    message = {"role": role, "content": [words(text)]}
+    return {
+        "kind": "entry",
+        "lane": lane,
+        "type": "message",
+        "id": id,
+        "parentId": parent,
+        "message": message,
+    }
+
+
+def test_version_4_has_lanes_of_which_the_main_one_is_live(tmp_path):
+    lines = version_4(
+        said_in("main", "a", None, "one"),
+        said_in("main", "b", "a", "first", "assistant"),
+        {"kind": "lane", "lane": "aside", "leafId": "a"},
+        {"kind": "record", "type": "operation_started", "id": "r", "lane": "aside"},
+        said_in("aside", "c", "a", "elsewhere"),
+        {"kind": "fact", "fact": "name", "name": "Pixels"},
+        {"kind": "fact", "fact": "label", "targetId": "a", "label": "works"},
+    )
+    sessions, report = read(write_lines(tmp_path / "x_s1.jsonl", lines))
+    events = log(one(sessions))
+    assert context(events) == [("user", "one"), ("assistant", "first")]
+    assert ("user", "elsewhere") in [(event.kind, event.content) for event in events]
+    assert [event.data for event in events if event.kind == "note"] == [{"label": "works", "at": 1}]
+    assert one(sessions).about == {"cwd": "/w", "title": "Pixels"}
+    assert events[0].time == 1777705200001000
+    assert not report
+    moved = [*lines, {"kind": "lane", "seq": 9, "lane": "main", "leafId": "a"}]
+    assert context(log(thread_of(tmp_path, *moved))) == [("user", "one")]
+
+
+def test_a_fork_of_version_4_names_the_session_that_it_came_from(tmp_path):
+    shared = [said_in("main", "a", None, "one"), said_in("main", "b", "a", "first", "assistant")]
+    write_lines(tmp_path / "t_s1.jsonl", version_4(*shared, said_in("main", "c", "b", "left")))
+    header, *lines = version_4(*shared, said_in("main", "d", "b", "right"))
+    write_lines(tmp_path / "a_s2.jsonl", [header | {"id": "s2", "parentSessionId": "s1"}, *lines])
+    parent, child = read(tmp_path)[0]
+    assert (parent.id, child.threads[0].origin.session, child.threads[0].origin.at) == ("s1", "s1", "b")

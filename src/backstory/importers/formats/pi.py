@@ -1,4 +1,4 @@
-"""pi and omp: JSON lines that are a tree of entries, the last of which is live. Pure.
+"""pi and omp: JSON lines that are a tree of entries, the last of which is live, or the one they name. Pure.
 
 Version 1 has neither ids nor parents: the ordinal is the id, the entry above the parent. omp has a title
 line, which is rewritten in place, before the header; of several, the last counts.
@@ -9,152 +9,23 @@ from functools import partial
 from typing import Any
 
 from backstory.importers.checkpoints import Checkpoint, ReadWhole, Tail, last_checkpoint
-from backstory.importers.entries import (
-    Data,
-    as_text,
-    microseconds,
-    named,
-)
+from backstory.importers.entries import Data, as_text, json_of, microseconds, named
 from backstory.importers.forest import Forest, Node
 from backstory.importers.format import Format, Head, Place, Source
-from backstory.importers.formats.pi_messages import message_entries, said, texts_of
-from backstory.importers.provenance import PROVENANCE, provenance_in
-from backstory.importers.transcript import Entry, Label, Move, Origin, Report, Session, Step, Thread, Unit
-from backstory.importers.words import Words
+from backstory.importers.formats.pi_file import NAME, File, is_header
+from backstory.importers.formats.pi_messages import message_entries, said
+from backstory.importers.provenance import PROVENANCE
+from backstory.importers.transcript import Entry, Label, Move, Origin, Session, Step, Thread, Unit
 
-NAME = "pi"
-# Entries that say nothing to the model. What hangs on them hangs on what they hang on.
-SILENT = Words(
-    {"model_change", "thinking_level_change", "custom", "label", "session_info"}
-    | {"title", "title_change", "credential_pin", "ttsr_injection"}  # omp
-)
-SPEAKING = Words({"message", "compaction", "branch_summary", "custom_message", "session_init"})
+# What makes a message the same as another.
+LIKENESS = ("role", "content", "toolCallId", "command", "output", "summary", "customType")
 
 
 def fits(head: Head) -> bool:
     """A `session` line first, or behind `title` lines, of which a file may have several."""
     records = (record for record in head.records if isinstance(record, dict))
     first = next((record for record in records if record.get("type") != "title"), {})
-    return _is_header(first)
-
-
-def _is_header(record: dict[str, Any]) -> bool:
-    return record.get("type") == "session" and isinstance(record.get("id"), str) and "timestamp" in record
-
-
-class File:
-    """A session's file, indexed."""
-
-    def __init__(self, source: Source, tail: Tail | None = None) -> None:
-        self.source = source
-        self.report = Report()
-        self.header: Data = tail.state["header"] if tail else {}
-        self.about: Data = dict(tail.state["about"]) if tail else {}
-        self.places: dict[str, tuple[Any, int]] = {}  # a speaking entry -> where it is, its line
-        self.parents: dict[str, str | None] = {}  # every entry's
-        self.labels: dict[str, list[tuple[str, Any, int | None]]] = {}  # behind which entry which label comes
-        self.last: str | None = None
-        # The ids by index, the header among them; those before a checkpoint are not known.
-        self.order: list[str | None] = [None] * tail.state["order"] if tail else []
-        self._read = tail.read if tail else 0  # lines that were told before
-        self.is_tail = tail is not None
-        self._hanging: dict[str, str] = {}  # entries whose parent was not known yet -> what stands above them
-        for line in source.lines(self.report):
-            if isinstance(line.value, dict):
-                self._take(line.value, line.place, line.number)
-        self.reach = source.reach
-        self.id = named(self.header.get("id"), source.stem)
-
-    def _take(self, record: Data, place: Any, line: int) -> None:
-        type_ = record.get("type")
-        if type_ == "session":
-            self.header = self.header or record
-            self.about |= texts_of(record, {"cwd": "cwd", "model": "modelId"}) | provenance_in(record)
-            self.order.append(None)
-            return
-        if type_ == "title":
-            self.about |= texts_of(record, {"title": "title"})
-            return
-        id = record.get("id")
-        if not isinstance(id, str) or not id:
-            id, parent = (
-                f"{str(self.header.get('id') or self.source.stem)[-12:]}:{len(self.order)}",
-                self.last,
-            )
-        else:
-            parent = record.get("parentId") if isinstance(record.get("parentId"), str) else None
-        if self.is_tail and not self.parents:
-            parent = None  # what the first entry of a tail continues is not in it
-        self.order.append(id)
-        if id in self.parents:
-            self.report.mended["line written again"] += 1
-        if (
-            parent is not None
-            and parent not in self.parents
-            and self.last is not None
-            and id not in self.parents
-        ):
-            self._hanging[id] = self.last
-        if self.is_tail and line > self._read and not self._is_told(record, parent):
-            raise ReadWhole
-        self.parents.setdefault(id, parent)
-        if type_ in SPEAKING:
-            self.places[id] = (place, line)
-        elif type_ not in SILENT:
-            self.report.unknown[f"{type_} ({NAME} {self.header.get('version', 1)})"] += 1
-        self._learn(record, id)
-        self.last = id
-
-    def _is_told(self, record: Data, parent: str | None) -> bool:
-        """Whether what a new entry of a tail refers to is in the tail."""
-        target = record.get("targetId", parent)
-        return parent in self.parents and isinstance(target, str) and target in self.parents
-
-    def _learn(self, record: Data, id: str) -> None:
-        match record.get("type"):
-            case "session_info":
-                self.about |= texts_of(record, {"title": "name"})
-            case "title_change":
-                self.about |= texts_of(record, {"title": "title"})
-            case "model_change":
-                self.about |= texts_of(record, {"model": "modelId"})
-            case "label" if isinstance(record.get("targetId"), str):
-                found = (record["targetId"], record.get("label"), microseconds(record.get("timestamp")))
-                self.labels.setdefault(id, []).append(found)
-
-    def mend(self) -> None:
-        """A parent that is not in the file: the entry above is the parent."""
-        for id, above in self._hanging.items():
-            if self.parents[id] not in self.parents:
-                self.parents[id] = above
-                self.report.mended["lost parent"] += 1
-
-    def unit_of(self, id: str | None) -> str | None:
-        """The nearest speaking entry at or above an entry."""
-        seen = set()
-        while id is not None and id not in self.places:
-            if id in seen:
-                return None
-            seen.add(id)
-            id = self.parents.get(id)
-        return id
-
-    def way_to(self, id: str | None) -> list[str]:
-        """All entries from the beginning to one."""
-        way: dict[str, None] = {}
-        while id is not None and id in self.parents and id not in way:
-            way[id] = None
-            id = self.parents[id]
-        return list(way)[::-1]
-
-    def first_kept(self, record: Data) -> str | None:
-        """The first entry that a compaction keeps. An index counts the header; from there nothing is kept."""
-        id, index = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
-        if isinstance(id, str):
-            return id
-        if isinstance(index, int) and 0 <= index < len(self.order) and self.header.get("version", 1) == 1:
-            return self.order[index]
-        return None
+    return is_header(first)
 
 
 class Tree:
@@ -166,7 +37,7 @@ class Tree:
         order = {id: number for number, id in enumerate(file.parents)}
         nodes = [Node(id, file.unit_of(file.parents[id]), order[id], order[id]) for id in file.places]
         self.forest = Forest(nodes)
-        self.leaf = file.unit_of(file.last)
+        self.leaf = file.unit_of(file.leaf)
         file.report.mended.update({"circle of parents": self.forest.mended} if self.forest.mended else {})
         self._order = order
 
@@ -214,21 +85,54 @@ class Tree:
                 yield from message_entries(id, message if isinstance(message, dict) else {}, time)
 
     def _kept(self, id: str, record: Data) -> Iterator[Entry]:
-        """What a compaction keeps: the entries from the first kept one on, again."""
+        """What a compaction keeps: the entries from the first kept one on, again, or the messages in it."""
         way = self.file.way_to(self.file.parents.get(id))
+        if isinstance(record.get("retainedTail"), list):
+            yield from self._retained(id, record, way)
+            return
         first = self.file.first_kept(record)
         if first not in way:
             if self.file.is_tail:
                 raise ReadWhole
             return
         for kept in way[way.index(first) :]:
-            if kept not in self.file.places:
-                continue
-            old = self.file.source.fetch(self.file.places[kept][0])
-            if old.get("type") == "compaction":
-                continue
-            for entry in self._entries(kept, old):
-                yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
+            yield from self._again(kept, id)
+
+    def _again(self, kept: str, id: str) -> Iterator[Entry]:
+        """An entry once more, behind a compaction."""
+        old = self._fetch(kept)
+        for entry in self._entries(kept, old) if old.get("type", "compaction") != "compaction" else ():
+            yield entry._replace(id=f"{entry.id}@{id}", copy_of=entry.id)
+
+    def _fetch(self, id: str) -> Data:
+        """The record of an entry; empty if it says nothing."""
+        return self.file.source.fetch(self.file.places[id][0]) if id in self.file.places else {}
+
+    def _retained(self, id: str, record: Data, way: list[str]) -> Iterator[Entry]:
+        """The messages that a compaction holds: most are those of entries before it."""
+        held = [message for message in record["retainedTail"] if isinstance(message, dict)]
+        wanted: dict[bytes, list[int]] = {}
+        for number, message in enumerate(held):
+            wanted.setdefault(_likeness(message), []).append(number)
+        equal: dict[int, str] = {}
+        for kept in reversed(way):
+            old = self._fetch(kept).get("message") if wanted else None
+            like = _likeness(old) if isinstance(old, dict) else b""
+            if like in wanted:
+                equal[wanted[like].pop()] = kept
+                wanted = {one: numbers for one, numbers in wanted.items() if numbers}
+        for number, message in enumerate(held):
+            if number in equal:
+                yield from self._again(equal[number], id)
+            elif self.file.is_tail:
+                raise ReadWhole
+            else:
+                time = microseconds(message.get("timestamp")) or microseconds(record.get("timestamp"))
+                yield from message_entries(f"{id}/{number}", message, time)
+
+
+def _likeness(message: Data) -> bytes:
+    return json_of([message.get(name) for name in LIKENESS], is_sorted=True)
 
 
 def checkpoint(file: File, tree: Tree) -> Checkpoint | None:
@@ -277,7 +181,7 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
 
 def ties(source: Source) -> Iterator[str]:
     """The session, and the one that it was forked from."""
-    header = next((r for r in source.peek()[:2] if isinstance(r, dict) and _is_header(r)), {})
+    header = next((r for r in source.peek()[:2] if isinstance(r, dict) and is_header(r)), {})
     yield named(header.get("id"), source.stem)
     above = _parent_id(header)
     if above is not None:
@@ -289,7 +193,7 @@ def _families(sources: Iterable[Source]) -> list[list[Source]]:
     found: dict[str, Source] = {}
     parents: dict[str, str | None] = {}
     for source in sources:
-        header = next((r for r in source.peek()[:2] if isinstance(r, dict) and _is_header(r)), {})
+        header = next((r for r in source.peek()[:2] if isinstance(r, dict) and is_header(r)), {})
         id = named(header.get("id"), source.stem)
         found[id], parents[id] = source, _parent_id(header)
     families: dict[str, list[Source]] = {}
@@ -304,7 +208,9 @@ def _families(sources: Iterable[Source]) -> list[list[Source]]:
 
 def _parent_id(header: Data) -> str | None:
     """The session that a file was forked from: the id stands in the name of its file."""
-    path = header.get("parentSession") or header.get("branchedFrom")
+    if isinstance(header.get("parentSessionId"), str):
+        return str(header["parentSessionId"])
+    path = header.get("parentSession") or header.get("branchedFrom") or header.get("legacyParentSessionPath")
     if not isinstance(path, str) or not path:
         return None
     name = path.replace("\\", "/").rsplit("/", 1)[-1].removesuffix(".jsonl")
