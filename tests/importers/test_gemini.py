@@ -121,3 +121,85 @@ def test_messages_that_name_their_session_are_not_taken_for_another_tool_s(tmp_p
     messages = [user("u", "go") | {"sessionId": "g1"}, answer("a", "gone") | {"sessionId": "g1"}]
     [session] = read(write_lines(tmp_path / "session-x.jsonl", [META, *messages]))[0]
     assert (session.tool, session.id) == ("gemini", "g1")
+
+
+def response(id, output):
+    return {"functionResponse": {"id": id, "name": "read", "response": {"output": output}}}
+
+
+def responses(id, *parts):
+    return {"id": id, "timestamp": "2026-08-02T11:00:03Z", "type": "user", "content": list(parts)}
+
+
+def test_results_that_are_a_message_of_their_own_too_are_told_once(tmp_path):
+    asked = answer("a", toolCalls=[call("c1", "one"), call("c2")])
+    thread = thread_of(
+        tmp_path,
+        user("u", "go"),
+        asked,
+        responses("r", response("c1", "one"), response("c2", "two")),
+        answer("b", "done"),
+    )
+    assert context(log(thread)) == [
+        ("user", "go"),
+        ("call", "c1"),
+        ("call", "c2"),
+        ("result", "c1", "one"),
+        ("result", "c2", "two"),
+        ("assistant", "done"),
+    ]
+
+
+def test_a_session_that_was_resumed_is_not_compacted(tmp_path):
+    """The tool writes its history again: results as messages, and nothing of what only it said."""
+    asked = answer("a", toolCalls=[call("c1", "one")])
+    said = [user("e", "<session_context>here"), user("u", "go"), asked, responses("r", response("c1", "one"))]
+    command, shown = user("k", "/stats"), {"id": "i", "type": "info", "content": "shown"}
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
+    again = [user("u", "go"), asked | {"content": [part]}, responses("a_response", response("c1", "one"))]
+    thread = thread_of(
+        tmp_path,
+        *said,
+        command,
+        answer("n"),
+        shown,
+        {"$set": {"messages": again}},
+        user("v", "on"),
+    )
+    events = log(thread)
+    assert [event.kind for event in events if event.kind in ("clear", "jump")] == []
+    assert [event.content for event in events if event.kind == "tool_result"] == ["one"]
+    assert context(events)[-1] == ("user", "on")
+
+
+def test_a_prompt_that_was_broken_off_is_taken_back_and_nothing_is_copied(tmp_path):
+    kept = [user("u", "one"), answer("a", "first")]
+    left = [user("v", "two"), answer("b", "half")]
+    thread = thread_of(tmp_path, *kept, *left, {"$set": {"messages": kept}}, user("w", "three"))
+    events = log(thread)
+    assert [event.kind for event in events] == ["user", "assistant"] * 2 + ["jump", "user"]
+    assert context(events) == [("user", "one"), ("assistant", "first"), ("user", "three")]
+
+
+def test_a_call_has_its_own_result_though_those_of_its_siblings_stand_beside_it(tmp_path):
+    picture = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    both = [response("c1", "one"), picture, response("c2", "two")]
+    calls = [call("c1", "one") | {"result": both}, call("c2", "two") | {"result": both}]
+    events = log(thread_of(tmp_path, user("u", "go"), answer("a", toolCalls=calls)))
+    found = [event for event in events if event.kind == "tool_result"]
+    assert [(event.content, "native" in event.data) for event in found] == [("one", True), ("two", False)]
+
+
+def test_a_compaction_that_keeps_calls_and_results_as_messages_keeps_the_results(tmp_path):
+    asked = answer("a", toolCalls=[call("c1", "one")])
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
+    kept = [user("s", "In short."), answer("b", [part]), responses("r", response("c1", "one"))]
+    events = log(thread_of(tmp_path, user("u", "go"), asked, {"$set": {"messages": kept}}))
+    assert [event.kind for event in events].count("clear") == 1
+    assert context(events) == [("user", "In short."), ("call", "c1"), ("result", "c1", "one")]
+
+
+def test_a_history_goes_back_though_only_something_silent_came_behind(tmp_path):
+    shown = {"id": "i", "type": "info", "content": "shown"}
+    said = [user("u", "one"), answer("a", "first"), user("v", "two"), {"$rewindTo": "v"}, shown]
+    assert context(log(thread_of(tmp_path, *said))) == [("user", "one"), ("assistant", "first")]

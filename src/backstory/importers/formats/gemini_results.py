@@ -10,9 +10,27 @@ from backstory.importers.transcript import Entry
 def of_call(call: Data, id: str, time: int | None) -> Entry:
     """The result that stands in the record of a call."""
     result = call["result"]
-    parts = result if isinstance(result, list) else [result]
+    parts = _own(result if isinstance(result, list) else [result], call.get("id"))
     data = result_data(call.get("id"), id, error=call.get("status") == "error")
     return _entry(f"{id}/result", parts, data, microseconds(call.get("timestamp")) or time)
+
+
+def _own(parts: list[Any], call: Any) -> list[Any]:
+    """The parts of one call's result. A history that was written anew has those of all calls of an answer
+    beside each of them."""
+    ids = [_id_of(part) for part in parts]
+    if call is None or call not in ids or all(id in (None, call) for id in ids):
+        return parts
+    own, kept = False, []
+    for part, id in zip(parts, ids, strict=True):
+        own = id == call if id is not None else own  # what has no id belongs to the response before it
+        kept += [part] if own else []
+    return kept
+
+
+def _id_of(part: Any) -> Any:
+    response = part.get("functionResponse") if isinstance(part, dict) else None
+    return response.get("id") if isinstance(response, dict) else None
 
 
 def of_part(response: Data, id: str, time: int | None) -> Entry:
