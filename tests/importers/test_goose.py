@@ -212,3 +212,20 @@ def test_a_line_of_an_old_file_that_was_written_twice_is_told_once(tmp_path):
     events = log(session.threads[0])
     assert context(events) == [("user", "go"), ("assistant", "first"), ("user", "go"), ("user", "go")]
     assert session.report.mended["line written again"] == 2
+
+
+def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
+    """The call that fetches the result of one in the background names it once more."""
+    goose.add("sessions", "20260303_0", "Delegated task", "", "/w")
+    goose.add("messages", 90, "s1", "20260303_0", "user", json.dumps([text("look")]), 1772532000, None)
+    named = {"content": [text("found")], "_meta": {"subagent_session_id": "20260303_0"}}
+    result = {"status": "success", "value": named}
+    goose.say("user", text("go"))
+    for call in ("c1", "c2"):
+        asked = {"value": {"name": "delegate", "arguments": {}}}
+        goose.say("assistant", {"type": "toolRequest", "id": call, "toolCall": asked})
+        goose.say("user", {"type": "toolResponse", "id": call, "toolResult": result})
+    main, agent = goose.read()[0]
+    [thread] = agent.threads
+    assert (main.id, agent.id, main.threads[0].origin) == ("20260303_1", "20260303_0", None)
+    assert (thread.origin.session, thread.origin.call, thread.origin.spawned) == ("20260303_1", "c1", True)

@@ -23,7 +23,7 @@ from backstory.importers.entries import (
     text_in,
 )
 from backstory.importers.format import Format, Head, Place, Source
-from backstory.importers.transcript import Entry, Report, Session, Step, Thread
+from backstory.importers.transcript import Entry, Origin, Report, Session, Step, Thread
 from backstory.importers.words import Words
 
 NAME = "goose"
@@ -280,7 +280,7 @@ def _exported(source: Source, report: Report) -> Data:
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions of a database, or the one of a file."""
+    """All sessions of a database, sub-agents behind the others, or the one of a file."""
     for source in sources:
         tables = source.columns()
         if "messages" in tables:
@@ -289,8 +289,11 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
                 for name in ("name", "description", "working_dir", "provider_name", "model_config_json")
                 if name in tables["sessions"]
             ]
-            for id, *values in list(source.rows(f"select id, {', '.join(names)} from sessions order by id")):
-                yield _session(source, as_text(id), dict(zip(names, values, strict=True)), _from_database)
+            found = list(source.rows(f"select id, {', '.join(names)} from sessions order by id"))
+            origins = _origins(source)
+            for id, *values in sorted(found, key=lambda row: as_text(row[0]) in origins):
+                about = dict(zip(names, values, strict=True))
+                yield _session(source, as_text(id), about, _from_database, origins.get(as_text(id)))
         else:
             header = next((r for r in source.peek()[:1] if isinstance(r, dict)), None)
             reader = _from_lines
@@ -299,7 +302,28 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
             yield _session(source, named(header.get("id"), source.stem), header, reader)
 
 
-def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
+SUBAGENT = "subagent_session_id"
+
+
+def _origins(source: Source) -> dict[str, Origin]:
+    """Where sub-agents were called: the result of the call names their session. Results that are fetched
+    later name it, too; the first counts."""
+    found: dict[str, Origin] = {}
+    query = "select session_id, content_json from messages where content_json like ? order by id"
+    for session, content in source.rows(query, (f"%{SUBAGENT}%",)):
+        parts = decoded(content, source.path, Report())
+        for part in parts if isinstance(parts, list) else ():
+            match part:
+                case {
+                    "id": str(call),
+                    "toolResult": {"value": {"_meta": {"subagent_session_id": str(child)}}},
+                }:
+                    if child != session:
+                        found.setdefault(child, Origin(as_text(session), call=call, spawned=True))
+    return found
+
+
+def _session(source: Source, id: str, header: Data, reader: Any, origin: Origin | None = None) -> Session:
     report = Report()
 
     config = decoded(header.get("model_config_json") or "{}", source.path, report)
@@ -314,7 +338,7 @@ def _session(source: Source, id: str, header: Data, reader: Any) -> Session:
     title = header.get("name") or header.get("description")
     found = {"title": title, "cwd": header.get("working_dir"), "model": model}
     about = {key: value for key, value in found.items() if isinstance(value, str) and value}
-    return Session(NAME, id, [Thread(id, None, reported(report, read), None, about)], source.path, report)
+    return Session(NAME, id, [Thread(id, None, reported(report, read), origin, about)], source.path, report)
 
 
 FORMAT = Format(
