@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from backstory.importers.checkpoints import ROWS, ReadWhole, Tail
 from backstory.importers.entries import Data, as_text, microseconds, text_in, usage_of
@@ -22,6 +23,7 @@ USAGE = {"input": "input_tokens", "output": "output_tokens", "cache_read": "cach
 # Without a replacement history, the newest prompts stay, as far as these many tokens go (core, compact.rs).
 KEPT_TOKENS = 20_000
 BYTES_A_TOKEN = 4
+MOST_NAMED = 100  # units of one time that a checkpoint remembers
 
 
 def is_bare_start(record: dict[str, Any]) -> bool:
@@ -83,8 +85,9 @@ class Reader:
         self._silent: list[items.Item] = []
         self._held: list[Unit] = []  # the answer so far: its usage comes behind it
         self._first_meta = True
-        self._top = -1  # the highest ordinal so far
-        self._last_id = ""  # of the last silent item
+        self._latest = 0  # the latest time so far
+        self._named: Counter[str] = Counter()  # the units of that time
+        self._last_own = ""  # of the last silent item: its line
         self._last_time: int | None = None
         self._last_line = 0
         self._last_item: dict[str, Any] = {}
@@ -98,9 +101,9 @@ class Reader:
         reader = cls(tail.session, about)
         at, state = tail.state["at"], tail.state
         reader.history = [] if at is None else [Past(at, at, items.Kind(), b"", None, None)]
-        reader._model, reader._top = state["model"], state["top"]
+        reader._model, reader._latest = state["model"], state["latest"]
         reader._first_meta, reader._is_tail = False, True
-        reader.is_mirror = state["mirror"]
+        reader.is_mirror, reader._named = state["mirror"], Counter(state["named"])
         return reader
 
     def point(self) -> Point | None:
@@ -117,9 +120,11 @@ class Reader:
         if self._silent or self._held or self.inherits or line.part:
             return
         if not self._points or line.number - self._points[-1].lines > ROWS:
+            if len(self._named) > MOST_NAMED:
+                return
             about = {key: value for key, value in self.about.items() if key != "title"}
-            state = {"at": self._at(), "model": self._model, "top": self._top, "about": about}
-            state["mirror"] = self.is_mirror
+            state = {"at": self._at(), "model": self._model, "latest": self._latest, "about": about}
+            state |= {"mirror": self.is_mirror, "named": dict(self._named)}
             self._points.append(Point(line.place, line.number - 1, state))
 
     def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
@@ -132,23 +137,29 @@ class Reader:
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
             self._mark(line)
-            yield from self._record(record, self._id(ordinal, line), line.number)
+            own = f"{line.number}.{line.part}" if line.part else str(line.number)
+            yield from self._record(record, own, line.number)
         if self._silent:
-            yield from self._unit(self._silent.pop(), self._last_id, self._last_time, self._last_line)
+            yield from self._unit(self._silent.pop(), self._last_own, self._last_time, self._last_line)
         # An answer at the end of a file may go on, or its usage may still come.
         yield from (unit._replace(settled=False) for unit in self._held)
         self._held = []
 
-    def _id(self, ordinal: Any, line: SourceLine) -> str:
-        """A record's id: its ordinal, else the number of its line, as there is nothing else."""
-        own = f"{line.number}.{line.part}" if line.part else str(line.number)
-        if isinstance(ordinal, int) and not isinstance(ordinal, bool):
-            own, self._top = (
-                (str(ordinal), ordinal) if ordinal > self._top else (f"{ordinal}~{own}", self._top)
-            )
-        return f"{self.thread[-12:]}:{own}"
+    def _name(self, likeness: bytes, time: int | None, own: str) -> str:
+        """The id of a unit: its time and what it says. Neither the number of a line nor an ordinal would do:
+        Codex writes its older rollouts anew, with ordinals, and without the turns that were rolled back."""
+        if time is None:
+            return f"{self.thread[-12:]}:{own}"
+        name = f"{self.thread[-12:]}:{time:x}.{crc32(likeness):x}"
+        if time > self._latest:
+            self._latest = time
+            self._named.clear()
+        elif time < self._latest:
+            return f"{name}~{own}"
+        self._named[name] += 1  # all of a fork's copies have one time
+        return name if self._named[name] == 1 else f"{name}~{self._named[name]}"
 
-    def _record(self, record: dict[str, Any], id: str, line: int) -> Iterator[Step]:
+    def _record(self, record: dict[str, Any], own: str, line: int) -> Iterator[Step]:
         payload = record.get("payload")
         time = microseconds(record.get("timestamp"))
         match record.get("type"):
@@ -157,26 +168,24 @@ class Reader:
                     self._mended["line written again"] += 1
                     return
                 self._last_item = record
-                yield from self._item(payload, id, time, line)
+                yield from self._item(payload, own, time, line)
             case "inter_agent_communication" if isinstance(payload, dict):
-                yield from self._item({"type": "agent_message"} | payload, id, time, line)
+                yield from self._item({"type": "agent_message"} | payload, own, time, line)
             case "compacted" if isinstance(payload, dict):
-                yield from self._compaction(payload, id, time, line)
+                yield from self._compaction(payload, own, time, line)
             case "event_msg" if isinstance(payload, dict):
                 said = _said(payload) if self.is_mirror else None
-                yield from (
-                    self._event(payload, id, time) if said is None else self._item(said, id, time, line)
-                )
+                yield from (self._event(payload, time) if said is None else self._item(said, own, time, line))
             case "turn_context" if isinstance(payload, dict):
                 self._turn(payload)
             case "session_meta" if isinstance(payload, dict):
-                yield from self._meta(payload, id, time, line)
+                yield from self._meta(payload, time, line)
             case type_ if type_ in BARE and payload is None:
-                yield from self._item(record, id, time, line)
+                yield from self._item(record, own, time, line)
             case type_ if type_ not in TYPES and "record_type" not in record and not is_bare_start(record):
                 self.unknown[f"{type_} ({NAME} {self.about.get('version', '')})".replace(" )", ")")] += 1
 
-    def _meta(self, payload: Data, id: str, time: int | None, line: int) -> Iterator[Step]:
+    def _meta(self, payload: Data, time: int | None, line: int) -> Iterator[Step]:
         if not self._first_meta:
             return
         self._first_meta = False
@@ -187,7 +196,7 @@ class Reader:
             if self.inherits and self.history:  # a rollback of all that the fork copied ends here
                 yield _instructions(self.history[0].unit, text, time, line)._replace(inherited=True)
         elif text.strip():
-            unit = f"{id}:instructions"
+            unit = f"{self.thread[-12:]}:instructions"
             yield _instructions(unit, text, time, line)
             self._remember(unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text})
 
@@ -199,29 +208,30 @@ class Reader:
 
     # -------------------------------------------------------------- items
 
-    def _item(self, item: items.Item, id: str, time: int | None, line: int) -> Iterator[Step]:
+    def _item(self, item: items.Item, own: str, time: int | None, line: int) -> Iterator[Step]:
         type_ = item.get("type", "message")
         if type_ in items.SILENT:
             self._silent.append(item)
-            self._last_id, self._last_time, self._last_line = id, time, line
+            self._last_own, self._last_time, self._last_line = own, time, line
             return
         is_models = type_ in items.CALLS or item.get("role") == "assistant"
         if not is_models:
             if self._silent:
                 last = self._silent.pop()
-                yield from self._unit(last, self._last_id, self._last_time, self._last_line)
+                yield from self._unit(last, self._last_own, self._last_time, self._last_line)
             yield from self._flush()
-        yield from self._unit(item, id, time, line)
+        yield from self._unit(item, own, time, line)
 
-    def _unit(self, item: items.Item, id: str, time: int | None, line: int) -> Iterator[Step]:
+    def _unit(self, item: items.Item, own: str, time: int | None, line: int) -> Iterator[Step]:
         before, self._silent = self._silent, []
-        id, inherited = self._known(item, id)
+        likeness = items.likeness(item)
+        id, inherited = self._known(item, self._name(likeness, time, own))
         entry = items.entry(item, before, id, time, self._model)
         if entry is None:
             self.unknown[f"{item.get('type')} ({NAME} {self.about.get('version', '')})"] += 1
             return
         unit = Unit(id, self._at(), (entry,), line, inherited)
-        self._remember(id, id, items.kind_of(item), item)
+        self._remember(id, id, items.kind_of(item), item, likeness)
         if entry.kind in ("assistant", "tool_call"):
             self._held.append(unit)
         else:
@@ -230,10 +240,12 @@ class Reader:
     def _at(self) -> str | None:
         return self.history[-1].unit if self.history else None
 
-    def _remember(self, unit: str, entry: str, kind: items.Kind, item: items.Item) -> None:
+    def _remember(
+        self, unit: str, entry: str, kind: items.Kind, item: items.Item, likeness: bytes | None = None
+    ) -> None:
         role = item.get("role")
         said = text_in(item.get("content")) if role in ("user", "developer", "system") else None
-        self.history.append(Past(unit, entry, kind, items.likeness(item), said, role))
+        self.history.append(Past(unit, entry, kind, likeness or items.likeness(item), said, role))
 
     def _flush(self, usage: Data | None = None) -> Iterator[Step]:
         """Tell the answer that was held back for its usage."""
@@ -247,7 +259,7 @@ class Reader:
 
     # -------------------------------------------------------------- events
 
-    def _event(self, payload: Data, id: str, time: int | None) -> Iterator[Step]:
+    def _event(self, payload: Data, time: int | None) -> Iterator[Step]:
         match payload.get("type"):
             case "token_count":
                 info = payload.get("info")
@@ -278,11 +290,12 @@ class Reader:
         if not inherited:
             yield Move(self._at(), time)
 
-    def _compaction(self, payload: Data, id: str, time: int | None, line: int) -> Iterator[Step]:
+    def _compaction(self, payload: Data, own: str, time: int | None, line: int) -> Iterator[Step]:
         """A clear, then each item of the new history: a copy where it has an equal, else the summary."""
         yield from self._flush()
         self._forget()
-        id, inherited = self._known({"type": "compacted", "content": payload.get("message")}, id)
+        item = {"type": "compacted", "content": payload.get("message")}
+        id, inherited = self._known(item, self._name(items.likeness(item), time, own))
         old, self.history = self.history, []
         given = payload.get("replacement_history")
         replaced = (
