@@ -54,12 +54,14 @@ def last_checkpoint(
 ) -> int | None:
     """The last record at which reading can continue, at least `ROWS` before the end; None if there is none.
 
-    `least` and `most`: the first and the last record that each record refers to, including itself; what the
-    record at the checkpoint continues may come before it. `is_fitting`: whether a record may be the first of
-    a tail. A file that was read as a tail can continue at its first record.
+    `least` and `most`: the first and the last record that each record refers to, including itself (`most` is
+    a range if none refers to a later one); what the record at the checkpoint continues may come before it.
+    `is_fitting`: whether a record may be the first of a tail. A file that was read as a tail can continue at
+    its first record.
     """
     count = len(most)
-    reach = list(accumulate(most, max))  # the last record that this one or one before it refers to
+    # The last record that this one or one before it refers to.
+    reach = most if isinstance(most, range) else list(accumulate(most, max))
     lowest = count
     for number in range(count - 1, max(count - FAR, 0), -1):
         if number <= count - ROWS and lowest >= number and reach[number - 1] < number and is_fitting(number):

@@ -328,12 +328,15 @@ def anthropic_result(block: Mapping[str, Any], otherwise: str) -> tuple[str, Dat
 
 def usage_of(usage: Any, names: Mapping[str, str]) -> Data:
     """A tool's token counts under our names: input, output, cache_read, cache_write, cost."""
-    if not isinstance(usage, dict):
-        return {}
+    return named_counts(names, map(usage.get, names.values())) if isinstance(usage, dict) else {}
+
+
+def named_counts(names: Iterable[str], counts: Iterable[Any]) -> Data:
+    """Token counts with their names, as far as they are numbers and not 0."""
     return {
-        ours: value
-        for ours, theirs in names.items()
-        if (value := usage.get(theirs)) and isinstance(value, _NUMBERS)
+        name: count
+        for name, count in zip(names, counts, strict=False)
+        if count and isinstance(count, _NUMBERS)
     }
 
 

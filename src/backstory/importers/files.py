@@ -69,7 +69,7 @@ class FileSource:
 
     @property
     def reach(self) -> Reach:
-        """How far its whole lines were read."""
+        """How far its whole lines were read; `lines` sets it at its end."""
         return Reach(*self._reached)
 
     @property
@@ -131,23 +131,23 @@ class FileSource:
         """All records. A damaged line is skipped; an incomplete last line is left for the next time."""
         with self._open() as file:
             offset, number = self._reached = self._start
+            length = 0
             keep = os.fstat(file.fileno()).st_size - offset <= KEPT and not offset
             file.seek(offset)
-            while line := file.readline(LONGEST):
+            readline, loads, heard = file.readline, orjson.loads, self.heard
+            while line := readline(LONGEST):
                 number += 1
                 length = len(line)
-                if self.heard is not None and number % OFTEN == 0:
-                    self.heard(offset, False)
+                if heard is not None and number % OFTEN == 0:
+                    heard(offset, False)
                 try:
-                    value = orjson.loads(line)
+                    value = loads(line)
                 except orjson.JSONDecodeError:
                     pass
                 else:
                     place = value if keep else (offset << _LENGTH_BITS | length) << _PART_BITS
                     yield _source_line((number, 0, value, place))
                     offset += length
-                    if line.endswith(b"\n"):
-                        self._reached = offset, number
                     continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
                 if cut:
@@ -161,8 +161,11 @@ class FileSource:
                     is_last = not line.endswith(b"\n")
                     (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))
                 offset += length
-                if line.endswith(b"\n"):
-                    self._reached = offset, number
+            self._reached = offset, number
+            if length:
+                file.seek(-1, os.SEEK_CUR)
+                if file.read(1) != b"\n":
+                    self._reached = offset - length, number - 1
 
     def _shorten(self, file: IO[bytes], start: bytes, number: int, report: Report) -> tuple[bytes, int]:
         """A line that is too long for memory, with its longest texts shortened."""

@@ -6,6 +6,7 @@ has none of that.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 
 @dataclass(slots=True)
@@ -19,11 +20,14 @@ class Node:
     echo: bool = False  # the tool speaking, or a command repeated: it never makes a branch live
 
 
+_first, _last = attrgetter("first"), attrgetter("last")
+
+
 class Forest:
     """Units and their parents. Every parent that a node names is a node."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
-        self.nodes = {node.id: node for node in sorted(nodes, key=lambda node: node.first)}
+        self.nodes = {node.id: node for node in sorted(nodes, key=_first)}
         self.mended = self._break_circles()
         self.children: dict[str | None, list[str]] = {}
         for node in self.nodes.values():
@@ -89,14 +93,14 @@ class Forest:
 
     def leaf(self) -> str | None:
         """The unit that the tool would go on from: the last that is not in a branch of nothing but echoes."""
-        latest = sorted(self.nodes.values(), key=lambda node: node.last, reverse=True)
-        if latest and not latest[0].echo:
-            return latest[0].id
+        latest = max(self.nodes.values(), key=_last, default=None)
+        if latest is None or not latest.echo:
+            return None if latest is None else latest.id
         speaking = self.speaking()
-        for node in latest:
+        for node in sorted(self.nodes.values(), key=_last, reverse=True):
             if not self.is_dead_end(node, speaking):
                 return node.id
-        return latest[0].id if latest else None
+        return latest.id
 
     def speaking(self) -> set[str]:
         """The nodes that say something, or have below them one that does."""

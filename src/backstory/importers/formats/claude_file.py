@@ -9,10 +9,9 @@ from backstory.importers.formats.claude_records import AnswerLine, Record, Said
 from backstory.importers.formats.claude_tree import Tree
 from backstory.importers.provenance import provenance_in
 from backstory.importers.transcript import Report
-from backstory.importers.words import Words
 
 NAME = "claude-code"
-AGENT_TOOLS = Words({"Task", "Agent"})
+AGENT_TOOLS = ("Task", "Agent")
 ABOUT = {"cwd": "cwd", "version": "version", "branch": "gitBranch"}
 
 

@@ -23,6 +23,7 @@ class Row:
         "key",
         "kind",
         "line",
+        "number",
         "own",
         "parent",
         "place",
@@ -49,6 +50,7 @@ class Row:
         self.said: Said | None = said  # None: there was no room to keep it, or it was told
         self.parent = parent  # its key; what that leads to, if it is known already; None: a root
         self.before = before  # what stands above it: a row's number, or a root's (negative)
+        self.number = -1  # its own, in the index
         self.unit = key
         self.results: Sequence[Any] = ()
         self.stopped = True  # False: an answer's line that is not marked as its last
@@ -71,6 +73,7 @@ class Index:
         self.roots: list[str] = []
         self._strayed = False
         self.strays: set[int] = set()  # the lines of rows whose way up leads out of the file
+        self.looks_ahead = False  # whether a row continues one that stands behind it
 
     def __contains__(self, key: str) -> bool:
         return key in self._leads
@@ -82,10 +85,23 @@ class Index:
     def add(self, record: Record, kind: str, line: int, place: Any) -> Row:
         """Take in a record of the conversation."""
         key, parent = _key_and_parent(record, line)
-        lead = self._leads.get(parent) if parent is not None else None
-        above = lead if isinstance(lead, int) else parent
-        row = Row(key, kind, line, place, records.said_in(key, kind, record), above, self._here)
-        self._row(record, row)
+        lead = None if parent is None else self._leads.get(parent)
+        said = records.said_in(key, kind, record)
+        row = Row(key, kind, line, place, said, lead if type(lead) is int else parent, self._here)
+        self._here = row.number = number = self._number(row)
+        if isinstance(said, AnswerLine):
+            unit = said.id or key
+            last = self.rows[number - 1].unit if number else ""
+            row.unit = last if last == unit else unit  # one text for all lines of an answer
+            row.stopped = said.is_last
+            for call in said.calls:
+                self.calls[call["id"]] = number
+        elif kind == records.RESULTS:
+            row.results = records.result_ids(record)
+        elif kind == records.BOUNDARY:
+            self._boundary(row, record)
+        if "forkedFrom" in record:
+            row.own = False
         return row
 
     def contract(self, record: Record, line: int) -> None:
@@ -100,31 +116,18 @@ class Index:
             assert parent is not None
             self._leads[key] = (parent, self._here)
 
-    def _row(self, record: Record, row: Row) -> None:
-        known = self._leads.get(row.key)
-        number = known if isinstance(known, int) and known >= 0 and self.rows[known].key == row.key else None
-        if number is None:
-            number = len(self.rows)
-            self.rows.append(row)
-            self._leads[row.key] = number
-        else:  # an equal key: the last line wins, in the place of the first
+    def _number(self, row: Row) -> int:
+        """The number of a new row: the next one, or that of the row with the same key, which it replaces."""
+        rows, key = self.rows, row.key
+        known = self._leads.get(key)
+        if isinstance(known, int) and known >= 0 and rows[known].key == key:
             self.mended["line written again"] += 1
-            row.before, row.parent = self.rows[number].before, self.rows[number].parent
-            self.rows[number] = row
-        self._here = number
-        said = row.said
-        if isinstance(said, AnswerLine):
-            row.unit = said.id or row.key
-            last = self.rows[number - 1].unit if number else ""
-            row.unit = last if last == row.unit else row.unit  # one text for all lines of an answer
-            row.stopped = said.is_last
-            for call in said.calls:
-                self.calls[call["id"]] = number
-        elif row.kind == records.RESULTS:
-            row.results = records.result_ids(record)
-        elif row.kind == records.BOUNDARY:
-            self._boundary(row, record)
-        row.own = "forkedFrom" not in record
+            row.before, row.parent = rows[known].before, rows[known].parent
+            rows[known] = row
+            return known
+        self._leads[key] = number = len(rows)
+        rows.append(row)
+        return number
 
     def _boundary(self, row: Row, record: Record) -> None:
         logical = _text(record.get("logicalParentUuid"))
@@ -191,14 +194,22 @@ class Index:
     def resolve(self, *, lost_are_roots: bool = False) -> None:
         """Say of each row what stands above it, and to which unit it belongs. `lost_are_roots`: a row whose
         parent is not here begins a thread of its own."""
-        for number, row in enumerate(self.rows):
-            self._strayed = False
-            row.above = self._above(number, row, lost_are_roots)
-            if self._strayed or row.above < 0:
+        rows, calls = self.rows, self.calls
+        for number, row in enumerate(rows):
+            above = row.parent
+            if type(above) is not int or row.kind == records.BOUNDARY:
+                self._strayed = False
+                above = self._above(number, row, lost_are_roots)
+                if self._strayed:
+                    self.strays.add(row.line)
+            row.above = above
+            if above < 0:
                 self.strays.add(row.line)
+            elif above > number:
+                self.looks_ahead = True
             if row.kind == records.RESULTS:
-                call = next((self.calls[id] for id in row.results if _known(id, self.calls)), None)
-                row.unit = row.key if call is None else self.rows[call].unit
+                units = (rows[calls[id]].unit for id in row.results if id in calls)
+                row.unit = next(units, row.key)
 
     def _above(self, number: int, row: Row, lost_are_roots: bool) -> int:
         if row.kind == records.BOUNDARY:
@@ -224,16 +235,15 @@ class Index:
         """The rows of each root as an index of their own. This one is used up."""
         found: dict[int, Index] = {}
         homes = [self._root_of(number) for number in range(len(self.rows))]
-        numbers: list[int] = []
         for row, home in zip(self.rows, homes, strict=True):
             part = found.setdefault(home, Index())
-            numbers.append(len(part.rows))
+            row.number = len(part.rows)
             part.rows.append(row)
             part.roots = part.roots or [row.key]
         for row, home in zip(self.rows, homes, strict=True):
             above = row.above
             inside = above is not None and above >= 0 and homes[above] == home
-            row.above = numbers[above] if inside and above is not None else -1
+            row.above = self.rows[above].number if inside and above is not None else -1
         return list(found.values())
 
     def _root_of(self, number: int) -> int:
@@ -257,7 +267,3 @@ def _key_and_parent(record: Record, line: int) -> tuple[str, str | None]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
-
-
-def _known(id: Any, calls: dict[str, int]) -> bool:
-    return isinstance(id, str) and id in calls

@@ -12,8 +12,8 @@ from backstory.importers.entries import (
     anthropic_result,
     as_entry,
     microseconds,
+    named_counts,
     text_in,
-    usage_of,
 )
 from backstory.importers.transcript import Entry
 from backstory.importers.words import Words
@@ -76,6 +76,7 @@ USAGE = {
     "cache_read": "cache_read_input_tokens",
     "cache_write": "cache_creation_input_tokens",
 }
+COUNTS = tuple(USAGE.values())
 
 
 SPOKEN = ("type", "message", "timestamp", "attachment", "isMeta", "isApiErrorMessage")
@@ -96,7 +97,11 @@ def kind_of(record: Record) -> str | None:
     """What a record is to the tree; None: nothing."""
     match record.get("type"):
         case "assistant":
-            return _kind_of_answer(record)
+            message = record.get("message")
+            if not isinstance(message, dict):
+                return PASSED
+            is_said = message.get("model") != "<synthetic>" and not record.get("isApiErrorMessage")
+            return ANSWER if is_said else SPOKE
         case "user":
             return _kind_of_user(record)
         case "system":
@@ -105,15 +110,6 @@ def kind_of(record: Record) -> str | None:
             return _kind_of_attachment(record.get("attachment"))
         case _:
             return PASSED if isinstance(record.get("uuid"), str) else None
-
-
-def _kind_of_answer(record: Record) -> str:
-    message = record.get("message")
-    if not isinstance(message, dict):
-        return PASSED
-    if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
-        return SPOKE
-    return ANSWER
 
 
 def _kind_of_user(record: Record) -> str:
@@ -194,7 +190,7 @@ class AnswerLine(NamedTuple):
     calls: list[Data]  # those among the blocks that have an id
     time: int | None
     model: str | None
-    usage: Data  # under our names: the whole would be a third of what is held of a short line
+    counts: Sequence[Any]  # those of `USAGE`: all would be a third of what is held of a short line
     is_last: bool  # it is marked as the answer's last line
 
 
@@ -218,6 +214,7 @@ def said_in(key: str, kind: str, record: Record) -> Said:
 def _line_of_answer(record: Record) -> AnswerLine:
     message = record["message"]
     id, content, model = message.get("id"), message.get("content"), message.get("model")
+    usage = message.get("usage")
     if not isinstance(content, list):
         content = [] if content is None else [_as_block(content)]
     return _answer_line(
@@ -227,7 +224,7 @@ def _line_of_answer(record: Record) -> AnswerLine:
             _calls_in(content),
             microseconds(record.get("timestamp")),
             model if isinstance(model, str) and model else None,
-            usage_of(message.get("usage"), USAGE),
+            tuple(map(usage.get, COUNTS)) if isinstance(usage, dict) else (),
             message.get("stop_reason") is not None,
         )
     )
@@ -250,8 +247,9 @@ def answer(id: str, lines: Sequence[AnswerLine]) -> list[Entry]:
     model = first.model
     parts = anthropic_answer(blocks, model, id)
     extra: Data = {} if model is None else {"model": model}
-    if last.usage:
-        extra["usage"] = last.usage
+    usage = named_counts(USAGE, last.counts)
+    if usage:
+        extra["usage"] = usage
     return answer_entries(parts, id, times, extra)
 
 

@@ -1,5 +1,6 @@
 """Claude Code's files that grew: where they can be read on, and what the lines behind that say. Pure."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from backstory.importers.checkpoints import Checkpoint, ReadWhole, Tail, last_checkpoint
@@ -28,22 +29,24 @@ def checkpoint(file: File, tree: Tree, session: str, thread: str | None) -> Chec
 
 def _cut(tree: Tree, *, is_tail: bool) -> int | None:
     rows = tree.index.rows
-    first: dict[str, int] = {}
-    for number, row in enumerate(rows):
-        first.setdefault(row.unit, number)
-    if tree.leaf not in first:
+    if tree.leaf not in tree.rows:
         return None
-    leaf = first[tree.leaf]  # it must be in the tail
+    leaf = tree.rows[tree.leaf][0].number  # it must be in the tail
+
+    def first(row: Row) -> int:
+        return tree.rows[row.unit][0].number
 
     def least(number: int) -> int:
         row = rows[number]
-        return min(first[row.unit], row.above or 0, *_kept(tree.index, row))
+        return min(first(row), row.above or 0, *_kept(tree.index, row))
 
     def is_fitting(number: int) -> bool:
-        return rows[number].kind in FIRST and first[rows[number].unit] == number <= leaf
+        return rows[number].kind in FIRST and first(rows[number]) == number <= leaf
 
     # The last row of a unit refers to its first: only what stands above a row can still be ahead of it.
-    most = [above if (above := row.above or 0) > number else number for number, row in enumerate(rows)]
+    most: Sequence[int] = range(len(rows))
+    if tree.index.looks_ahead:
+        most = [max(row.number, row.above or 0) for row in rows]
     return last_checkpoint(least, most, is_fitting, is_tail=is_tail)
 
 

@@ -74,16 +74,15 @@ class Tree:
     # -------------------------------------------------------------- who continues whom
 
     def _nodes(self) -> list[Node]:
-        numbers = {row.key: number for number, row in enumerate(self.index.rows)}
         nodes = {}
         roots: dict[str, int] = {}  # a unit that begins at a root -> that root
         for unit, rows in self.rows.items():
             own = [row for row in rows if row.kind != records.RESULTS] or rows
-            first, last = numbers[own[0].key], numbers[own[-1].key]
             parent = self._parent(unit, own)
             if isinstance(parent, int):
                 roots[unit], parent = parent, None
-            nodes[unit] = Node(unit, parent, first, last, own[0].kind in records.ECHOES)
+            is_echo = own[0].kind in records.ECHOES
+            nodes[unit] = Node(unit, parent, own[0].number, own[-1].number, is_echo)
         return list(nodes.values()) + self._clears(nodes, roots)
 
     def _parent(self, unit: str, rows: list[Row]) -> str | int | None:
