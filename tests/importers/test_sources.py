@@ -281,7 +281,7 @@ def test_what_is_needed_of_records_is_held_as_far_as_there_is_room(tmp_path, mon
     monkeypatch.setattr(files, "HELD", 10)  # less than a line: the second one has no room
     claude(tmp_path, line("u1", None, "one"), line("u2", "u1", "two"))
     source = files.FileSource(tmp_path / "s.jsonl", "s.jsonl")
-    [first, second] = [one.place for one in source.lines(Report())]
+    [first, second] = [place for _, _, _, place in source.lines(Report())]
     assert [source.hold(first), source.hold(second)] == [True, False]
     assert source.release(first)
     assert source.hold(second)

@@ -31,9 +31,12 @@ def holed(
         ("arguments_text", arguments_text),
         ("native", native),
     )
-    known = [(name, type(value), value) for name, value in given if value is not None and _is_worth_it(value)]
-    # Most of a form are texts that nobody has to look into.
-    worth = {dict, list, *(type_ for _, type_, _ in known)}
+    known = []
+    worth: set[type] = {dict, list}  # most of a form are texts that nobody has to look into
+    for name, value in given:
+        if value is not None and _is_worth_it(value):
+            known.append((name, type(value), value))
+            worth.add(type(value))
     return _holed(form, known, worth) if known and type(form) in worth else form
 
 
@@ -42,15 +45,17 @@ def _holed(form: Any, known: list[tuple[str, type, Any]], worth: set[type]) -> A
     for name, type_, value in known:
         if form is value or (kind is type_ and form == value and (kind is str or repr(form) == repr(value))):
             return {HOLE: name}
-    if kind is dict:
-        if worth.isdisjoint(map(type, form.values())):
-            return form
-        return {
-            key: _holed(value, known, worth) if type(value) in worth else value for key, value in form.items()
-        }
     if kind is list:
         return [_holed(value, known, worth) if type(value) in worth else value for value in form]
-    return form
+    if kind is not dict:
+        return form
+    found = form
+    for key, value in form.items():
+        if type(value) in worth and (there := _holed(value, known, worth)) is not value:
+            if found is form:
+                found = form.copy()
+            found[key] = there
+    return found
 
 
 def _is_worth_it(value: Any) -> bool:

@@ -6,7 +6,7 @@ JSON has: NaN, whole numbers beyond 64 bits, lone surrogates. Those are left to 
 
 import json
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 
@@ -19,7 +19,8 @@ def _orjson() -> tuple[Callable[[Any], bytes], Callable[[bytes | str], Any]]:
     as_it_is = (
         orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
     )
-    return partial(orjson.dumps, option=as_it_is), orjson.loads
+    dumps = orjson.dumps
+    return lambda value: dumps(value, None, as_it_is), orjson.loads
 
 
 def exact_json(value: Any) -> bytes | None:
@@ -43,12 +44,12 @@ def exact_copy(value: Any) -> tuple[bytes, Any] | None:
         return None
 
 
-def parsed_json(value: Any, deepest: int) -> bytes | None:
-    """The same for a value that a JSON parser gave, which need not be compared; None also if it is nested
+def parsed_json(value: dict[str, Any], deepest: int) -> bytes | None:
+    """The same for an object that a JSON parser gave, which need not be compared; None also if it is nested
     more than `deepest` levels deep."""
     dumps, _ = _orjson()
     try:
-        return dumps(value) if _is_exact((value,), deepest + 1) else None
+        return dumps(value) if _is_exact(value.values(), deepest) else None
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -61,8 +62,11 @@ def _is_exact(values: Iterable[Any], deepest: int) -> bool:
         kind = type(value)
         if kind is str:
             continue
-        if kind is dict or kind is list:
-            if not deepest or not _is_exact(value.values() if kind is dict else value, deepest - 1):
+        if kind is dict:
+            if not deepest or not _is_exact(value.values(), deepest - 1):
+                return False
+        elif kind is list:
+            if not deepest or not _is_exact(value, deepest - 1):
                 return False
         elif kind is float and value - value != 0:
             return False

@@ -154,7 +154,7 @@ def check_message(kind: str, content: str | None, data: Any) -> None:
             _check_named(kind, "name", call.name)
         else:
             _check_named(kind, "id", tool_result(content, data).id)
-    if kind in SPOKEN and isinstance(data, dict) and not isinstance(data.get("native", data), dict):
+    if isinstance(data, dict) and not isinstance(data.get("native", data), dict) and kind in SPOKEN:
         raise InvalidEvent(
             f"the native data of this {kind} event is not an object",
             remedy="pass an object with the name of its provider",

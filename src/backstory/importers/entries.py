@@ -15,7 +15,7 @@ import orjson
 from backstory.core.drafts import DEEPEST
 from backstory.core.events import to_microseconds
 from backstory.errors import Invalid
-from backstory.importers.transcript import Entry
+from backstory.importers.transcript import Entry, as_entry
 from backstory.wire import load, load_answer
 
 Data = dict[str, Any]
@@ -34,9 +34,8 @@ class Part(NamedTuple):
     block: int
 
 
-# `tuple.__new__` runs no Python code, `Part(…)` and `Entry(…)` would.
+# `tuple.__new__` runs no Python code, `Part(…)` would.
 _part: Callable[[tuple[Any, ...]], Part] = partial(tuple.__new__, Part)
-as_entry: Callable[[tuple[Any, ...]], Entry] = partial(tuple.__new__, Entry)
 
 
 def microseconds(value: Any) -> int | None:

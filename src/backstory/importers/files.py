@@ -5,7 +5,6 @@ import os
 import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any
@@ -47,10 +46,6 @@ _LENGTH, _PART = (1 << _LENGTH_BITS) - 1, (1 << _PART_BITS) - 1
 
 def _packed(offset: int, length: int, part: int) -> int:
     return (offset << _LENGTH_BITS | length) << _PART_BITS | (min(part, _PART) if part else 0)
-
-
-# `tuple.__new__` runs no Python code, `SourceLine(…)` would.
-_source_line: Callable[[tuple[int, int, Any, Any]], SourceLine] = partial(tuple.__new__, SourceLine)
 
 
 class FileSource:
@@ -146,7 +141,7 @@ class FileSource:
                     pass
                 else:
                     place = value if keep else (offset << _LENGTH_BITS | length) << _PART_BITS
-                    yield _source_line((number, 0, value, place))
+                    yield number, 0, value, place
                     offset += length
                     continue
                 cut = length >= LONGEST and not line.endswith(b"\n")
@@ -156,7 +151,7 @@ class FileSource:
                 report.mended.update(found.mended)
                 for part, value in enumerate(found.values):
                     place = value if keep or cut else _packed(offset, length, part + 1)
-                    yield SourceLine(number, part, value, place)
+                    yield number, part, value, place
                 if found.fault is not None:
                     is_last = not line.endswith(b"\n")
                     (report.torn if is_last else report.damaged).append(Fault(self.path, number, found.fault))

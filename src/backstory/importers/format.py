@@ -10,14 +10,10 @@ from typing import Any, NamedTuple, Protocol
 from backstory.importers.checkpoints import Reach, Tail
 from backstory.importers.transcript import Report, Session
 
-
-class SourceLine(NamedTuple):
-    """A record of a source of JSON lines."""
-
-    number: int  # from 1
-    part: int  # 0, or more for the second and later of several records in one line
-    value: Any
-    place: Any  # what `Source.fetch` needs to give the value again
+# A record of a source of JSON lines: the number of its line, from 1; its part, which is 0, or more for the
+# second and later of several records in one line; its value; its place, by which `Source.fetch` gives the
+# value again. A plain tuple, because there are very many.
+SourceLine = tuple[int, int, Any, Any]
 
 
 class Source(Protocol):

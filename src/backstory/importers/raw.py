@@ -26,8 +26,8 @@ BATCH = 500
 def records(source: Source) -> Iterator[tuple[str, int | None, Any]]:
     """The records of a file: their names, lines and values. A document is one record, anew if it changed."""
     if source.path.endswith(JSON_LINES):
-        for line in source.lines(Report()):
-            yield f"{line.number}:{line.part}", line.number, line.value
+        for number, part, value, _ in source.lines(Report()):
+            yield f"{number}:{part}", number, value
     elif not source.is_folder and not source.columns():
         value = source.document(Report())
         if value is not None:

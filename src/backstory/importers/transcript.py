@@ -6,6 +6,7 @@ Pure: nothing here knows where a record came from or where an event goes.
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from backstory.importers.checkpoints import Checkpoint
@@ -31,6 +32,11 @@ class Unit(NamedTuple):
     line: int = 0  # where it begins in its source
     inherited: bool = False  # a copy of what the thread's origin has
     settled: bool = True  # False: more of it may still come
+
+
+# `tuple.__new__` runs no Python code, `Entry(…)` and `Unit(…)` would.
+as_entry: Callable[[tuple[Any, ...]], Entry] = partial(tuple.__new__, Entry)
+as_unit: Callable[[tuple[Any, ...]], Unit] = partial(tuple.__new__, Unit)
 
 
 class Move(NamedTuple):

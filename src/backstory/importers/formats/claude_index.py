@@ -208,8 +208,10 @@ class Index:
             elif above > number:
                 self.looks_ahead = True
             if row.kind == records.RESULTS:
-                units = (rows[calls[id]].unit for id in row.results if id in calls)
-                row.unit = next(units, row.key)
+                for id in row.results:
+                    if id in calls:
+                        row.unit = rows[calls[id]].unit
+                        break
 
     def _above(self, number: int, row: Row, lost_are_roots: bool) -> int:
         if row.kind == records.BOUNDARY:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from backstory.importers.entries import (
@@ -10,12 +11,11 @@ from backstory.importers.entries import (
     anthropic_answer,
     anthropic_message,
     anthropic_result,
-    as_entry,
     microseconds,
     named_counts,
     text_in,
 )
-from backstory.importers.transcript import Entry
+from backstory.importers.transcript import Entry, as_entry
 from backstory.importers.words import Words
 
 Record = dict[str, Any]
@@ -214,7 +214,6 @@ def said_in(key: str, kind: str, record: Record) -> Said:
 def _line_of_answer(record: Record) -> AnswerLine:
     message = record["message"]
     id, content, model = message.get("id"), message.get("content"), message.get("model")
-    usage = message.get("usage")
     if not isinstance(content, list):
         content = [] if content is None else [_as_block(content)]
     return _answer_line(
@@ -224,10 +223,20 @@ def _line_of_answer(record: Record) -> AnswerLine:
             _calls_in(content),
             microseconds(record.get("timestamp")),
             model if isinstance(model, str) and model else None,
-            tuple(map(usage.get, COUNTS)) if isinstance(usage, dict) else (),
+            _counts_in(message.get("usage")),
             message.get("stop_reason") is not None,
         )
     )
+
+
+def _counts_in(usage: Any) -> Sequence[Any]:
+    try:
+        return _all_counts(usage)  # type: ignore[no-any-return]
+    except (KeyError, TypeError):
+        return tuple(map(usage.get, COUNTS)) if isinstance(usage, dict) else ()
+
+
+_all_counts = itemgetter(*COUNTS)
 
 
 def _as_block(content: Any) -> Any:

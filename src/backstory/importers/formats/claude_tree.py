@@ -10,7 +10,7 @@ from backstory.importers.forest import Forest, Node
 from backstory.importers.formats import claude_records as records
 from backstory.importers.formats.claude_index import Index, Row
 from backstory.importers.formats.claude_records import AnswerLine, Said
-from backstory.importers.transcript import Entry, Move, Step, Unit
+from backstory.importers.transcript import Entry, Move, Step, Unit, as_unit
 
 Recall = Callable[[Row], Said]  # what a row says
 CLEAR = "clear "  # the unit of a cleared context: this and the key of the record that it began with
@@ -139,7 +139,8 @@ class Tree:
                 inherited = False
             if row.kind == records.ANSWER:
                 settled = row.stopped or row.line != last
-        return Unit(node.id, node.parent, tuple(self._entries(node.id)), rows[0].line, inherited, settled)
+        entries = tuple(self._entries(node.id))
+        return as_unit((node.id, node.parent, entries, rows[0].line, inherited, settled))
 
     def _entries(self, unit: str) -> list[Entry]:
         """What a unit says, and behind the summary of a compaction what that kept."""

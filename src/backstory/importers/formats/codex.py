@@ -82,8 +82,7 @@ def ties(source: Source) -> Iterator[str]:
 
 def _read_names(source: Source, names: dict[str, tuple[str, str]]) -> None:
     """The names of threads; of several the newest."""
-    for line in source.lines(Report()):
-        record = line.value
+    for _, _, record, _ in source.lines(Report()):
         if isinstance(record, dict) and _is_name(record) and isinstance(record["thread_name"], str):
             when = str(record.get("updated_at") or "")
             if when >= names.get(record["id"], ("", ""))[0]:
@@ -276,7 +275,7 @@ def _newly_named(lines: Iterable[SourceLine], read: int, about: dict[str, Any]) 
     """The lines; the thread's name in those that were read before is forgotten: the index may know better."""
     is_new = False
     for line in lines:
-        if line.number > read and not is_new:
+        if line[0] > read and not is_new:
             is_new = True
             about.pop("title", None)
         yield line

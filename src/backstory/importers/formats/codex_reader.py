@@ -115,30 +115,30 @@ class Reader:
         report.unknown.update(self.unknown)
         report.mended.update(self._mended)
 
-    def _mark(self, line: SourceLine) -> None:
+    def _mark(self, number: int, place: Any) -> None:
         """Remember a moment at which nothing is held back."""
-        if self._silent or self._held or self.inherits or line.part:
+        if self._silent or self._held or self.inherits:
             return
-        if not self._points or line.number - self._points[-1].lines > ROWS:
+        if not self._points or number - self._points[-1].lines > ROWS:
             if len(self._named) > MOST_NAMED:
                 return
             about = {key: value for key, value in self.about.items() if key != "title"}
             state = {"at": self._at(), "model": self._model, "latest": self._latest, "about": about}
             state |= {"mirror": self.is_mirror, "named": dict(self._named)}
-            self._points.append(Point(line.place, line.number - 1, state))
+            self._points.append(Point(place, number - 1, state))
 
     def read(self, lines: Iterable[SourceLine], until: int | None = None) -> Iterator[Step]:
         """All steps. `until`: only the records below that ordinal."""
-        for line in lines:
-            record = line.value
+        for number, part, record, place in lines:
             if not isinstance(record, dict):
                 continue
             ordinal = record.get("ordinal")
             if until is not None and isinstance(ordinal, int) and ordinal >= until:
                 break
-            self._mark(line)
-            own = f"{line.number}.{line.part}" if line.part else str(line.number)
-            yield from self._record(record, own, line.number)
+            if not part:
+                self._mark(number, place)
+            own = f"{number}.{part}" if part else str(number)
+            yield from self._record(record, own, number)
         if self._silent:
             yield from self._unit(self._silent.pop(), self._last_own, self._last_time, self._last_line)
         # An answer at the end of a file may go on, or its usage may still come.

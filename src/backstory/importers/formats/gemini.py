@@ -62,9 +62,9 @@ class File:
         self._answered: dict[str, Node] = {}  # a call -> the message that it and its result stand in
         self.links: dict[str, str] = {}  # a sub-agent's session -> the call
         self._at: str | None = None
-        for line in source.lines(self.report) if not self._is_document() else ():
-            if isinstance(line.value, dict):
-                self._take(line.value, line.place, line.number)
+        for line, _, record, place in source.lines(self.report) if not self._is_document() else ():
+            if isinstance(record, dict):
+                self._take(record, place, line)
         if self._is_document():
             document = source.document(self.report)
             if isinstance(document, dict):

@@ -250,7 +250,7 @@ def _from_database(source: Source, session: str, report: Report) -> list[Message
 
 
 def _from_lines(source: Source, session: str, report: Report) -> list[Message]:
-    return _from_records(((line.number, line.value) for line in source.lines(report)), session, report)
+    return _from_records(((line, value) for line, _, value, _ in source.lines(report)), session, report)
 
 
 def _from_export(source: Source, session: str, report: Report) -> list[Message]:

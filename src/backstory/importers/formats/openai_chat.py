@@ -165,8 +165,8 @@ def _values(source: Source, report: Report) -> Iterator[Any]:
     begun = ((n, line.strip("\ufeff \t")) for n, line in enumerate(source.text_lines(), 1))
     number, start = next(((n, line) for n, line in begun if line), (0, ""))
     first = None if start.startswith("[") else next(source.lines(Report()), None)
-    if first is not None and first.number == number and isinstance(first.value, dict):
-        yield from (line.value for line in source.lines(report))
+    if first is not None and first[0] == number and isinstance(first[2], dict):
+        yield from (value for _, _, value, _ in source.lines(report))
         return
     items = source.items("", report)
     value = next(items, None)

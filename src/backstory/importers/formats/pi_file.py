@@ -59,9 +59,9 @@ class File:
         self._read = tail.read if tail else 0  # lines that were told before
         self.is_tail = tail is not None
         self._hanging: dict[str, str] = {}  # entries whose parent was not known yet -> what stands above them
-        for line in source.lines(self.report):
-            if isinstance(line.value, dict):
-                self._take(line.value, line.place, line.number)
+        for line, _, record, place in source.lines(self.report):
+            if isinstance(record, dict):
+                self._take(record, place, line)
         self.reach = source.reach
         self.id = named(self.header.get("id"), source.stem)
 

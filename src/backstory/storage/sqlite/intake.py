@@ -12,9 +12,11 @@ from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.frames import CREATED_US
 from backstory.storage.sqlite.rows import INSERT_EVENT, SqliteRows
 
+# An event's id is its position and what the ids of its agent's events begin with. That stands in the
+# statement, so that the rows need not be copied.
 INSERT_PACKED = """
     INSERT INTO events (id, kind, content, data, created_at, key, base, digest, packed, size)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    VALUES ({first:d} + ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 
 
 class SqliteIntake(SqliteRows):
@@ -32,8 +34,7 @@ class SqliteIntake(SqliteRows):
         self.touch(agent, 0, rows[-1].created_us)
 
     def add_packed(self, agent: AgentRecord, rows: Packed) -> None:
-        first = agent.pk << 32
-        self._db.executemany(INSERT_PACKED, ((first | row[0], *row[1:]) for row in rows))
+        self._db.executemany(INSERT_PACKED.format(first=agent.pk << 32), rows)
         self.touch(agent, 0, rows[-1][CREATED_US])
 
     def remember(self, sources: Sequence[SourceRecord]) -> None:
