@@ -5,7 +5,7 @@ import os
 from itertools import count
 
 import backstory
-from tests.importers.test_codex import CHILD, ID, event, meta, said, write
+from tests.importers.test_codex import CHILD, ID, event, item, meta, said, write
 
 GRANDCHILD = "019e8c81-1800-7f02-a000-0000000000cc"
 moments = count(1)
@@ -72,3 +72,18 @@ def test_a_rollback_of_all_that_a_fork_copied_leaves_the_instructions(tmp_path):
     with backstory.open(":memory:") as store:
         store.import_transcripts(tmp_path, settle=0)
         assert words(store.agent(CHILD)) == ["Be Codex.", "again"]
+
+
+def test_a_fork_is_told_when_its_copy_is_complete(tmp_path):
+    """Where it goes on is known by what it says first itself; until then, more of the copy may come."""
+    thought = item(type="reasoning", summary=[], encrypted_content="c2Vhb")
+    base = [said("user", "one"), thought, said("assistant", "first"), said("user", "two")]
+    copy = [meta(CHILD, forked_from_id=ID), *base, said("assistant", "elsewhere")]
+    write(tmp_path, meta(), *base)
+    with backstory.open(":memory:") as store:
+        for end in range(1, len(copy) + 1):
+            write(tmp_path, *copy[:end], id=CHILD)
+            store.import_transcripts(tmp_path, settle=0)
+        fork = store.agent(CHILD)
+        assert words(fork) == ["one", "first", "two", "elsewhere"]
+        assert fork.head - fork.fork_seq == 1

@@ -116,6 +116,7 @@ class _File:
         self.spawned_from = _spawner(meta)
         self.meta = meta
         self.report = Report()
+        self.only_copies = False  # all that it says was said before it was forked
         self._has_items = any(r.get("type") in ITEMS for r in head)
 
     def is_mirror(self) -> bool:
@@ -166,7 +167,9 @@ class _Family:
             waiting.pop()
             if file.id not in self._told:
                 self._told.add(file.id)
-                yield self._session(file)
+                session = self._session(file)
+                # Until a copy says something of its own, its rest may still come: where it ends is not known.
+                yield from () if file.only_copies else (session,)
 
     def _session(self, file: _File) -> Session:
         named = {"title": self._names[file.thread]} if file.thread in self._names else {}
@@ -218,6 +221,7 @@ class _Family:
             at = (
                 reader.fork_at if not reader.inherits else reader.history[-1].unit if reader.history else None
             )
+            file.only_copies = reader.inherits
         call = self._call(file) if file.spawned_from else None
         return Origin(session, None, call, at, spawned=file.spawned_from is not None)
 

@@ -139,7 +139,7 @@ class Reader:
                 self._mark(number, place)
             own = f"{number}.{part}" if part else str(number)
             yield from self._record(record, own, number)
-        if self._silent:
+        if self._silent and not self.inherits:  # of a copy, what it leads to may still come
             yield from self._unit(self._silent.pop(), self._last_own, self._last_time, self._last_line)
         # An answer at the end of a file may go on, or its usage may still come.
         yield from (unit._replace(settled=False) for unit in self._held)
