@@ -71,6 +71,8 @@ def test_nothing_found_and_what_cannot_be_read_is_exit_code_1(sqlite_shell, tmp_
     note = tmp_path / "note.txt"
     note.write_text("hello")
     assert "not a transcript that is known" in sqlite_shell("import", note, code=1).err
+    again = sqlite_shell("import", note, code=1)  # it did not change, so it is not opened
+    assert again.err == "no transcripts were found\n"
     assert "no format 'nobody'" in sqlite_shell("import", "--from", "nobody", note, code=2).err
     assert "is not a time" in sqlite_shell("import", "--since", "soon", note, code=2).err
 

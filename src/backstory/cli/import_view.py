@@ -85,7 +85,9 @@ def answer_outcome(outcome: Outcome, *, as_json: bool, dry: bool) -> None:
     say = screen.answer if screen.on_terminal() else screen.say
     for line in _remarks(outcome, whole):
         say(line)
-    if rows and not outcome.has_news:
+    if not rows:
+        say("no transcripts were found")
+    elif not outcome.has_news:
         say("nothing new")
     elif dry:
         say("nothing was written (--dry-run)")
