@@ -52,6 +52,14 @@ def thread_of(folder, *records):
 ENVIRONMENT = said("user", "<environment_context>\n<cwd>/w</cwd>\n</environment_context>")
 
 
+def test_a_rollback_counts_the_letters_of_other_agents(tmp_path):
+    letter = {"author": "/root", "recipient": "/root/a", "content": "Go on.", "trigger_turn": True}
+    turn = [said("assistant", json.dumps(letter)), said("assistant", "Gone.")]
+    back = event("thread_rolled_back", num_turns=1)
+    thread = thread_of(tmp_path, said("user", "one"), said("assistant", "first"), *turn, back)
+    assert context(log(thread)) == [("user", "one"), ("assistant", "first")]
+
+
 def test_a_rollback_counts_prompts_and_takes_the_notices_above_the_cut(tmp_path):
     thread = thread_of(
         tmp_path,

@@ -72,10 +72,21 @@ def kind_of(item: Item) -> Kind:
         case "message", "user":
             meta = meta_of(item)
             return Kind(prompt=meta is None, notice=meta is not None)
+        case "message", "assistant":
+            return Kind(prompt=_is_letter(item))
         case "message", "developer" | "system":
             # A developer's text that is none of the tool's own stays when the turn goes.
             return Kind(notice=_begins(item, "<") or _begins(item, "Approved command prefix saved:"))
     return Kind()
+
+
+def _is_letter(item: Item) -> bool:
+    """Whether an answer is what another agent wrote: at first letters were JSON in an answer's words."""
+    text = text_in(item.get("content"))
+    if not text.startswith("{") or '"trigger_turn"' not in text:
+        return False
+    letter = arguments_of(text)
+    return isinstance(letter, dict) and {"author", "recipient", "content"} <= letter.keys()
 
 
 def meta_of(item: Item) -> str | None:
