@@ -38,7 +38,7 @@ PURE_PARTS = {
     f"importers/{name}"
     for name in (
         *("transcript", "words", "linear", "entries", "answers", "forest", "chain", "masks", "pictures"),
-        *("provenance", "escapes", "outcome", "checkpoints"),
+        *("past", "provenance", "escapes", "outcome", "checkpoints"),
         *("format", "decode", "formats"),
     )
 }

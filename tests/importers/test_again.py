@@ -135,15 +135,14 @@ def test_an_answer_that_grows_far_above_the_head_is_completed(store, tmp_path):
     lines += [user(f"u{n}", f"and {n}", "a0" if n == 1 else f"u{n - 1}", 2) for n in range(1, 100)]
     added(store, write_lines(path, lines))
     lines += [answer("a1", text(" can"), "u99", 3, "m1")]
-    assert added(store, write_lines(path, lines)) == 1
+    added(store, write_lines(path, lines))
     assert added(store, touched(path)) == 0
     lines += [answer("a2", text(" do it"), "a1", 4, "m1")]
-    assert added(store, write_lines(path, lines)) == 1
+    added(store, write_lines(path, lines))
     assert added(store, touched(path)) == 0
-    spoken = main(store).context().messages
-    assert "".join(event.content for event in spoken if event.kind == "assistant") == "We can do it"
-    asked = [event.content for event in spoken if event.kind == "user"]
-    assert asked == ["go", *(f"and {n}" for n in range(1, 100))]
+    spoken = [event.content for event in main(store).context().messages if event.content]
+    assert "".join(spoken[:-99]) == "goWe can do it"
+    assert spoken[-99:] == [f"and {n}" for n in range(1, 100)]
 
 
 def test_what_was_erased_does_not_come_back(store, tmp_path):
@@ -208,14 +207,15 @@ def test_an_answer_with_a_note_between_and_a_branch_is_not_jumped_away_from(stor
     assert added(store, touched(path)) == 0
 
 
-def test_a_result_behind_a_prompt_that_was_typed_meanwhile_stays_in_the_context(store, tmp_path):
+def test_a_result_behind_a_prompt_that_was_typed_meanwhile_is_continued_without_it(store, tmp_path):
     path = tmp_path / f"{SESSION}.jsonl"
     lines = [*HASTY[:3], user("x1", "typed meanwhile", "a2", 4)]
     added(store, write_lines(path, lines[:3]))
     added(store, write_lines(path, lines))
     added(store, write_lines(path, [*lines, HASTY[3]]))
-    assert added(store, write_lines(path, [*lines, HASTY[3], answer("a3", text("so"), "r1", 6)])) == 1
-    assert heard(main(store)) == [*WHOLE[:3], "user", "tool_result", "assistant"]
+    assert heard(main(store)) == [*WHOLE[:3], "user", "tool_result"]
+    added(store, write_lines(path, [*lines, HASTY[3], answer("a3", text("so"), "r1", 6)]))
+    assert heard(main(store)) == [*WHOLE, "assistant"]
     assert added(store, touched(path)) == 0
 
 
@@ -306,15 +306,21 @@ IN_PIECES = [
 GROWN = [answer("a5", text(" I think"), "a4", 7, "m1"), answer("a6", call("c2", it="x"), "a5", 8, "m1")]
 
 
-@pytest.mark.parametrize(("first", "place"), [(3, 2), (3, 3), (4, 2), (4, 3), (4, 4), (6, 2), (6, 3), (6, 4)])
-def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url, tmp_path, first, place):
+PIECES = {"m1:0": "hunter1x", "m1:1": "hunter3x", "m1:0+14": "hunter2x"}
+
+
+@pytest.mark.parametrize("first", [3, 4, 6])
+@pytest.mark.parametrize("piece", PIECES)
+def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url, tmp_path, first, piece):
+    if first == 3 and piece == "m1:0+14":
+        pytest.skip("it is not there yet")
     path = tmp_path / f"{SESSION}.jsonl"
     added(store, write_lines(path, IN_PIECES[:3]))
     added(store, write_lines(path, IN_PIECES[:first]))
     agent = main(store)
     store.search("hunter")
-    agent.erase([place], why="a secret")
-    secret = ["hunter1x", "hunter3x", "hunter2x"][place - 2]
+    agent.erase([agent.find(piece).seq], why="a secret")
+    secret = PIECES[piece]
     uuids = [record["uuid"] for record in (*IN_PIECES, *GROWN)]
     kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": uuids}}
     boundary = line("b1", None, 9, "system", None, subtype="compact_boundary", logicalParentUuid="r1")

@@ -206,9 +206,8 @@ def test_the_rest_of_an_answer_that_paused_comes_once_and_stays_in_the_context(s
     assert main(store).head == head
     lines += [result("r1", "c1", "done", "a3", 5), user("u2", "more", "r1", 6)]
     store.import_transcripts(write_lines(path, lines), settle=0)
-    assert [event.content for event in main(store).context().messages] == [
-        *("go", "", "\n\nWe", None, "done", "more")
-    ]
+    heard = [event.content for event in main(store).context().messages if event.kind != "jump"]
+    assert heard == ["go", "", "\n\nWe", None, "done", "more"]
 
 
 def test_a_title_that_a_person_gave_stays(store, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from backstory.importers import Entry, Unit, events
-from backstory.importers.linear import Begun, Known, Link
+from backstory.importers.past import Begun, Copy, Known, Link
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -95,6 +95,10 @@ def begun_in(spoken):
     return found
 
 
+def as_entry(event):
+    return Entry("", event.kind, event.content, event.data, event.time)
+
+
 def grown(log, thread, *, settled):
     """A log with what a source has come to say since."""
     places = {event.id: event.seq for event in log if event.id is not None}
@@ -104,11 +108,23 @@ def grown(log, thread, *, settled):
         stands_at = event.base if event.kind == "jump" else stands_at - 1
     words = begun_in((event.id, event.content, event.seq) for event in log if event.kind == "assistant")
 
-    def link(place):
-        event = log[place - 1]
-        return Link(event.kind, event.base, event.id)
-
-    known = Known(places, head, stands_at, log[-1].time if log else None, words, link)
+    copies = {}
+    for event in log:
+        id, _, number = (event.id or "").rpartition("~")
+        if id in places and number.isdigit():
+            copies[id] = Copy(int(number), event.seq)
+    known = Known(
+        places,
+        head,
+        stands_at,
+        log[-1].time if log else None,
+        words,
+        link=lambda place: Link(log[place - 1].kind, log[place - 1].base),
+        key=lambda place: log[place - 1].id,
+        is_rewritten="rewritten" in places,
+        copies=copies,
+        read=lambda places: {place: as_entry(log[place - 1]) for place in places},
+    )
     return [*log, *events(thread.steps(), known, settled=settled)]
 
 

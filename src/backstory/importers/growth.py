@@ -1,12 +1,12 @@
 """Answers that were imported before they were complete: how much of each an agent has."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from backstory.agent import Agent
 from backstory.core.chain import is_erased
-from backstory.importers.linear import Begun
 from backstory.importers.names import key_of
+from backstory.importers.past import Begun
 from backstory.importers.transcript import Entry, Unit
 
 
@@ -18,12 +18,18 @@ class Erased(NamedTuple):
 
 
 def erased_entries(
-    agent: Agent, units: Iterable[Unit], places: Mapping[str, int], begun: Mapping[str, Begun]
+    agent: Agent,
+    units: Iterable[Unit],
+    places: Mapping[str, int],
+    begun: Mapping[str, Begun],
+    is_at_head: Callable[[str], bool],
 ) -> Erased:
-    """What the agent has erased of what new copies repeat, and of units that grew."""
+    """What the agent has erased of what new copies repeat, and of units that grew or may have."""
     sought: dict[str, Entry] = {}
     for unit in units:
-        has_grown = any(entry.id not in places or entry.id in begun for entry in unit.entries)
+        has_grown = any(
+            entry.id not in places or entry.id in begun or is_at_head(entry.id) for entry in unit.entries
+        )
         for entry in unit.entries if has_grown else ():
             if places.get(entry.id):
                 sought[entry.id] = entry

@@ -2,10 +2,11 @@
 
 This is the rule of an import in one place: entries are written in the order of the source, and wherever a
 unit does not continue what the head continues, a jump to what it does continue goes first. A source that grew
-is told the same way: what the log already has is passed over.
+is told the same way: what the log already has is passed over. If what came late belongs before something that
+the log has, a jump goes back to there, and what follows is written again, as copies.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -13,9 +14,11 @@ from backstory.core.chain import ERASED
 from backstory.core.erasure import SAYS
 from backstory.core.labels import LABEL
 from backstory.core.messages import NATIVE
+from backstory.importers.checkpoints import ReadWhole
+from backstory.importers.past import Known, Past
 from backstory.importers.transcript import Entry, Label, Move, Step, Unit
 
-PASSED = frozenset({"note", "user"})  # what may stand between the entries of an answer: what people said
+REWRITTEN = "rewritten"  # the key of the first jump behind which a log says something again
 
 
 class LogEvent(NamedTuple):
@@ -33,33 +36,6 @@ class LogEvent(NamedTuple):
 
 # `tuple.__new__` runs no Python code, `LogEvent(…)` would.
 _log_event: Callable[[tuple[Any, ...]], LogEvent] = partial(tuple.__new__, LogEvent)
-
-
-class Begun(NamedTuple):
-    """What a log has of an answer's words, which may be only their beginning."""
-
-    words: str
-    rests: tuple[int, ...] = ()  # where the words stand that came behind the first ones
-
-
-class Link(NamedTuple):
-    """An event as a link of the line that it is on."""
-
-    kind: str
-    base: int | None  # None: the event before
-    id: str | None
-
-
-class Known(NamedTuple):
-    """What a log has of a source already."""
-
-    places: Mapping[str, int]  # an entry's id -> its position
-    head: int = 0
-    stands_at: int = 0  # the position whose context the head's is: the head, or where its jump went
-    time: int | None = None  # of the head
-    unfinished: Mapping[str, Begun] = {}  # answers that may have been written before they were whole
-    link: Callable[[int], Link] = lambda place: Link("", None, "")  # the event at a position
-    erased: Set[str] = frozenset()  # entries that nothing may say again
 
 
 def ids_in(step: Step) -> Iterator[str]:
@@ -91,27 +67,35 @@ class Line:
 
     def __init__(self, known: Known) -> None:
         self._known = known
+        self._past = Past(known)
         self.seq = known.head
-        self._stands_at = known.stands_at
         self._time = known.time
         self._at: str | None = None if known.stands_at == 0 else "?"  # the unit whose context is the head's
+        self._last: str | None = None  # the unit that was told last
         self._move: Move | None = None  # the last one, if nothing was said since
-        self.tips: dict[str | None, int] = {None: 0}  # where the context of a unit was whole
+        # Where the context of a unit is whole.
+        self.tips: dict[str | None, int] = {} if known.is_tail else {None: 0}
+        self._ends: dict[str | None, int] = {}  # where a unit ends whose context is nowhere whole
         self._after: dict[str | None, str | None] = {}
         self._places: dict[str, int] = {}  # of the entries written here
-        self._late: list[tuple[Unit, list[int], Sequence[Entry]]] = []  # what is told of a unit, and what not
-        self._links: list[Link] = []  # the events written here, if the log had some before
-        self._behind: dict[int, int] = {}  # where an entry that came late is, by the positions it continues
+        self._said: dict[str, tuple[str, ...]] = {}  # the entries of units that the log had before
+        self._late: dict[str, _Late] = {}  # units of which more has come
+        self._grown: dict[str, int] = {}  # where more of a unit was told that others continued already
+        self._fresh: dict[str, Entry] = {}  # what was told of those here
+        self._copies: dict[str, int] = {}  # the numbers of copies written here
+        self._is_rewritten = known.is_rewritten
         self._labels: set[tuple[str | None, str]] = set()
         self.repeated: set[int] = set()  # where the log has what events written here may say again
         self.left_out = 0  # units of which more may still come
+        self._left: set[str | None] = set()  # these, and what continues them
 
     def events(self, steps: Iterable[Step], *, settled: bool = False) -> Iterator[LogEvent]:
         """The events that the steps add."""
         for step in steps:
             match step:
-                case Unit() if settled and not step.settled:
-                    self.left_out += 1
+                case Unit() if settled and (not step.settled or step.after in self._left):
+                    self._left.add(step.id)
+                    self.left_out += not step.settled
                 case Unit():
                     yield from self.unit(step)
                 case Move():
@@ -120,9 +104,18 @@ class Line:
                     yield from self.label(step)
         yield from self.end()
 
+    @property
+    def _stands_at(self) -> int:
+        """The position whose context the head's is, as far as that was not written here."""
+        return self._known.stands_at if self.seq == self._known.head else self.seq
+
     def place(self, entry: str) -> int | None:
         """The position of an entry."""
         return self._places.get(entry) or self._known.places.get(entry)
+
+    def ends(self) -> dict[str | None, int]:
+        """Where each unit is continued, whether its context is whole there or not."""
+        return self._ends | self.tips
 
     # -------------------------------------------------------------- units
 
@@ -130,84 +123,42 @@ class Line:
         """What of a unit is not in the log yet, behind what it continues."""
         self._after[unit.id] = unit.after
         self._move = None
+        self._last = unit.id
         told, new = self._told_and_new(unit.entries)
         if not told and new:
-            if self._late:
-                yield from self._tell_late(unit.after)
-            if unit.after != self._at:
-                yield from self._go(unit.after, new[0].time)
+            if self._late or unit.after != self._at:
+                yield from self._reach(unit.after, new[0].time)
             yield from self._write(unit.id, new)
             return
-        self.tips[unit.id] = self._whole(unit, told) if told else self.tips.get(unit.after, self.seq)
-        if told and self._tip(unit.id) in (self.seq, self._stands_at):
-            self._at = unit.id
-        if new and self._tip(unit.id) == self.seq:
-            self.repeated.update(told)
-            yield from self._write(unit.id, new)
-        elif new:
-            self._late.append((unit, told, new))
-
-    def _tip(self, unit: str | None) -> int:
-        """Where the context of a unit is whole: what came late may be behind its last entry."""
-        tip = self.tips.get(unit, self.seq)
-        while tip in self._behind:
-            tip = self._behind[tip]
-        return tip
-
-    def _whole(self, unit: Unit, places: list[int]) -> int:
-        """The last of a unit's entries that continues the others, with nothing of another answer between."""
-        pieces = tuple(f"{entry.id}+" for entry in unit.entries)
-        end, is_late = places[0], False
-        for place in places[1:]:
-            if place - end in (0, 1):  # two entries of an exported file may be one event
-                if is_late and place != end:
-                    self._behind.setdefault(end, place)
-                end = place
-            elif self._continues(place, end, pieces):
-                end, is_late = place, True
-        return end
-
-    def _continues(self, place: int, end: int, pieces: tuple[str, ...]) -> bool:
-        """Whether an entry that came late continues another one of its unit, if what people said is passed
-        over, and pieces of the unit that were erased. It belongs to the context of what it passes, too."""
-        at = self._before(place)
-        while at > end:
-            self._behind.setdefault(at, place)
-            kind, _, id = self._link(at)
-            if not (id is None or kind in PASSED or id.startswith(pieces)):
-                return False
-            at = self._before(at)
-        if at:
-            self._behind.setdefault(at, place)
-        return at == end
-
-    def _before(self, place: int) -> int:
-        base = self._link(place).base
-        return place - 1 if base is None else base
-
-    def _link(self, place: int) -> Link:
-        written = place - self._known.head - 1
-        return self._known.link(place) if written < 0 else self._links[written]
+        if told and not self._knows(unit.after):  # of a tail or a fork, not all is told
+            self.tips[unit.after] = self._past.before(min(told))
+        is_new_form = self._past.is_new_form(unit, told, new)
+        is_wrong = is_new_form or _is_turned(unit, new)
+        tip = self._past.tip(unit, told, {} if is_wrong else self.tips)
+        if tip is None:
+            self._ends[unit.id] = max(told, default=self._ends.get(unit.after, self.seq))
+        else:
+            self.tips[unit.id] = tip
+            if told and tip == self._stands_at:
+                self._at = unit.id
+        if told:
+            self._said[unit.id] = tuple(entry.id for entry in unit.entries)
+        if new and tip == self.seq and not self._late:
+            yield from self._tell_rest(_Late(unit, new))
+        elif new or is_new_form:
+            self._late[unit.id] = _Late(unit, new, is_new_form)
 
     def _told_and_new(self, entries: Sequence[Entry]) -> tuple[list[int], Sequence[Entry]]:
         """Where the log has entries already, and those that it does not have."""
         known = self._known
         if not known.places and not known.unfinished:
             return [], entries
-        told = sorted(place for entry in entries for place in self._told(entry))
-        new = [entry for entry in self._grown(entries) if entry.id not in known.places]
+        told = self._past.places(entries)
+        new = [entry for entry in self._with_rests(entries) if entry.id not in known.places]
         erased = {id for entry in entries for id in (entry.id, entry.copy_of)} & known.erased
         return told, list(_without_erased(new, erased)) if erased else new
 
-    def _told(self, entry: Entry) -> Iterator[int]:
-        """Where the log has an entry: one place, or several if it came in pieces."""
-        place = self._known.places.get(entry.id)
-        if place is not None:
-            yield place
-            if entry.id in self._known.unfinished:
-                yield from self._known.unfinished[entry.id].rests
-
-    def _grown(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _with_rests(self, entries: Iterable[Entry]) -> Iterator[Entry]:
         """The entries, and for each that the log has only the beginning of, the rest."""
         for entry in entries:
             yield entry
@@ -217,24 +168,6 @@ class Line:
             words, length = entry.content or "", len(begun.words)
             if len(words) > length and words.startswith(begun.words):
                 yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
-
-    def _tell_late(self, to: str | None) -> Iterator[LogEvent]:
-        """What came late for units that others continue already: where the log goes on, or else at the head,
-        if that is on their line; else at their own end."""
-        late, self._late = self._late, []
-        for unit, told, entries in late:
-            ways = (at for at in (to, self._at) if self._is_on_line(unit.id, at))
-            way = next(ways, unit.id)
-            yield from self._go(way, entries[0].time)
-            before = self.seq
-            self.repeated.update(told)
-            yield from self._write(way, entries)
-            self.tips[unit.id] = self._whole(unit, [*told, *range(before + 1, self.seq + 1)])
-
-    def _is_on_line(self, unit: str, at: str | None) -> bool:
-        while at is not None and at != unit:
-            at = self._after.get(at)
-        return at == unit
 
     def _write(self, unit: str | None, entries: Iterable[Entry]) -> Iterator[LogEvent]:
         for entry in entries:
@@ -250,20 +183,115 @@ class Line:
 
     def end(self) -> Iterator[LogEvent]:
         """What is left to tell: late entries, and where the tool is now."""
-        move = self._move if self._move is not None and self._move.to in self.tips else None
-        yield from self._tell_late(move.to if move is not None else self._at)
-        told = self.seq > self._known.head
-        if move is not None and (told or not move.is_end):
-            yield from self._go(move.to, move.time)
-        if self._behind:
-            self.tips = {unit: self._tip(unit) for unit in self.tips}
+        move = self._move if self._move is not None and self._knows(self._move.to) else None
+        if self.seq > self._known.head or self._late:
+            last = self._at if self._known.is_trusted else self._last
+            yield from self._reach(*((move.to, move.time) if move is not None else (last, None)))
+        elif move is not None and not move.is_end:
+            yield from self._reach(move.to, move.time)
 
-    def _go(self, to: str | None, time: int | None) -> Iterator[LogEvent]:
+    def _knows(self, unit: str | None) -> bool:
+        return unit in self.tips or unit in self._ends
+
+    def _reach(self, to: str | None, time: int | None) -> Iterator[LogEvent]:
+        """Make the context of a unit the head's, and tell all that came late before."""
+        way = self._way(to) if self._late or self._grown or to in self._ends else []
+        for unit in [unit for unit in self._late if unit not in way]:
+            yield from self._restore(self._way(unit), time)
+        yield from self._restore(way, time) if way else self._go(to, time)
+
+    def _way(self, to: str | None) -> list[str]:
+        """The units from the beginning to one."""
+        way: list[str] = []
+        while to is not None and self._knows(to):
+            way.append(to)
+            to = self._after.get(to)
+        return way[::-1]
+
+    def _restore(self, way: list[str], time: int | None) -> Iterator[LogEvent]:
+        """Go to the last unit of a way whose context is whole; behind that, what came late of those above it,
+        and copies of those below it."""
+        whole = self._count_whole(way)
+        yield from self._go(way[whole - 1] if whole else None, time, is_rewriting=whole < len(way))
+        for unit in way[:whole]:
+            if unit in self._late:
+                yield from self._tell_rest(self._late.pop(unit))
+        for unit in way[whole:]:
+            yield from self._again(unit)
+
+    def _count_whole(self, way: list[str]) -> int:
+        """How many units of a way can stay where they are. What came late of one has to be behind it, but
+        results find their calls from further down."""
+        whole = grown = 0
+        for number, unit in enumerate(way, 1):
+            grown = max(grown, self._grown.get(unit, 0))
+            if self.tips.get(unit, -1) >= grown:
+                whole = number
+            if unit in self._late and not self._late[unit].is_results:
+                break
+        return whole
+
+    def _again(self, unit: str) -> Iterator[LogEvent]:
+        """A unit once more, as copies of what the log has and with what it does not have."""
+        late = self._late.pop(unit, None)
+        new = {entry.id: entry for entry in late.new} if late is not None else {}
+        forms = {entry.id: entry.data for entry in late.unit.entries} if late and late.is_new_form else {}
+        said = self._heard(self._said.get(unit, ()))
+        for id in self._said.get(unit, ()):
+            if id in said and id not in new:
+                yield self._copy(id, said[id]._replace(data=forms[id]) if id in forms else said[id])
+            for other in [other for other in new if other == id or other.startswith(f"{id}+")]:
+                entry = new.pop(other)
+                yield self._entry(_without_form(entry) if other != id and id in forms else entry)
+        yield from map(self._entry, new.values())
+        self.tips[unit] = self.seq
+        self._at = unit
+        if late is not None:
+            self._take_rest(late)
+
+    def _heard(self, ids: Sequence[str]) -> dict[str, Entry]:
+        """What the log says in place of entries, in its latest copies."""
+        known = self._known
+        places = {place: id for id in reversed(ids) if (place := known.places.get(id)) is not None}
+        # Two entries of an exported file may be one event.
+        latest = {known.copies[id].place if id in known.copies else place: id for place, id in places.items()}
+        heard = {latest[place]: entry for place, entry in known.read(list(latest)).items()}
+        return heard | {id: self._fresh[id] for id in ids if id in self._fresh}
+
+    def _copy(self, id: str, said: Entry) -> LogEvent:
+        """An entry again. If the log has it in pieces, they become one."""
+        begun = self._known.unfinished.get(id)
+        before = self._copies.get(id) or (self._known.copies[id].number if id in self._known.copies else 0)
+        number = self._copies[id] = before + 1
+        place = self.place(id) or 0
+        content = begun.words if begun is not None and said.kind == "assistant" else said.content
+        data = {"copy_of": place} | (said.data or {})
+        self._fresh[id] = said
+        self.repeated.update((place, *(begun.rests if begun is not None else ())))
+        base = 0 if said.kind == "clear" else None
+        return self._event(said.kind, content, data, said.time, base=base, id=f"{id}~{number}")
+
+    def _tell_rest(self, late: "_Late") -> Iterator[LogEvent]:
+        """What came late of a unit, at the head."""
+        self.repeated.update(self._past.places(late.unit.entries))  # its native form may have that, too
+        yield from self._write(self._at, late.new)
+        self._take_rest(late)
+
+    def _take_rest(self, late: "_Late") -> None:
+        """Note that more of a unit was told: who continued it before does not have that."""
+        self._grown[late.unit.id] = self.seq
+        self._fresh |= {entry.id: entry for entry in late.new}
+
+    def _go(self, to: str | None, time: int | None, *, is_rewriting: bool = False) -> Iterator[LogEvent]:
         """A jump to the context of a unit, unless the head's is it."""
-        target = self._tip(to)
-        if to != self._at and target != self.seq:
+        if not self._knows(to) and self._known.is_tail:
+            raise ReadWhole
+        target = self.tips.get(to, self._ends.get(to, self.seq))
+        is_first = is_rewriting and not self._is_rewritten
+        if is_first or (to != self._at and target != self._stands_at):
             data = {"target_message_id": target}
-            yield self._event("jump", None, data, time, base=target)
+            self._is_rewritten = self._is_rewritten or is_rewriting
+            yield self._event("jump", None, data, time, base=target, id=REWRITTEN if is_first else None)
         self._at = to
 
     def label(self, label: Label) -> Iterator[LogEvent]:
@@ -272,7 +300,7 @@ class Line:
         if id in self._known.places or (label.name, label.at) in self._labels:
             return
         self._labels.add((label.name, label.at))
-        data = {"label": label.name, "at": self._tip(label.at)}
+        data = {"label": label.name, "at": self.tips.get(label.at, self._ends.get(label.at, self.seq))}
         yield self._event("note", LABEL, data, label.time, id=id)
         self.tips[self._at] = self.seq
 
@@ -303,10 +331,39 @@ class Line:
         own = time if time is not None else self._time
         held = own if self._time is None or own is None else max(own, self._time)
         self._time = held
-        self._stands_at = self.seq  # of a jump, `_go` knows it
         if self._known.head:
-            self._links.append(Link(kind, base, id))
+            self._past.write(kind, base)
         return _log_event((self.seq, kind, content, data, held, base, id, own if own != held else None))
+
+
+class _Late(NamedTuple):
+    """A unit of which the log has something, and what it does not have of it."""
+
+    unit: Unit
+    new: Sequence[Entry]
+    is_new_form: bool = False  # the native form of what it has is longer now
+
+    @property
+    def is_results(self) -> bool:
+        """Whether nothing came but results."""
+        return not self.is_new_form and all(entry.kind == "tool_result" for entry in self.new)
+
+
+def _is_turned(unit: Unit, new: Sequence[Entry]) -> bool:
+    """Whether a result was told before its call, which is only coming now."""
+    if not new:
+        return False
+    calls = {(entry.data or {}).get("id") for entry in new if entry.kind == "tool_call"}
+    results = {(entry.data or {}).get("id") for entry in unit.entries if entry.kind == "tool_result"}
+    new_results = {(entry.data or {}).get("id") for entry in new if entry.kind == "tool_result"}
+    return bool(calls & (results - new_results))
+
+
+def _without_form(entry: Entry) -> Entry:
+    """An entry without its native form."""
+    data = entry.data or {}
+    kept = {name: data[name] for name in data if name != NATIVE}
+    return entry._replace(data=kept) if NATIVE in data else entry
 
 
 def _without_erased(entries: Iterable[Entry], erased: Set[str | None]) -> Iterator[Entry]:
@@ -316,8 +373,7 @@ def _without_erased(entries: Iterable[Entry], erased: Set[str | None]) -> Iterat
     for entry in entries:
         data = entry.data or {}
         if entry.copy_of not in erased:
-            kept = {name: data[name] for name in data if name != NATIVE}
-            yield entry._replace(data=kept) if NATIVE in data else entry
+            yield _without_form(entry)
         elif entry.kind == "tool_call":
             call = {"id": data["id"], "name": data["name"], "arguments": {ERASED: SAYS}}
             yield entry._replace(data=call)

@@ -3,35 +3,40 @@
 Of a thread that is the tail of a file, every step must be told by what is in the tail: otherwise `ReadWhole`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
+from backstory.core.chain import is_erased
 from backstory.core.drafts import EncodedDraft, encoded_draft
-from backstory.core.events import EPOCH, to_datetime, to_json
-from backstory.core.holes import holed
+from backstory.core.erasure import stand_in
+from backstory.core.events import EPOCH, Event, to_datetime, to_json
+from backstory.core.holes import holed, with_filled
 from backstory.core.kinds import TOOL_KINDS
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
 from backstory.importers.growth import answers_begun, erased_entries
-from backstory.importers.linear import Begun, Known, Line, Link, LogEvent, ids_in
+from backstory.importers.linear import REWRITTEN, Line, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
+from backstory.importers.past import Begun, Copy, Known, Link
 from backstory.importers.pictures import without_pictures
 from backstory.importers.provenance import Exported
-from backstory.importers.transcript import Fault, Label, Move, Step, Unit
+from backstory.importers.transcript import Entry, Fault, Label, Move, Step, Unit
 from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about this many bytes: the lock is held for a moment only
 RECENT = 64  # events before the head that are looked at to see where it stands
+LINKS = 500  # events whose places on the line are looked up at once
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
 DAMAGED = "backstory.damaged"  # a note in place of an event that no store can hold
+GONE = "backstory.erased"  # a note in place of a copy of an event that was erased
 
 
 class Changes(NamedTuple):
@@ -68,6 +73,8 @@ class ThreadWriter:
         self._done = done
         self._places: dict[str, int] = {}
         self._begun: dict[str, Begun] = {}
+        self._copies: dict[str, Copy] = {}
+        self._links: dict[int, Link] = {}
         self._erased: set[str] = set()
         self._empty: set[int] = set()  # where events are that were erased before they were looked up
         self._entries: dict[str, str] = {}  # the entries of calls, by the calls' ids
@@ -75,6 +82,8 @@ class ThreadWriter:
         self._batch: list[EncodedDraft] = []
         self._times: list[int] = []
         self._size = 0
+        self._is_rewritten = False
+        self._stands_at = 0
         self._written = agent.snapshot.head
         self._has_past = agent.snapshot.head > 0
         self._floor = floor or agent.snapshot.created_us
@@ -82,6 +91,7 @@ class ThreadWriter:
         self.calls: dict[str, int] = {}
         self.open_calls = 0
         self.exported: Exported | None = None
+        self.is_trusted = False  # what it has is where it belongs
         self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
@@ -111,14 +121,42 @@ class ThreadWriter:
                 stands_at = (event.data or {}).get("target_message_id", 0)
             elif event.seq == stands_at and event.kind == "note":
                 stands_at -= 1
+        self._stands_at = stands_at
+        self._is_rewritten = bool(self._intake.places(self._agent, [REWRITTEN]))
         return Known(
-            self._places, record.head, stands_at, record.updated_us, self._begun, self._link, self._erased
+            self._places,
+            record.head,
+            stands_at,
+            record.updated_us,
+            self._begun,
+            self._link,
+            self._key,
+            self._erased,
+            self._is_rewritten,
+            self._copies,
+            self._read,
+            self._tail is not None,
+            self.exported is not None or self.is_trusted,
+            not self._has_changes,
         )
 
     def _link(self, place: int) -> Link:
+        if place not in self._links:
+            rows = self._agent.outline(max(place - LINKS, 0), place)
+            self._links.update((row.seq, Link(row.kind, row.base)) for row in rows)
+        return self._links[place]
+
+    def _key(self, place: int) -> str | None:
         [event] = self._agent.read([place])
-        [row] = self._agent.outline(place - 1, place)
-        return Link(event.kind, row.base, event.key)
+        return event.key
+
+    def _read(self, places: Sequence[int]) -> dict[int, Entry]:
+        """What the events at some positions say, to say it again. Of what was erased, only that it was."""
+        events = self._agent.read(places) if places else []
+        gone = [event for event in events if is_erased(event.data_json)]
+        self._empty.update(event.seq for event in gone)
+        self._empty.update((event.data or {}).get("copy_of", event.seq) for event in gone)
+        return {event.seq: _said_by(event) for event in events}
 
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
@@ -128,15 +166,18 @@ class ThreadWriter:
                 by_key = {key_of(id): id for step in chunk for id in asked(step)}
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
+                if self._is_rewritten:
+                    self._look_up_copies([by_key[key] for key in found])
                 units = [step for step in chunk if isinstance(step, Unit)]
                 entries = (entry for unit in units for entry in unit.entries)
                 self._begun.update(answers_begun(self._agent, entries, self._places))
                 if self.exported is not None:
                     for unit in units:
                         self._places.update(self.exported.places(unit))
-                erased = erased_entries(self._agent, units, self._places, self._begun)
+                erased = erased_entries(self._agent, units, self._places, self._begun, self._at_head)
                 self._erased |= erased.entries
                 self._empty |= erased.places
+                self._empty |= {self._copies[id].place for id in erased.entries if id in self._copies}
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue
@@ -145,6 +186,20 @@ class ThreadWriter:
                 if isinstance(step, Unit):
                     self._take_calls(step)
                 yield step
+
+    def _look_up_copies(self, ids: Sequence[str]) -> None:
+        """Find the latest copies of entries: their keys are numbered."""
+        number = 1
+        while ids:
+            by_key = {key_of(f"{id}~{number}"): id for id in ids}
+            found = self._intake.places(self._agent, by_key)
+            self._copies.update((by_key[key], Copy(number, place)) for key, place in found.items())
+            ids, number = [by_key[key] for key in found], number + 1
+
+    def _at_head(self, entry: str) -> bool:
+        """Whether the log ends with an entry: of its answer, more may have come."""
+        copy = self._copies.get(entry)
+        return (self._places.get(entry) if copy is None else copy.place) == self._stands_at
 
     def _is_copy(self, step: Step) -> bool:
         """Whether a step repeats what the agent inherits, under an id that it does not have there."""
@@ -240,6 +295,18 @@ class _TailCheck:
             case Label() if step.at not in self._seen:
                 if not any(id in self._places for id in ids_in(step)):
                     raise ReadWhole
+
+
+def _said_by(event: Event) -> Entry:
+    """An event as an entry. Erased calls and results stay, so that neither loses the other."""
+    if not is_erased(event.data_json):
+        data = with_filled(event.data, event.content) if event.data else None
+        time = ((data or {}).get("source") or {}).get("time", event.created_us)
+        return Entry("", event.kind, event.content, data, time)
+    said = stand_in(event)
+    if said is None:
+        return Entry("", "note", GONE, None, event.created_us)
+    return Entry("", event.kind, said.content, said.data, event.created_us)
 
 
 def _once(content: str | None, data: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -130,6 +130,7 @@ class Writer:
         if thread.alone is not None and agent.fork_seq:
             own = "first" if agent.head > agent.fork_seq else None
             writer.copies = "marked" if _is_copied(thread) else own
+        writer.is_trusted = _place(thread) in self._told  # a copy of the file, which may be damaged
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
         line = writer.write(chain(first, steps), settled=settled)
@@ -143,7 +144,7 @@ class Writer:
             done.unfinished += line.left_out
         done.is_new = done.is_new or (is_new and thread.id is None)
         done.new_agents += is_new
-        return Told(agent, line.tips, writer.calls, line.left_out, is_alone)
+        return Told(agent, line.ends(), writer.calls, line.left_out, is_alone)
 
     # --- where an agent is born ---
 
