@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 
+import apsw
 import pytest
 
 import backstory
@@ -249,6 +250,19 @@ def test_in_one_agent_texts_that_say_little_else_rank_higher(durable_url):
         found = [hit.event.seq for hit in store.search("needle", agent=agent)]
         assert found == [2, 3, 1]
         assert [hit.event.seq for hit in store.search("needle", agent=agent, kinds=["assistant"])] == []
+
+
+def test_searches_within_one_agent_do_not_fill_the_memory(tmp_path):
+    """FTS5 keeps every function that it is given until the connection is closed."""
+    with backstory.open(tmp_path / "store.db") as store:
+        agent = store.start()
+        agent.user("needle")
+        held = []
+        for _ in range(3):
+            held.append(apsw.memory_used())
+            for _ in range(50):
+                store.search("needle", agent=agent)
+    assert held[1] == held[2]
 
 
 def test_a_search_that_is_killed_leaves_nothing_half_done(durable_url):

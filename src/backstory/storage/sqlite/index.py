@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
+from weakref import WeakSet
 
 import apsw
 
@@ -85,6 +86,7 @@ FIND_IN_RANGES = """
     CROSS JOIN agents a ON a.no = f.id >> 32
     ORDER BY f.share DESC, f.id DESC LIMIT :limit"""
 FEW_RANGES = 64
+_RANKING: WeakSet[apsw.Connection] = WeakSet()  # the connections that have the function `share`
 SOMEWHERE = """
     CROSS JOIN events e ON e.id = search_3.rowid
     WHERE search_3 MATCH :query
@@ -179,9 +181,17 @@ def find(
     }
     sql = FIND.format(filters=SOMEWHERE if kinds or pieces is not None else EVERYWHERE)
     if pieces is not None and len(pieces) <= FEW_RANGES:
-        db.register_fts5_function("share", _share)
+        _register(db)
         sql = FIND_IN_RANGES
     return [Found(*row) for row in db.execute(sql, bindings)]
+
+
+def _register(db: apsw.Connection) -> None:
+    """Give a connection the function `share`, once: FTS5 keeps every registration until the connection is
+    closed, even of a name that it already has."""
+    if db not in _RANKING:
+        db.register_fts5_function("share", _share)
+        _RANKING.add(db)
 
 
 def _share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
