@@ -1,5 +1,6 @@
 """What every backend does with keys, notes, descriptions and pages."""
 
+import random
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
@@ -26,6 +27,57 @@ def test_a_key_is_any_text_and_the_name_is_what_can_be_one(store):
         agent = store.ensure(key)
         assert (store.keyed(key), agent.key) == (agent, key)
         assert store.agent(agent.id) == agent
+
+
+def long_text(seed):
+    """A thousand characters that cannot be compressed, four bytes each: too much for a btree."""
+    choose = random.Random(seed)
+    return "".join(chr(choose.randrange(0x20000, 0x2A000)) for _ in range(1_000))
+
+
+def test_the_longest_keys_are_keys_in_every_script(store):
+    key = long_text("a key")
+    like_it = key[:-1] + "x"
+    agent = store.ensure(key)
+    assert store.ensure(key) == agent != store.ensure(like_it)
+    assert store.agents(prefix=key[:999]) == [agent, store.keyed(like_it)]
+    assert store.agents(prefix=key) == [agent]
+    assert agent.fork(key=long_text("of a fork")).key == long_text("of a fork")
+    event = agent.append("user", "once", key=key)
+    assert agent.append("user", "once", key=key) == event == agent.find(key)
+    assert agent.append("user", "another", key=like_it).seq == event.seq + 1
+    assert [found.seq for _, found in store.find(like_it)] == [event.seq + 1]
+    with store.intake() as intake:
+        assert intake.seen([key, "no such key", key]) == {key}
+
+
+def test_the_name_of_a_note_may_be_long(store, agent):
+    name = long_text("a name")
+    note = agent.note(name, {"n": 1})
+    agent.note(name[:-1] + "x")
+    assert agent.notes(name) == [note]
+    assert agent.last_note(name) == note
+    assert store.last_notes(name) == [(agent, note)]
+
+
+def test_a_prefix_is_the_beginning_of_keys_and_nothing_else(store):
+    keys = [
+        "user:",
+        "user:1",
+        "user:ä",
+        "user:\U0010ffff\U0010ffff",
+        "User:1",
+        "user1",
+        "usér:1",
+        "user;",
+        "use",
+    ]
+    for key in keys:
+        store.ensure(key)
+    for prefix in ("user:", "user", "u", "user:\U0010ffff"):
+        assert {agent.key for agent in store.agents(prefix=prefix)} == {
+            key for key in keys if key.startswith(prefix)
+        }
 
 
 @pytest.mark.parametrize("key", ["", "x" * 1_001, "a\0b", "\ud800", 3, None])

@@ -140,3 +140,38 @@ def test_a_page_of_agents_by_birth_is_read_from_an_index_on_postgresql(empty_dat
         plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))
     assert "agents_birth" in plan
     assert "Sort" not in plan
+
+
+MANY_KEYS = """
+    INSERT INTO backstory.events (place, created_at, agent, seq, kind, content, key, digest)
+    SELECT %(place)s::bigint, 1, %(no)s, n, 'user', 'text', 'key ' || n, 'x'
+    FROM generate_series(1, 20000) n"""
+
+
+@one_server
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("is_analyzed", [False, True])
+def test_a_key_is_looked_up_however_long_the_log_is(empty_database, is_analyzed, mode):
+    """Even together with a range of positions, and in a store where other places have one event each."""
+    url = empty_database()
+    with backstory.open(url) as store, psycopg.connect(url, autocommit=True) as db:
+        record = store.start()._record
+        db.execute(MANY_KEYS, postgres_rows.of(record))
+        if is_analyzed:
+            db.execute("ANALYZE backstory.events")
+        names = {
+            f"%({name})s": f"${n}" for n, name in enumerate(("nos", "lows", "highs", "keys", "place"), 1)
+        }
+        sql = postgres_rows.KEYED
+        for name, number in names.items():
+            sql = sql.replace(name, number)
+        db.execute(
+            f"SET plan_cache_mode = {mode}; PREPARE keyed (int[], int[], int[], text[], bigint) AS {sql}"
+        )
+        place = postgres_rows.of(record)["place"]
+        rows = db.execute(
+            f"EXPLAIN EXECUTE keyed ('{{{record.pk}}}', '{{1}}', '{{20000}}', '{{key 7}}', {place})"
+        )
+        plan = "\n".join(row for (row,) in rows)
+    assert "event_keys" in plan
+    assert "events_pkey" not in plan

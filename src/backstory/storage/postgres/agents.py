@@ -6,6 +6,7 @@ Listing one session, or looking up one id, queries a single place. This module k
 from typing import Any
 
 from backstory.storage.ids import place_of
+from backstory.storage.postgres.starts import HAS_ONE_KEY, HAS_PREFIX
 from backstory.storage.protocols import Wanted
 
 SECOND = 1_000_000  # microseconds
@@ -23,11 +24,12 @@ CONDITIONS = {
     "session": "a.session = %(session)s::uuid",
     "sessions": "a.place = ANY(%(places)s::bigint[]) AND a.session = ANY(%(sessions)s::uuid[])",
     "name": "a.name = %(name)s::text",
-    "key": "a.key = %(key)s::text",
-    "key_prefix": "a.key >= %(key_prefix)s::text AND a.key < %(key_prefix)s::text || U&'\\+10FFFF'",
+    "key": HAS_ONE_KEY.format("a"),
+    "key_prefix": HAS_PREFIX,
     "title": "a.about IS NOT NULL AND a.about::jsonb ->> 'title' = %(title)s::text",
     # The server searches pure ASCII only: any other letter may match a letter of the word, with an accent.
-    "telling": """a.about IS NOT NULL AND (pg_catalog.strpos(pg_catalog.lower(a.about), %(telling)s::text) > 0
+    "telling": """a.about IS NOT NULL AND (pg_catalog.strpos(
+            pg_catalog.lower(a.about COLLATE pg_catalog."C"), %(telling)s::text) > 0
         OR pg_catalog.length(a.about) < pg_catalog.octet_length(a.about))""",
     "roots": """a.parent IS NULL AND a.name <> '/' AND (a.deleted IS NULL OR EXISTS (
         SELECT 1 FROM backstory.agents o

@@ -18,6 +18,7 @@ from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL
 from backstory.storage.postgres.cluster import is_distributed, reachable_agents
 from backstory.storage.postgres.rows import PostgresRows
 from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.starts import keys_given
 from backstory.storage.postgres.survey import SIZE, PostgresSurvey
 from backstory.storage.protocols import ALL, AgentRecord, Census, Piece, SourceRecord, Walk, Wanted
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
@@ -106,7 +107,7 @@ class PostgresReads(ABC):
         return self._read(lambda rows: rows.places(agent, pieces, keys))
 
     def known(self, keys: Sequence[str]) -> set[str]:
-        return {key for (key,) in self._query(postgres_sources.KNOWN, {"keys": list(keys)})}
+        return {key for (key,) in self._query(postgres_sources.KNOWN, keys_given(keys))}
 
     def sources(
         self, tool: str | None = None, id: str | None = None, prefix: str | None = None

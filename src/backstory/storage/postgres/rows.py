@@ -24,6 +24,7 @@ from backstory.storage.postgres.batches import batches, fit_into_arrays, size_of
 from backstory.storage.postgres.lineages import HEAD, IS_AGENT, JUMPS, LINEAGE, POSITION_AT, WALK
 from backstory.storage.postgres.ranges import MANY, joined_within, within
 from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.starts import HAS_ONE_KEY, IS_KEYED, IS_NAMED
 from backstory.storage.protocols import (
     AgentRecord,
     BasedDrafts,
@@ -85,7 +86,7 @@ TEXTS = SAID.replace(COLUMNS, "seq, content, data").replace(
 )
 MARKS = READ.replace("p.high\n", "p.high AND kind = 'mark'\n")
 NOTES = READ.replace("p.high\n", "p.high AND kind = 'note'\n")
-NAMED_NOTES = READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n")
+NAMED_NOTES = READ.replace("p.high\n", f"p.high AND {IS_NAMED}\n")
 OUTLINE = READ.replace(
     COLUMNS,
     "seq, kind, coalesce(pg_catalog.octet_length(content), 0) + "
@@ -94,18 +95,24 @@ OUTLINE = READ.replace(
 DATA_OF = READ.replace(COLUMNS, "seq, kind, data").replace(
     "p.high\n", "p.high AND kind = ANY (%(kinds)s::text[])\n"
 )
-LAST_NOTE = (
-    READ.replace("p.high\n", "p.high AND kind = 'note' AND content = %(name)s::text\n").replace(
-        "OFFSET 0", "ORDER BY seq DESC LIMIT 1"
-    )
-    + " ORDER BY e.seq DESC LIMIT 1"
-)
-KEYED = READ.replace("p.high\n", "p.high AND key = ANY(%(keys)s::text[])\n")
+LAST_NOTE = NAMED_NOTES.replace("OFFSET 0", "ORDER BY seq DESC LIMIT 1") + " ORDER BY e.seq DESC LIMIT 1"
+# Each key is looked up in its index. If the inner query had the range of positions, the planner would read
+# all of it, and compare each key there.
+KEYED = f"""
+    SELECT e.* FROM ROWS FROM (
+        pg_catalog.unnest(%(nos)s::int[]), pg_catalog.unnest(%(lows)s::int[]),
+        pg_catalog.unnest(%(highs)s::int[])) AS p (no, low, high)
+    CROSS JOIN pg_catalog.unnest(%(keys)s::text[]) AS k (key)
+    CROSS JOIN LATERAL (
+        SELECT {COLUMNS} FROM backstory.events
+        WHERE place = %(place)s::bigint AND agent + 0 = p.no AND {IS_KEYED}
+        OFFSET 0) e
+    WHERE e.seq BETWEEN p.low AND p.high"""
 PLACES = KEYED.replace(COLUMNS, "key, seq")
-FOUND = """
+FOUND = f"""
     SELECT a.id::text, e.seq FROM backstory.events e
     JOIN backstory.agents a ON a.place = e.place AND a.no = e.agent
-    WHERE e.key = %(key)s ORDER BY a.created_at, e.seq"""
+    WHERE {HAS_ONE_KEY.format("e")} ORDER BY a.created_at, e.seq"""
 
 STORED = f"""
     SELECT {COLUMNS}, base, digest FROM backstory.events
@@ -206,10 +213,10 @@ class PostgresRows:
         return next(iter(self._events(LAST_NOTE, agent, pieces, name=name)), None)
 
     def keyed(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> list[Event]:
-        return self._events(KEYED, agent, pieces, keys=list(keys))
+        return self._events(KEYED, agent, pieces, keys=list(set(keys)))
 
     def places(self, agent: AgentRecord, pieces: Sequence[Piece], keys: Sequence[str]) -> dict[str, int]:
-        bindings = {**within(agent.session, pieces), "keys": list(keys)} if pieces else {}
+        bindings = {**within(agent.session, pieces), "keys": list(set(keys))} if pieces else {}
         return dict(self.all(PLACES, bindings)) if pieces else {}
 
     def found(self, key: str) -> list[tuple[str, int]]:

@@ -176,6 +176,10 @@ $body$;
 """
 
 # The rows of a version 1 store are written again, with new keys and a digest for each event.
+#
+# Texts are compared by their bytes: in the order of a language, "User:1" lies between "user:" and "user:2",
+# and an index is damaged when a new version of the system's library changes that order. A btree takes 2,700
+# bytes at most, so of keys and of the names of notes, which may be longer, it has the first 500 characters.
 VERSION_2: LiteralString = (
     """
     ALTER TABLE backstory.agents RENAME TO agents_1;
@@ -196,8 +200,8 @@ VERSION_2: LiteralString = (
         session uuid NOT NULL,
         deleted bigint,
         digest bytea,
-        name text NOT NULL,
-        key text,
+        name text COLLATE pg_catalog."C" NOT NULL,
+        key text COLLATE pg_catalog."C",
         about text
     ) {partition};
     CREATE TABLE backstory.events (
@@ -206,10 +210,10 @@ VERSION_2: LiteralString = (
         agent integer NOT NULL,
         seq integer NOT NULL,
         base integer,
-        kind text NOT NULL,
-        content text,
+        kind text COLLATE pg_catalog."C" NOT NULL,
+        content text COLLATE pg_catalog."C",
         data text,
-        key text,
+        key text COLLATE pg_catalog."C",
         digest bytea NOT NULL,
         CONSTRAINT events_pkey PRIMARY KEY (place, agent, seq)
     ) {partition};
@@ -219,7 +223,8 @@ VERSION_2: LiteralString = (
         place bigint NOT NULL, id uuid NOT NULL, session uuid NOT NULL, PRIMARY KEY (place, id));
     CREATE TABLE backstory.followers (id uuid PRIMARY KEY, until timestamptz NOT NULL);
     CREATE TABLE backstory.sources (
-        id text NOT NULL, tool text NOT NULL, agent uuid, cursor text, PRIMARY KEY (id, tool));
+        id text COLLATE pg_catalog."C" NOT NULL, tool text COLLATE pg_catalog."C" NOT NULL, agent uuid,
+        cursor text, PRIMARY KEY (id, tool));
     """
     + FUNCTIONS
     + APPEND_ONE.replace("{is_followed}", IS_FOLLOWED)
@@ -262,7 +267,7 @@ VERSION_2: LiteralString = (
         ADD CONSTRAINT agents_parent_fkey FOREIGN KEY (place, parent) REFERENCES backstory.agents (place, no);
     CREATE UNIQUE INDEX agents_id ON backstory.agents (id, place);
     CREATE INDEX agents_name ON backstory.agents (name);
-    CREATE INDEX agents_key ON backstory.agents (key) WHERE key IS NOT NULL;
+    CREATE INDEX agents_key ON backstory.agents (pg_catalog.left(key, 500)) WHERE key IS NOT NULL;
     CREATE INDEX agents_touched ON backstory.agents (touched);
     CREATE INDEX agents_birth ON backstory.agents (created_at, id);
     -- A hash index, because a title may be too long for a btree.
@@ -270,7 +275,10 @@ VERSION_2: LiteralString = (
         WHERE about IS NOT NULL;
     CREATE INDEX events_jumps ON backstory.events (place, agent, seq) INCLUDE (base) WHERE base IS NOT NULL;
     CREATE INDEX events_marks ON backstory.events (place, agent, seq) WHERE kind = 'mark';
-    CREATE UNIQUE INDEX event_keys ON backstory.events (key, place, agent) WHERE key IS NOT NULL;
-    CREATE INDEX event_notes ON backstory.events (place, agent, content, seq) WHERE kind = 'note';
+    CREATE UNIQUE INDEX event_keys ON backstory.events (
+        pg_catalog.left(key, 500), place, (agent + 0), pg_catalog.hashtextextended(key, 0))
+        WHERE key IS NOT NULL;
+    CREATE INDEX event_notes ON backstory.events (place, agent, pg_catalog.left(content, 500), seq)
+        WHERE kind = 'note';
     """
 )

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.starts import HAS_KEY
 from backstory.storage.protocols import SourceRecord
 
 LIST = """
@@ -19,7 +20,7 @@ REMEMBER = """
     INSERT INTO backstory.sources AS s (tool, id, agent, cursor) VALUES (%s, %s, %s::uuid, %s)
     ON CONFLICT (id, tool) DO UPDATE
     SET agent = coalesce(excluded.agent, s.agent), cursor = coalesce(excluded.cursor, s.cursor)"""
-KNOWN = "SELECT DISTINCT key FROM backstory.events WHERE key = ANY(%(keys)s::text[])"
+KNOWN = f"SELECT DISTINCT key FROM backstory.events WHERE {HAS_KEY}"
 
 
 def listing(tool: str | None, id: str | None, prefix: str | None) -> tuple[str, dict[str, Any]]:

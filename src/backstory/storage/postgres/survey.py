@@ -9,6 +9,7 @@ from backstory.storage.postgres.agents import CONDITIONS
 from backstory.storage.postgres.ranges import within
 from backstory.storage.postgres.rows import COLUMNS
 from backstory.storage.postgres.server import Connection
+from backstory.storage.postgres.starts import IS_NAMED
 from backstory.storage.protocols import AgentRecord, Census, Piece
 from backstory.storage.survey import AgentCensus, Irregular, NewestNote
 
@@ -29,7 +30,7 @@ NEWEST_NOTES = f"""
         WHERE place = a.place AND agent = a.no AND base IS NOT NULL ORDER BY seq DESC LIMIT 1) j ON true
     LEFT JOIN LATERAL (
         SELECT {COLUMNS} FROM backstory.events
-        WHERE place = a.place AND agent = a.no AND kind = 'note' AND content = %(name)s::text
+        WHERE place = a.place AND agent = a.no AND {IS_NAMED}
         ORDER BY seq DESC LIMIT 1) e ON true
     WHERE a.deleted IS NULL AND {{condition}} ORDER BY a.created_at, a.id"""
 CENSUSES = """

@@ -46,6 +46,8 @@ AGENTS = f"""
     FROM agents a {{index}} LEFT JOIN agents s ON s.no = a.session LEFT JOIN agents p ON p.no = a.parent
     WHERE {{conditions}}
     ORDER BY {{order}}"""
+# Greater than all keys with the prefix: no key has a thousand characters after it.
+AFTER_PREFIX = ":key_prefix || printf('%.1000c', char(1114111))"
 CONDITIONS = {
     "prefix": "a.id BETWEEN :prefix AND :prefix || '~'",
     "session": "a.session = (SELECT no FROM agents WHERE id = :session)",
@@ -53,7 +55,7 @@ CONDITIONS = {
         SELECT no FROM agents WHERE id IN (SELECT value FROM json_each(:sessions)))""",
     "name": "a.name = :name",
     "key": "a.key = :key",
-    "key_prefix": "a.key >= :key_prefix AND a.key < :key_prefix || char(1114111)",
+    "key_prefix": f"a.key >= :key_prefix AND a.key < {AFTER_PREFIX}",
     "title": "a.about IS NOT NULL AND a.about ->> '$.title' = :title",
     # SQLite folds the case of ASCII only. Any other letter may match a letter of the word, with an accent.
     "telling": """a.about IS NOT NULL
@@ -67,9 +69,9 @@ CONDITIONS = {
 # Conditions that usually match few agents.
 SELECTIVE = {"prefix", "session", "sessions", "name", "key", "key_prefix", "title"}
 COMMON = 1_000  # agents with the same key prefix; from there on, a page is read in order instead
-PREFIXED = """
+PREFIXED = f"""
     SELECT count(*) FROM (SELECT 1 FROM agents a INDEXED BY agents_key
-        WHERE a.key >= :key_prefix AND a.key < :key_prefix || char(1114111) LIMIT :most)"""
+        WHERE a.key >= :key_prefix AND a.key < {AFTER_PREFIX} LIMIT :most)"""
 # `touched` is `updated` in seconds. Only `touched` has an index, so at most one second is sorted.
 LATEST_FIRST = "a.touched DESC, updated DESC, a.no DESC"
 AFTER_LATEST = f"a.touched <= :after_us / {SECOND} AND (updated, a.no) < (:after_us, :after_no)"
