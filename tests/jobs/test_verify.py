@@ -2,12 +2,14 @@
 
 import threading
 from contextlib import closing
+from weakref import WeakSet
 
 import apsw
 import psycopg
 import pytest
 
 import backstory
+from backstory.jobs import verify
 from tests import databases
 
 
@@ -399,3 +401,22 @@ def test_an_index_that_another_process_has_merged_is_not_called_damaged(tmp_path
         with closing(apsw.Connection(str(path))) as other:
             other.execute("INSERT INTO search_3 (search_3) VALUES ('optimize')")
         assert store.verify() == []
+
+
+def test_of_all_events_only_those_of_one_session_are_kept_in_memory(store, monkeypatch):
+    kept, most = WeakSet(), []
+
+    class Counted(verify.Fold):
+        def __init__(self, **given):
+            super().__init__(**given)
+            kept.add(self)
+            most.append(len(kept))
+
+    monkeypatch.setattr(verify, "Fold", Counted)
+    for _ in range(20):
+        root = store.start()
+        root.user("x")
+        root.fork().fork()
+    assert store.verify() == []
+    assert len(most) == 60
+    assert max(most) <= 4

@@ -4,7 +4,7 @@ It only reports. What is wrong was not written by backstory, so only a person ca
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
@@ -61,11 +61,24 @@ def _look(backend: Verifiable, seal: Mapping[str, Any] | None) -> list[Finding]:
 def _findings(backend: Verifiable) -> Iterator[Finding]:
     yield from (Finding(None, None, "error", problem, FROM_BACKUP) for problem in backend.damage())
     agents = {agent.id: agent for agent in backend.agents(Wanted(deleted=True))}
-    folds: dict[str, Fold] = {}
-    for agent in parents_first(agents):
-        broken = list(_ancestry(backend, agent, agents, folds))
-        yield from broken
-        yield from _events(backend, agent, agents, folds, rooted=not broken)
+    parents = {agent.parent for agent in agents.values()}
+    for session in _sessions(agents):
+        # Folds have all events. So they are kept for one session at a time, and only if a child needs them.
+        folds: dict[str, Fold] = {}
+        for agent in parents_first(session):
+            broken = list(_ancestry(backend, agent, agents, folds))
+            yield from broken
+            fold = yield from _events(backend, agent, agents, folds, rooted=not broken)
+            if not broken and agent.id in parents:
+                folds[agent.id] = fold
+
+
+def _sessions(agents: dict[str, AgentRecord]) -> Iterable[dict[str, AgentRecord]]:
+    """The agents of each session."""
+    sessions: dict[str, dict[str, AgentRecord]] = {}
+    for agent in agents.values():
+        sessions.setdefault(agent.session, {})[agent.id] = agent
+    return sessions.values()
 
 
 def parents_first(agents: dict[str, AgentRecord]) -> list[AgentRecord]:
@@ -142,8 +155,8 @@ def _events(
     agents: dict[str, AgentRecord],
     folds: dict[str, Fold],
     rooted: bool,
-) -> Iterator[Finding]:
-    """Check an agent's own events, and keep its fold for its children."""
+) -> Generator[Finding, None, Fold]:
+    """Check an agent's own events, and return its fold for its children."""
     if rooted and agent.fork_seq and agent.parent:
         fold = Fold(after=agent.fork_seq, inherits=folds[agent.parent])
     else:
@@ -172,8 +185,8 @@ def _events(
         problem = f"its head is recorded as {agent.head}, but its newest event is at {head}"
         yield Finding(agent.id, head, "error", problem, "restore the missing events, or set the head")
     if rooted:
-        folds[agent.id] = fold
         yield from _inherited_keys(backend, agent, keys)
+    return fold
 
 
 def _inherited_keys(backend: Verifiable, agent: AgentRecord, keys: dict[str, int]) -> Iterator[Finding]:
