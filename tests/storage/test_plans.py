@@ -142,6 +142,23 @@ def test_a_page_of_agents_by_birth_is_read_from_an_index_on_postgresql(empty_dat
     assert "Sort" not in plan
 
 
+@one_server
+@pytest.mark.parametrize(("prefix", "index"), [("user:", "agents_birth"), ("other:5", "agents_key")])
+def test_a_prefix_is_looked_up_unless_most_keys_have_it(empty_database, prefix, index):
+    url = empty_database()
+    backstory.open(url).close()
+    sql, bindings = postgres_agents.listing(Wanted(key_prefix=prefix, limit=10))
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(MANY_AGENTS)
+        db.execute(
+            "UPDATE backstory.agents SET key = "
+            "CASE WHEN place % 10 = 0 THEN 'other:' ELSE 'user:' END || place"
+        )
+        db.execute("VACUUM ANALYZE backstory.agents")
+        plan = "\n".join(row for (row,) in db.execute(f"EXPLAIN {sql}", bindings))
+    assert index in plan
+
+
 MANY_KEYS = """
     INSERT INTO backstory.events (place, created_at, agent, seq, kind, content, key, digest)
     SELECT %(place)s::bigint, 1, %(no)s, n, 'user', 'text', 'key ' || n, 'x'
