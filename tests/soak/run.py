@@ -19,7 +19,7 @@ import backstory
 
 WORKERS, SPARED = 8, 2  # so many are never killed: their memory and files are looked at
 WARM = 60  # seconds: a process still grows by what it loads when it is younger
-MORE_BYTES, MORE_FILES = 40_000_000, 12  # that a spared one may hold in the end, compared with the middle
+MORE_BYTES, MORE_FILES = 15_000_000, 12  # that a spared one may hold in the end, compared with the middle
 
 
 class Ledger(NamedTuple):
