@@ -156,6 +156,7 @@ class Wild:
                 if kept and self.random.random() < 0.7:
                     anchor = f"later-{len(self.records) + 1}"
                     metadata["preservedMessages"] = {"anchorUuid": anchor, "uuids": kept}
+                    self.answers.clear()  # an answer that was kept does not grow any more: not exact yet
                 logical = {"logicalParentUuid": self.parent()} if self.random.random() < 0.7 else {}
                 boundary = {"subtype": "compact_boundary", "compactMetadata": metadata}
                 uuid = self.add("system", parent=None, **boundary, **logical)
