@@ -83,7 +83,34 @@ def test_a_fork_is_told_when_its_copy_is_complete(tmp_path):
     with backstory.open(":memory:") as store:
         for end in range(1, len(copy) + 1):
             write(tmp_path, *copy[:end], id=CHILD)
-            store.import_transcripts(tmp_path, settle=0)
+            store.import_transcripts(tmp_path, settle=3600)
+        store.import_transcripts(tmp_path, settle=0)
         fork = store.agent(CHILD)
         assert words(fork) == ["one", "first", "two", "elsewhere"]
         assert fork.head - fork.fork_seq == 1
+
+
+def test_a_fork_that_said_nothing_yet_is_there_once_its_file_is_quiet(tmp_path):
+    base = [said("user", "one"), said("assistant", "first")]
+    write(tmp_path, meta(), *base)
+    write(tmp_path, meta(CHILD, forked_from_id=ID), *base, id=CHILD)
+    with backstory.open(":memory:") as store:
+        outcome = store.import_transcripts(tmp_path, settle=3600)
+        assert [session.unfinished for session in outcome.sessions] == [1, 1]
+        assert len(store.agents()) == 1
+        store.import_transcripts(tmp_path, settle=0)
+        fork = store.agent(CHILD)
+        assert words(fork) == ["one", "first"]
+        assert fork.head == fork.fork_seq
+
+
+def test_a_paginated_fork_waits_for_what_it_continues_and_need_not_say_anything(tmp_path):
+    lines = [meta(), said("user", "one"), said("assistant", "first")]
+    write(tmp_path, *({**line, "ordinal": number} for number, line in enumerate(lines)))
+    base = {"thread_id": ID, "end_ordinal_exclusive": 3}
+    write(tmp_path, meta(CHILD, forked_from_id=ID, history_base=base) | {"ordinal": 0}, id=CHILD)
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=3600)
+        assert len(store.agents()) == 1
+        store.import_transcripts(tmp_path, settle=0)
+        assert words(store.agent(CHILD)) == ["one", "first"]

@@ -98,6 +98,7 @@ class Session:
     source: str  # the file or folder it was read from
     report: "Report" = field(repr=False, compare=False)
     ties: frozenset[str] = frozenset()  # what its source is tied to others by, besides `Format.ties`
+    settled: bool = True  # False: what it copied of another one may not be all of it yet
 
 
 class Fault(NamedTuple):

@@ -82,6 +82,9 @@ class Writer:
         """Add what is new of a session. `settled`: leave out answers that may still be written; `moment`: the
         time of what has none."""
         done = Imported(session.tool, session.source, session.id, report=session.report)
+        if settled and not session.settled:
+            done.unfinished += 1
+            return done
         waiting = list(session.threads)
         while waiting:
             own = {(thread.session, thread.id) for thread in waiting}
@@ -151,7 +154,7 @@ class Writer:
     def _birth(
         self, intake: Intake, session: Session, thread: Thread, began: int
     ) -> tuple[Agent, bool] | None:
-        """The agent of a thread, and whether it is new; None if its call is still to come."""
+        """The agent of a thread, and whether it is new; None if what it continues is still to come."""
         key = _agent_key(session.tool, thread.session, thread.id)
         there = self._exported(thread) or self._there(key)
         if there is not None:
@@ -200,6 +203,8 @@ class Writer:
         if origin.at is not None and origin.at in parent.tips and not parent.is_alone:
             birth = {"parent": parent.agent, "at": parent.tips[origin.at]}
             return birth | {"spawned": origin.spawned, "inherits": True}
+        if origin.at is not None and parent.unfinished and not parent.is_alone:
+            return None
         if not origin.spawned:
             return {}  # nothing is shared, or its place is not known: it stands for itself
         at = parent.calls.get(origin.call or "")

@@ -167,9 +167,7 @@ class _Family:
             waiting.pop()
             if file.id not in self._told:
                 self._told.add(file.id)
-                session = self._session(file)
-                # Until a copy says something of its own, its rest may still come: where it ends is not known.
-                yield from () if file.only_copies else (session,)
+                yield self._session(file)
 
     def _session(self, file: _File) -> Session:
         named = {"title": self._names[file.thread]} if file.thread in self._names else {}
@@ -190,7 +188,9 @@ class _Family:
         is_copy = file.forked_from is not None and file.base is None
         alone = reported(file.report, lambda met: read(met, None)) if is_copy else None
         thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone)
-        return Session(NAME, file.id, [thread], file.source.path, file.report)
+        # Until a copy says something of its own, its rest may still come: where it ends is not known.
+        settled = not (is_copy and file.only_copies)
+        return Session(NAME, file.id, [thread], file.source.path, file.report, settled=settled)
 
     def _parent(self, file: _File, seen: tuple[str, ...] = ()) -> Parent | None:
         """What a file inherits, if its parent is here."""
