@@ -60,3 +60,15 @@ def test_a_file_that_is_read_on_knows_what_was_said_before_at_that_time(tmp_path
         prompts = [event for event in store.agent(ID).context().messages if event.kind == "user"]
         assert len(prompts) == 11
     assert [start > 0 for start in starts] == [False, True]
+
+
+def test_a_copy_is_not_taken_for_the_next_item_that_says_the_same(tmp_path):
+    twice = [said("user", "yes", 5), said("assistant", "ok", 5)] * 2
+    with backstory.open(":memory:") as store:
+        for records in (twice, [said("user", "first", 1), *twice]):
+            write(tmp_path, meta(), *records)
+            store.import_transcripts(tmp_path, settle=0)
+        write(tmp_path, meta(), said("user", "first", 1), *twice, said("user", "then", 9))
+        assert [found.new_events for found in store.import_transcripts(tmp_path, settle=0).sessions] == [1]
+        spoken = [event.content for event in store.agent(ID).context().messages if event.content]
+        assert spoken == ["first", "yes", "ok", "yes", "ok", "then"]

@@ -110,7 +110,7 @@ def grown(log, thread, *, settled):
 
     copies = {}
     for event in log:
-        id, _, number = (event.id or "").rpartition("~")
+        id, _, number = (event.id or "").rpartition("~copy")
         if id in places and number.isdigit():
             copies[id] = Copy(int(number), event.seq)
     known = Known(

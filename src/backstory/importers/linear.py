@@ -15,7 +15,7 @@ from backstory.core.erasure import SAYS
 from backstory.core.labels import LABEL
 from backstory.core.messages import NATIVE
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.past import Known, Past
+from backstory.importers.past import Known, Past, copy_id
 from backstory.importers.transcript import Entry, Label, Move, Step, Unit
 
 REWRITTEN = "rewritten"  # the key of the first jump behind which a log says something again
@@ -269,7 +269,7 @@ class Line:
         self._fresh[id] = said
         self.repeated.update((place, *(begun.rests if begun is not None else ())))
         base = 0 if said.kind == "clear" else None
-        return self._event(said.kind, content, data, said.time, base=base, id=f"{id}~{number}")
+        return self._event(said.kind, content, data, said.time, base=base, id=copy_id(id, number))
 
     def _tell_rest(self, late: "_Late") -> Iterator[LogEvent]:
         """What came late of a unit, at the head."""

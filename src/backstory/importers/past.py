@@ -37,6 +37,11 @@ class Copy(NamedTuple):
     place: int
 
 
+def copy_id(entry: str, number: int) -> str:
+    """The id of an entry's copy. It must not be one that a source could give: Codex numbers equal items."""
+    return f"{entry}~copy{number}"
+
+
 class Known(NamedTuple):
     """What a log has of a source already."""
 

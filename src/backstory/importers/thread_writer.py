@@ -22,7 +22,7 @@ from backstory.importers.linear import REWRITTEN, Line, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
-from backstory.importers.past import Begun, Copy, Known, Link
+from backstory.importers.past import Begun, Copy, Known, Link, copy_id
 from backstory.importers.pictures import without_pictures
 from backstory.importers.provenance import Exported
 from backstory.importers.transcript import Entry, Fault, Label, Move, Step, Unit
@@ -191,7 +191,7 @@ class ThreadWriter:
         """Find the latest copies of entries: their keys are numbered."""
         number = 1
         while ids:
-            by_key = {key_of(f"{id}~{number}"): id for id in ids}
+            by_key = {key_of(copy_id(id, number)): id for id in ids}
             found = self._intake.places(self._agent, by_key)
             self._copies.update((by_key[key], Copy(number, place)) for key, place in found.items())
             ids, number = [by_key[key] for key in found], number + 1
