@@ -3,13 +3,17 @@
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from random import Random
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import backstory
+from backstory.importers import thread_writer
+from tests.importers.reading import write_lines
 from tests.importers.stories import Story, seeds
+from tests.importers.test_import import answer, call, user
 from tests.importers.test_stories_of_documents import NAMELESS, story_for
 from tests.importers.wild_claude import AGENT, SESSION, Wild
 from tests.importers.writers import TOOLS
@@ -174,4 +178,37 @@ def test_a_story_in_a_document_or_database(tmp_path, name, seed):
             heads.append({agent.key: agent.head for agent in grown.agents()})
         assert heads[0] == heads[1]
         fresh.import_transcripts([path], settle=0)
+        compare(grown, fresh)
+
+
+@pytest.mark.parametrize("commits", range(1, 5))
+def test_copies_that_a_killed_import_did_not_write_are_written_by_the_next(tmp_path, monkeypatch, commits):
+    class Killed(BaseException):
+        pass
+
+    def commit(writer, whole=thread_writer.ThreadWriter.commit):
+        if not left:
+            raise Killed
+        left.pop()
+        whole(writer)
+
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [
+        user("u1", "go", None, 0),
+        answer("a1", call("c1"), "u1", 1, "m1"),
+        user("u2", "and", "a1", 2),
+        answer("a2", call("c2"), "u2", 3, "m1"),
+    ]
+    with backstory.open(":memory:") as grown, backstory.open(":memory:") as fresh:
+        grown.import_transcripts(write_lines(path, lines[:3]), settle=0)
+        left = [None] * commits
+        with monkeypatch.context() as patched, suppress(Killed):
+            patched.setattr(thread_writer, "BATCH", 1)
+            patched.setattr(thread_writer.ThreadWriter, "commit", commit)
+            grown.import_transcripts(write_lines(path, lines), settle=0)
+        for _ in range(2):
+            forget(grown, path)
+            again = grown.import_transcripts(path, settle=0)
+        assert [found.new_events for found in again.sessions] == [0]
+        fresh.import_transcripts(path, settle=0)
         compare(grown, fresh)

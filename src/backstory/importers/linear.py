@@ -184,11 +184,15 @@ class Line:
     def end(self) -> Iterator[LogEvent]:
         """What is left to tell: late entries, and where the tool is now."""
         move = self._move if self._move is not None and self._knows(self._move.to) else None
-        if self.seq > self._known.head or self._late:
-            last = self._at if self._known.is_trusted else self._last
-            yield from self._reach(*((move.to, move.time) if move is not None else (last, None)))
-        elif move is not None and not move.is_end:
-            yield from self._reach(move.to, move.time)
+        last = self._at if self._known.is_trusted else self._last
+        to, time = (move.to, move.time) if move is not None else (last, None)
+        is_moved = move is not None and not move.is_end
+        if self.seq > self._known.head or self._late or is_moved or self._is_half_rewritten(to):
+            yield from self._reach(to, time)
+
+    def _is_half_rewritten(self, unit: str | None) -> bool:
+        """Whether an earlier import was killed before it had written all copies up to a unit."""
+        return self._is_rewritten and unit in self._ends and unit not in self.tips
 
     def _knows(self, unit: str | None) -> bool:
         return unit in self.tips or unit in self._ends
