@@ -281,6 +281,31 @@ def test_secrets_are_replaced_and_counted_if_that_is_asked_for(store, tmp_path):
     assert outcome.masked == {"github": 2}
 
 
+@pytest.mark.parametrize("secret", ["ghp_" + "a1B2" * 9, "AKIA" + "A1B2" * 4])
+def test_an_answer_with_a_secret_that_was_replaced_is_completed(store, tmp_path, secret):
+    path = tmp_path / f"{SESSION}.jsonl"
+    records = [user("u1", "go", None, 1), answer("a1", text(f"It is {secret}."), "u1", 2, "m1")]
+    records += [answer("a2", text(f" {secret}"), "a1", 3, "m1"), answer("a3", text("!"), "a2", 4, "m1")]
+    for end in (2, 3, 4):
+        store.import_transcripts(write_lines(path, records[:end]), settle=0, mask=True)
+    pieces = [event.content for event in main(store).context().messages if event.kind == "assistant"]
+    marked = pieces[0][len("It is ") : -1]
+    assert pieces == [f"It is {marked}.", f" {marked}", "!"]
+    assert marked.startswith("[")
+
+
+def test_an_answer_with_a_secret_that_was_kept_is_completed_without_further_ones(store, tmp_path):
+    secret = "ghp_" + "a1B2" * 9
+    path = tmp_path / f"{SESSION}.jsonl"
+    records = [user("u1", "go", None, 1), answer("a1", text(f"It is {secret}."), "u1", 2, "m1")]
+    store.import_transcripts(write_lines(path, records), settle=0)
+    records += [answer("a2", text(f" {secret}"), "a1", 3, "m1")]
+    store.import_transcripts(write_lines(path, records), settle=0, mask=True)
+    pieces = [event.content for event in main(store).context().messages if event.kind == "assistant"]
+    assert pieces[0] == f"It is {secret}."
+    assert pieces[1].startswith(" [github secret ")
+
+
 def test_what_is_said_about_a_session_has_no_secrets_if_that_is_asked_for(store, tmp_path):
     secret = "ghp_" + "a1B2" * 9
     path = tmp_path / f"{SESSION}.jsonl"

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from backstory.agent import Agent
 from backstory.core.chain import is_erased
 from backstory.importers.names import key_of
-from backstory.importers.past import Begun
+from backstory.importers.past import Begun, Rest
 from backstory.importers.transcript import Entry, Unit
 
 
@@ -23,6 +23,7 @@ def erased_entries(
     places: Mapping[str, int],
     begun: Mapping[str, Begun],
     is_at_head: Callable[[str], bool],
+    rest: Rest,
 ) -> Erased:
     """What the agent has erased of what new copies repeat, and of units that grew or may have."""
     sought: dict[str, Entry] = {}
@@ -40,12 +41,16 @@ def erased_entries(
     gone = {event.seq for event in events if is_erased(event.data_json)}
     # Two entries of an exported file may be one event.
     erased = Erased({id for id in sought if places[id] in gone}, gone)
-    answers_begun(agent, sought.values(), places, erased)
+    answers_begun(agent, sought.values(), places, rest, erased)
     return erased
 
 
 def answers_begun(
-    agent: Agent, entries: Iterable[Entry], places: Mapping[str, int], erased: Erased | None = None
+    agent: Agent,
+    entries: Iterable[Entry],
+    places: Mapping[str, int],
+    rest: Rest,
+    erased: Erased | None = None,
 ) -> dict[str, Begun]:
     """What the agent has of those answers of which its first event does not have all words. What was erased
     is left out, or it would be taken for the beginning of an answer and come back; `erased` takes
@@ -62,7 +67,8 @@ def answers_begun(
             entry = sought[event.seq]
             before = begun.pop(entry.id, None)
             words = (before.words if before else "") + (event.content or "")
-            is_short = len(words) < len(entry.content or "")
+            missing = rest(entry.content or "", words)
+            is_short = len(words) < len(entry.content or "") if missing is None else bool(missing)
             if is_erased(event.data_json):
                 if erased is not None:
                     erased.entries.add(entry.id)

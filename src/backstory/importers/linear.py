@@ -165,9 +165,9 @@ class Line:
             begun = self._known.unfinished.get(entry.id)
             if begun is None or entry.kind != "assistant":  # a line that is an id may hold another thing now
                 continue
-            words, length = entry.content or "", len(begun.words)
-            if len(words) > length and words.startswith(begun.words):
-                yield entry._replace(id=f"{entry.id}+{length}", content=words[length:])
+            rest = self._known.rest(entry.content or "", begun.words)
+            if rest:
+                yield entry._replace(id=f"{entry.id}+{len(begun.words)}", content=rest)
 
     def _write(self, unit: str | None, entries: Iterable[Entry]) -> Iterator[LogEvent]:
         for entry in entries:

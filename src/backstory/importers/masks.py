@@ -33,6 +33,15 @@ class Mask:
         """A text without its secrets."""
         return _ANY.sub(self._replaced, text)
 
+    def rest(self, text: str, beginning: str) -> str | None:
+        """What follows in a text behind its beginning, which is given without its secrets."""
+        length = len(beginning)  # of the beginning as it was, once all secrets in it are known
+        for match in _ANY.finditer(text):
+            if match.start() >= length:
+                break
+            length += len(match[0]) - len(self._replaced(match))
+        return text[length:] if self.text(text[:length]) == beginning else None
+
     def _replaced(self, match: "re.Match[str]") -> str:
         name = _NAMES[(match.lastindex or 1) - 1]
         self.found[name] += 1

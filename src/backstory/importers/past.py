@@ -23,6 +23,16 @@ class Begun(NamedTuple):
     rests: tuple[int, ...] = ()  # where the words stand that came behind the first ones
 
 
+Rest = Callable[
+    [str, str], str | None
+]  # like `rest_of`, whatever was done to the words before they were written
+
+
+def rest_of(words: str, beginning: str) -> str | None:
+    """What follows in an answer's words behind a beginning; None if they do not begin with it."""
+    return words[len(beginning) :] if words.startswith(beginning) else None
+
+
 class Link(NamedTuple):
     """An event as a link of the line that it is on."""
 
@@ -59,6 +69,7 @@ class Known(NamedTuple):
     is_tail: bool = False  # the steps do not begin at the beginning
     is_trusted: bool = False  # where the log has something is where it belongs
     has_forms: bool = True  # native forms are written as they are
+    rest: Rest = rest_of
 
 
 class _Form(NamedTuple):

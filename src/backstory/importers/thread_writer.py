@@ -22,7 +22,7 @@ from backstory.importers.linear import REWRITTEN, Line, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
-from backstory.importers.past import Begun, Copy, Known, Link, copy_id
+from backstory.importers.past import Begun, Copy, Known, Link, copy_id, rest_of
 from backstory.importers.pictures import without_pictures
 from backstory.importers.provenance import Exported
 from backstory.importers.transcript import Entry, Fault, Label, Move, Step, Unit
@@ -49,6 +49,12 @@ class Changes(NamedTuple):
         """A JSON value with the changes made."""
         value = value if self.images else without_pictures(value)
         return value if self.mask is None else self.mask.value(value)
+
+    def rest(self, words: str, beginning: str) -> str | None:
+        """What follows in an answer's words behind the beginning that was written."""
+        rest = rest_of(words, beginning)
+        # What is only compared is not counted as masked.
+        return Mask().rest(words, beginning) if rest is None and self.mask is not None else rest
 
 
 NO_CHANGES = Changes()
@@ -138,6 +144,7 @@ class ThreadWriter:
             self._tail is not None,
             self.exported is not None or self.is_trusted,
             not self._has_changes,
+            self._changes.rest,
         )
 
     def _link(self, place: int) -> Link:
@@ -170,11 +177,13 @@ class ThreadWriter:
                     self._look_up_copies([by_key[key] for key in found])
                 units = [step for step in chunk if isinstance(step, Unit)]
                 entries = (entry for unit in units for entry in unit.entries)
-                self._begun.update(answers_begun(self._agent, entries, self._places))
+                self._begun.update(answers_begun(self._agent, entries, self._places, self._changes.rest))
                 if self.exported is not None:
                     for unit in units:
                         self._places.update(self.exported.places(unit))
-                erased = erased_entries(self._agent, units, self._places, self._begun, self._at_head)
+                erased = erased_entries(
+                    self._agent, units, self._places, self._begun, self._at_head, self._changes.rest
+                )
                 self._erased |= erased.entries
                 self._empty |= erased.places
                 self._empty |= {self._copies[id].place for id in erased.entries if id in self._copies}
