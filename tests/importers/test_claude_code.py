@@ -191,6 +191,8 @@ def test_the_newest_last_prompt_may_name_another_branch(tmp_path):
     assert live(tmp_path, *branches)[-1] == ("user", "right")
     assert live(tmp_path, *branches, leaf)[-1] == ("user", "left")
     assert live(tmp_path, leaf, *branches)[-1] == ("user", "right")
+    again = line("c", "a", content="right")  # a line that is written twice says nothing new
+    assert live(tmp_path, *branches, leaf, again)[-1] == ("user", "left")
 
 
 def agent(name, session, *records):

@@ -138,8 +138,8 @@ class File:
 
     def leaf(self) -> str | None:
         """The record that the tool named as the live one, if nothing was said since."""
-        last = max((row.line for row in self.main.rows), default=0)
-        return self._leaf[1] if self._leaf is not None and self._leaf[0] > last else None
+        is_last = self._leaf is not None and self._leaf[0] > self.main.newest
+        return self._leaf[1] if self._leaf is not None and is_last else None
 
     def described(self, tree: Tree) -> dict[str, Any]:
         """What is kept beside the thread: title, folder, version."""

@@ -71,6 +71,7 @@ class Index:
         self._leads: dict[str, int | tuple[str, int | None]] = {}
         self._here: int | None = None  # what the last record stands for
         self.roots: list[str] = []
+        self.newest = 0  # the line of the last row that was not written again
         self._strayed = False
         self.strays: set[int] = set()  # the lines of rows whose way up leads out of the file
         self.looks_ahead = False  # whether a row continues one that stands behind it
@@ -126,6 +127,7 @@ class Index:
             rows[known] = row
             return known
         self._leads[key] = number = len(rows)
+        self.newest = row.line
         rows.append(row)
         return number
 
