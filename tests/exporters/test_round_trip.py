@@ -262,3 +262,48 @@ def test_a_random_tree_goes_out_and_comes_back_without_adding_anything(tmp_path,
 def words(events):
     """What people and models said; answers that follow each other are one to some tools."""
     return "".join(event.content for event in events if event.kind in ("user", "assistant"))
+
+
+def use(id):
+    return [{"type": "tool_use", "id": id, "name": "run", "input": {}}]
+
+
+def test_words_behind_the_calls_of_an_answer_are_not_added_again(store, tmp_path):
+    lines = [user("u1", "go", None, 1), answer("a1", [*use("t1"), *text("Gone.")], "u1", 2)]
+    store.import_transcripts(settle(write_lines(tmp_path / f"{SESSION}.jsonl", lines)), settle=0)
+    path, _ = write(store, store.agent(SESSION), "claude-code", tmp_path)
+    assert not store.import_transcripts(path, settle=0).has_news
+
+
+@pytest.mark.parametrize("target", ["claude-code", "pi"])
+def test_an_answer_that_grew_behind_a_branch_is_whole(store, tmp_path, target):
+    agent = store.start("main")
+    agent.user("go")
+    first = agent.append("tool_call", None, {"id": "t1", "name": "run", "arguments": {}, "answer": "m"})
+    agent.user("left")
+    agent.jump(first.seq)
+    agent.append("tool_call", None, {"id": "t2", "name": "run", "arguments": {}, "answer": "m"})
+    agent.user("live")
+    path, _ = write(store, agent, target, tmp_path)
+    [thread] = next(iter(importers.read(path))).threads
+    assert [line[:2] for line in context(log(thread))] == [
+        ("user", "go"),
+        ("call", "t1"),
+        ("call", "t2"),
+        ("result", "t1"),
+        ("result", "t2"),
+        ("user", "live"),
+    ]
+    assert ("user", "left") in everything(log(thread))
+
+
+def test_what_is_live_is_last_though_it_ends_with_an_open_call(store, tmp_path):
+    agent = store.start("main")
+    agent.user("go")
+    call = agent.tool_call("run", {}, id="t1")
+    agent.clear()
+    agent.user("left")
+    agent.jump(call.seq)
+    path, _ = write(store, agent, "claude-code", tmp_path)
+    [thread] = next(iter(importers.read(path))).threads
+    assert [line[:2] for line in context(log(thread))] == [("user", "go"), ("call", "t1"), ("result", "t1")]

@@ -7,9 +7,8 @@ that was abandoned after the last live message is not in the tree.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from backstory.core.events import to_json
 from backstory.core.kinds import MOVES
-from backstory.exporters.line import Line, Message
+from backstory.exporters.line import Line, Message, text_of
 
 BRANCHES = 500  # at most this many abandoned branches: the newest
 LEAVING = MOVES | {"clear"}
@@ -26,48 +25,72 @@ class Told(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A message of one context, and the events that it was made from."""
+    """A message of one context, and the events that it was made from; none if a repair added it."""
 
     key: Key  # what makes it the same message in two contexts
     message: Message
     events: list[int]
 
+    def is_in(self, other: "_Step") -> bool:
+        """Whether the same message of another context says all that this one does: an answer may have grown
+        behind a branch, and a result may have come."""
+        if self.message.role == "result":
+            return not self.events or self.message.event.seq == other.message.event.seq
+        mine, theirs = self.message, other.message
+        calls = {call.id for call in theirs.calls}
+        return {call.id for call in mine.calls} <= calls and text_of(theirs.form).startswith(
+            text_of(mine.form)
+        )
+
 
 def tree(line: Line, mark: dict[str, Any]) -> list[Told]:
     """The messages of all branches. The order of the events in the file is added to the provenance."""
     live = list(_path(line, line.at))
-    leaf = live[-1].key if live else None
-    numbers: dict[Key, int] = {}
-    found: list[Told] = []
-    order: list[int] = []
-    owners: dict[str, int] = {}  # the id of an answer or call -> its event; live ones come first
+    # Its results belong to the last message, wherever they stand.
+    leaf = next((step.key for step in reversed(live) if step.message.role != "result"), None)
+    steps = {step.key: step for step in live}  # live ones come first, and stay as they are
+    fixed = frozenset(steps)
+    owners: dict[str, Key] = {}  # the id of an answer or call -> the message that has it
     for step in live:
-        _claim(step.message, owners)
+        _claim(step, owners)
+    numbers: dict[Key, int] = {}
+    parents: list[tuple[Key, int | None]] = []
     for tip in [*_left(line), line.at]:
         parent: int | None = None
         for step in live if tip == line.at else _path(line, tip):
-            if tip != line.at and (step.key == leaf or not _claim(step.message, owners)):
+            if tip != line.at and (step.key == leaf or not _fits(step, steps, fixed, owners)):
                 break
             if step.key not in numbers:
-                numbers[step.key] = len(found)
-                found.append(Told(len(found), parent, step.message))
-                order.extend(step.events)
+                numbers[step.key] = len(parents)
+                parents.append((step.key, parent))
             parent = numbers[step.key]
-    mark["order"] = _runs(order)
-    return found
+    mark["order"] = _runs([seq for key, _ in parents for seq in steps[key].events])
+    return [Told(number, parent, steps[key].message) for number, (key, parent) in enumerate(parents)]
 
 
-def _claim(message: Message, owners: dict[str, int]) -> bool:
+def _fits(step: _Step, steps: dict[Key, _Step], fixed: frozenset[Key], owners: dict[str, Key]) -> bool:
+    """Take in a message of an abandoned branch; return whether it can be told beside the others."""
+    other = steps.get(step.key)
+    if other is not None and step.is_in(other):
+        return True
+    if other is not None and (step.key in fixed or not other.is_in(step)):
+        return False
+    if not _claim(step, owners):
+        return False
+    steps[step.key] = step
+    return True
+
+
+def _claim(step: _Step, owners: dict[str, Key]) -> bool:
     """Claim the ids in a message; return whether no other message has them. A compaction repeats answers, and
     a tool would take two answers with the same id for one."""
-    ids = {call.id for call in message.calls}
-    answer = message.data.get("answer")
-    if message.role == "model" and isinstance(answer, str):
-        ids.add(answer)
-    names = {f"{message.role} {id}" for id in ids}
-    if any(owners.get(name, message.event.seq) != message.event.seq for name in names):
+    message = step.message
+    names = {f"{message.role} {call.id}" for call in message.calls}
+    if message.role == "model":
+        names.add(f"answer {message.data.get('answer') or message.event.seq}")
+    if any(owners.get(name, step.key) != step.key for name in names):
         return False
-    owners.update(dict.fromkeys(names, message.event.seq))
+    owners.update(dict.fromkeys(names, step.key))
     return True
 
 
@@ -82,13 +105,16 @@ def _path(line: Line, at: int) -> Iterator[_Step]:
     spoken = [event.seq for event in line.spoken(at)]
     messages = [message for message in line.messages(at) if message.role != "system"]
     places = {seq: place for place, seq in enumerate(spoken)}
-    key: Key = ()
+    above: Key = ()  # the message before, results left out
     for number, message in enumerate(messages):
         start = places[message.event.seq]
         later = (places[one.event.seq] for one in messages[number + 1 :])
         end = next((place for place in later if place > start), len(spoken))
         is_repair = number > 0 and messages[number - 1].event.seq == message.event.seq
-        key = (hash(key), message.role, message.event.seq, is_repair and to_json(message.form))
+        if message.role == "result":
+            key: Key = (hash(above), *(call.id for call in message.calls))
+        else:
+            key = above = (hash(above), message.role, message.event.seq)
         yield _Step(key, message, [] if is_repair else spoken[start:end])
 
 

@@ -176,11 +176,13 @@ class ThreadWriter:
                 if self._is_rewritten:
                     self._look_up_copies([by_key[key] for key in found])
                 units = [step for step in chunk if isinstance(step, Unit)]
-                entries = (entry for unit in units for entry in unit.entries)
-                self._begun.update(answers_begun(self._agent, entries, self._places, self._changes.rest))
+                exported: dict[str, int] = {}
                 if self.exported is not None:
                     for unit in units:
-                        self._places.update(self.exported.places(unit))
+                        exported |= self.exported.places(unit)  # an id may be that of another block there
+                self._places.update(exported)
+                entries = (entry for unit in units for entry in unit.entries if entry.id not in exported)
+                self._begun.update(answers_begun(self._agent, entries, self._places, self._changes.rest))
                 erased = erased_entries(
                     self._agent, units, self._places, self._begun, self._at_head, self._changes.rest
                 )
