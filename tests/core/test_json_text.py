@@ -40,6 +40,13 @@ def test_what_a_parser_gave_is_written_as_it_was_or_not_at_all(value):
     assert parsed_json(given, 100) == exact_json(given)
 
 
+@pytest.mark.parametrize("inner", [{"b": 1}, [1]])
+def test_what_a_parser_gave_is_not_written_if_it_is_nested_too_deep(inner):
+    assert parsed_json({"a": inner}, 1) == exact_json({"a": inner})
+    assert parsed_json({"a": inner}, 0) is None
+    assert parsed_json({"a": [inner]}, 1) is None
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [
