@@ -53,7 +53,7 @@ ENVIRONMENT = said("user", "<environment_context>\n<cwd>/w</cwd>\n</environment_
 
 
 def test_a_rollback_counts_the_letters_of_other_agents(tmp_path):
-    letter = {"author": "/root", "recipient": "/root/a", "content": "Go on.", "trigger_turn": True}
+    letter = {"author": "/lead", "recipient": "/lead/a", "content": "Go on.", "trigger_turn": True}
     turn = [said("assistant", json.dumps(letter)), said("assistant", "Gone.")]
     back = event("thread_rolled_back", num_turns=1)
     thread = thread_of(tmp_path, said("user", "one"), said("assistant", "first"), *turn, back)
