@@ -272,14 +272,20 @@ def test_an_exported_file_adds_nothing(store, tmp_path):
         assert [event.content for event in copy.context().messages if event.content][-1] == "done"
 
 
-@pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
-def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place):
-    path = tmp_path / f"{SESSION}.jsonl"
+def grown_answer(store, path):
+    """Import an answer before and after it grew, and return its lines."""
     more = answer("a9", text(" look"), "a1", 3, "m1")
     given = [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "pwd"}}]
     lines = [*HASTY[:2], more, answer("a2", given, "a9", 3, "m1"), HASTY[3]]
     added(store, write_lines(path, lines[:2]))
     added(store, write_lines(path, lines))
+    return lines
+
+
+@pytest.mark.parametrize("place", [1, 2, 3, 4, 5])
+def test_a_compaction_does_not_bring_back_what_was_erased(store, tmp_path, place):
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = grown_answer(store, path)
     agent = main(store)
     said = agent.event(place).content or "pwd"
     agent.erase([place], why="a secret")

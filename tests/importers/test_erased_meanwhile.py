@@ -7,7 +7,7 @@ import pytest
 from backstory.exporters import exported
 from backstory.importers.thread_writer import ThreadWriter
 from tests.importers.reading import write_lines
-from tests.importers.test_again import GROWN, HASTY, IN_PIECES, added, heard, touched
+from tests.importers.test_again import GROWN, IN_PIECES, added, grown_answer, heard, touched
 from tests.importers.test_import import SESSION, answer, line, main, text, user
 from tests.storage.held import held
 
@@ -17,11 +17,7 @@ def test_a_compaction_does_not_bring_back_what_is_erased_while_it_is_imported(
     store, tmp_path, monkeypatch, place
 ):
     path = tmp_path / f"{SESSION}.jsonl"
-    more = answer("a9", text(" look"), "a1", 3, "m1")
-    given = [{"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "pwd"}}]
-    lines = [*HASTY[:2], more, answer("a2", given, "a9", 3, "m1"), HASTY[3]]
-    added(store, write_lines(path, lines[:2]))
-    added(store, write_lines(path, lines))
+    lines = grown_answer(store, path)
     agent = main(store)
     said = agent.event(place).content or "pwd"
     commit = ThreadWriter.commit

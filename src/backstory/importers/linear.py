@@ -200,7 +200,8 @@ class Line:
     def _reach(self, to: str | None, time: int | None) -> Iterator[LogEvent]:
         """Make the context of a unit the head's, and tell all that came late before."""
         way = self._way(to) if self._late or self._grown or to in self._ends else []
-        for unit in [unit for unit in self._late if unit not in way]:
+        there = set(way)
+        for unit in [unit for unit in self._late if unit not in there]:
             yield from self._restore(self._way(unit), time)
         yield from self._restore(way, time) if way else self._go(to, time)
 
