@@ -242,11 +242,7 @@ def test_an_answer_of_which_a_piece_was_erased_stays_whole(store, tmp_path, piec
 
 def test_two_entries_of_an_exported_file_may_be_one_event():
     unit = Unit("u", None, (Entry("u:0", "user", "one"), Entry("u:1", "user", "two")))
-
-    def never(place):
-        raise AssertionError(place)
-
-    known = Known({"u:0": 1, "u:1": 1}, 1, 1, link=never)
+    known = Known({"u:0": 1, "u:1": 1}, 1)
     assert list(events([unit], known)) == []
 
 
@@ -338,6 +334,19 @@ def test_nothing_that_was_erased_is_left_in_the_form_of_another_piece(store, url
     assert {"tool_call", "tool_result"} <= set(heard(agent))
     assert added(store, touched(path)) == 0
     assert store.verify() == []
+
+
+def test_the_form_of_what_a_compaction_kept_does_not_bring_back_what_was_erased(store, url, tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    whole = [*THOUGHT, *GIVEN]
+    lines = [user("u1", "go", None, 1), answer("a1", whole, "u1", 2, "m1"), result("r1", "c1", "", "a1", 3)]
+    added(store, write_lines(path, lines))
+    main(store).erase([main(store).find("m1:1").seq], why="a secret")
+    kept = {"preservedMessages": {"anchorUuid": "s1", "uuids": ["u1", "a1", "r1"]}}
+    boundary = line("b1", None, 7, "system", None, subtype="compact_boundary", compactMetadata=kept)
+    added(store, write_lines(path, [*lines, boundary, user("s1", "summary", "b1", 8, isCompactSummary=True)]))
+    assert added(store, touched(path)) == 0
+    assert b"hunter3x" not in held(store, url)
 
 
 # ---------------------------------------------------------------- copies and forks

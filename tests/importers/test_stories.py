@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from backstory.importers import Entry, Unit, events
-from backstory.importers.past import Begun, Copy, Known, Link
+from backstory.importers.past import Begun, Known, Link
 from tests.importers.reading import context, entry_ids, everything, log, mutated, one, read, write_lines
 from tests.importers.stories import Story, seeds, tree
 from tests.importers.writers import TOOLS
@@ -102,25 +102,20 @@ def as_entry(event):
 def grown(log, thread, *, settled):
     """A log with what a source has come to say since."""
     places = {event.id: event.seq for event in log if event.id is not None}
-    head = stands_at = log[-1].seq if log else 0
-    while stands_at and log[stands_at - 1].kind in ("jump", "note"):
-        event = log[stands_at - 1]
-        stands_at = event.base if event.kind == "jump" else stands_at - 1
+    head = log[-1].seq if log else 0
     words = begun_in((event.id, event.content, event.seq) for event in log if event.kind == "assistant")
 
     copies = {}
     for event in log:
         id, _, number = (event.id or "").rpartition("~copy")
         if id in places and number.isdigit():
-            copies[id] = Copy(int(number), event.seq)
+            copies.setdefault(id, []).append(event.seq)
     known = Known(
         places,
         head,
-        stands_at,
         log[-1].time if log else None,
         words,
         link=lambda place: Link(log[place - 1].kind, log[place - 1].base),
-        key=lambda place: log[place - 1].id,
         is_rewritten="rewritten" in places,
         copies=copies,
         read=lambda places: {place: as_entry(log[place - 1]) for place in places},
@@ -163,5 +158,5 @@ def joined(lines):
 
 def test_the_rest_of_an_answer_is_not_sought_in_something_else_that_has_its_id_now():
     """Where the number of a line is the id, a file that was rewritten has other things there."""
-    known = Known({"3": 1}, 1, 1, None, begun_in([("3", "", 1)]))
+    known = Known({"3": 1}, 1, None, begun_in([("3", "", 1)]))
     assert list(events([Unit("3", None, (Entry("3", "user", "hello"),))], known)) == []

@@ -26,6 +26,7 @@ class Wild:
         self.clock = datetime(2026, 3, 1, 9, tzinfo=UTC)
         self.damage = damage
         self.chance = random.choice([0.05, 0.15, 0.4])  # how wild it is
+        cuts = random.choice([0.05, 0.2])  # how often the context is compacted or cleared
         kinds = [self.prompt, self.answer, self.more, self.result, self.aside]
         weights = [3, 4, 5, 5, 1]
         self.prompt(TOLD if agent else None)
@@ -34,7 +35,7 @@ class Wild:
         while len(self.records) < length:
             [kind] = random.choices(kinds, weights)
             kind()
-            if random.random() < 0.05:
+            if random.random() < cuts:
                 self.cut()
 
     def number(self):
@@ -156,7 +157,6 @@ class Wild:
                 if kept and self.random.random() < 0.7:
                     anchor = f"later-{len(self.records) + 1}"
                     metadata["preservedMessages"] = {"anchorUuid": anchor, "uuids": kept}
-                    self.answers.clear()  # an answer that was kept does not grow any more: not exact yet
                 logical = {"logicalParentUuid": self.parent()} if self.random.random() < 0.7 else {}
                 boundary = {"subtype": "compact_boundary", "compactMetadata": metadata}
                 uuid = self.add("system", parent=None, **boundary, **logical)

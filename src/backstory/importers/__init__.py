@@ -17,7 +17,8 @@ from backstory.importers.finder import find
 from backstory.importers.format import Format
 from backstory.importers.formats import FORMATS
 from backstory.importers.formats.claude_lines import claude_entries, claude_kept, claude_parents, claude_units
-from backstory.importers.linear import LogEvent, events
+from backstory.importers.growth import events
+from backstory.importers.linear import LogEvent
 from backstory.importers.outcome import Imported, Outcome
 from backstory.importers.past import Known
 from backstory.importers.transcript import (

@@ -17,21 +17,21 @@ from backstory.core.holes import holed, with_filled
 from backstory.core.kinds import TOOL_KINDS
 from backstory.errors import InvalidEvent
 from backstory.importers.checkpoints import ReadWhole
-from backstory.importers.growth import answers_begun, erased_entries
-from backstory.importers.linear import REWRITTEN, Line, LogEvent, ids_in
+from backstory.importers.growth import REWRITTEN, line_after
+from backstory.importers.linear import Line, LogEvent, ids_in
 from backstory.importers.masks import Mask
 from backstory.importers.names import key_of
 from backstory.importers.outcome import Imported
-from backstory.importers.past import Begun, Copy, Known, Link, copy_id, rest_of
+from backstory.importers.past import Begun, Known, Link, copy_id, rest_of
 from backstory.importers.pictures import without_pictures
 from backstory.importers.provenance import Exported
 from backstory.importers.transcript import Entry, Fault, Label, Move, Step, Unit
+from backstory.importers.unfinished import answers_begun, erased_entries
 from backstory.intake import Intake, hand_over
 
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about this many bytes: the lock is held for a moment only
-RECENT = 64  # events before the head that are looked at to see where it stands
 LINKS = 500  # events whose places on the line are looked up at once
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
@@ -79,7 +79,7 @@ class ThreadWriter:
         self._done = done
         self._places: dict[str, int] = {}
         self._begun: dict[str, Begun] = {}
-        self._copies: dict[str, Copy] = {}
+        self._copies: dict[str, list[int]] = {}
         self._links: dict[int, Link] = {}
         self._erased: set[str] = set()
         self._empty: set[int] = set()  # where events are that were erased before they were looked up
@@ -89,7 +89,7 @@ class ThreadWriter:
         self._times: list[int] = []
         self._size = 0
         self._is_rewritten = False
-        self._stands_at = 0
+        self._stood = 0  # where the last thing was said that its context had
         self._written = agent.snapshot.head
         self._has_past = agent.snapshot.head > 0
         self._floor = floor or agent.snapshot.created_us
@@ -103,7 +103,8 @@ class ThreadWriter:
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
         """Write what is new, in batches, and return the line that it came to. The last batch is handed over,
         and waits for the commit."""
-        line = Line(self._known())
+        line = line_after(self._known())
+        self._stood = line.stood
         for event in line.events(self._looked_up(steps), settled=settled):
             self._take(event)
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
@@ -120,19 +121,10 @@ class ThreadWriter:
         record = self._agent.snapshot
         if not record.head:
             return Known(self._places)
-        recent = self._agent.events(after=max(record.head - RECENT, 0))
-        stands_at = record.head
-        for event in reversed(recent):
-            if event.seq == stands_at and event.kind == "jump":
-                stands_at = (event.data or {}).get("target_message_id", 0)
-            elif event.seq == stands_at and event.kind == "note":
-                stands_at -= 1
-        self._stands_at = stands_at
         self._is_rewritten = bool(self._intake.places(self._agent, [REWRITTEN]))
         return Known(
             self._places,
             record.head,
-            stands_at,
             record.updated_us,
             self._begun,
             self._link,
@@ -141,10 +133,11 @@ class ThreadWriter:
             self._is_rewritten,
             self._copies,
             self._read,
-            self._tail is not None,
-            self.exported is not None or self.is_trusted,
-            not self._has_changes,
-            self._changes.rest,
+            is_tail=self._tail is not None,
+            is_trusted=self.exported is not None or self.is_trusted,
+            inherited=self._agent.fork_seq,
+            has_forms=not self._has_changes,
+            rest=self._changes.rest,
         )
 
     def _link(self, place: int) -> Link:
@@ -174,7 +167,7 @@ class ThreadWriter:
                 found = self._intake.places(self._agent, by_key)
                 self._places.update((by_key[key], place) for key, place in found.items())
                 if self._is_rewritten:
-                    self._look_up_copies([by_key[key] for key in found])
+                    self._look_up_copies([id for key in found if (id := by_key[key]) not in self._copies])
                 units = [step for step in chunk if isinstance(step, Unit)]
                 exported: dict[str, int] = {}
                 if self.exported is not None:
@@ -188,7 +181,7 @@ class ThreadWriter:
                 )
                 self._erased |= erased.entries
                 self._empty |= erased.places
-                self._empty |= {self._copies[id].place for id in erased.entries if id in self._copies}
+                self._empty |= {self._copies[id][-1] for id in erased.entries if id in self._copies}
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue
@@ -204,13 +197,14 @@ class ThreadWriter:
         while ids:
             by_key = {key_of(copy_id(id, number)): id for id in ids}
             found = self._intake.places(self._agent, by_key)
-            self._copies.update((by_key[key], Copy(number, place)) for key, place in found.items())
+            for key, place in found.items():
+                self._copies.setdefault(by_key[key], []).append(place)
             ids, number = [by_key[key] for key in found], number + 1
 
     def _at_head(self, entry: str) -> bool:
         """Whether the log ends with an entry: of its answer, more may have come."""
-        copy = self._copies.get(entry)
-        return (self._places.get(entry) if copy is None else copy.place) == self._stands_at
+        copies = self._copies.get(entry)
+        return (copies[-1] if copies else self._places.get(entry)) == self._stood
 
     def _is_copy(self, step: Step) -> bool:
         """Whether a step repeats what the agent inherits, under an id that it does not have there."""
