@@ -203,3 +203,59 @@ def test_a_history_goes_back_though_only_something_silent_came_behind(tmp_path):
     shown = {"id": "i", "type": "info", "content": "shown"}
     said = [user("u", "one"), answer("a", "first"), user("v", "two"), {"$rewindTo": "v"}, shown]
     assert context(log(thread_of(tmp_path, *said))) == [("user", "one"), ("assistant", "first")]
+
+
+def test_what_a_compaction_kept_under_new_ids_is_a_copy(tmp_path):
+    asked = answer("a2", "Look.", toolCalls=[call("c1", "one")])
+    said = [user("u1", "one"), answer("a1", "first"), user("u2", "two"), asked]
+    said += [responses("r", response("c1", "one")), answer("a3", "second")]
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
+    summary = [user("e", "<session_context>here"), user("s", "In short."), answer("g", "Got it.")]
+    kept = [user("k1", "two"), answer("k2", [{"text": "Look."}, part])]
+    kept += [responses("k3", response("c1", "one")), answer("k4", [{"text": "second"}])]
+    thread = thread_of(tmp_path, *said, {"$set": {"messages": [*summary, *kept]}}, user("u3", "three"))
+    events = log(thread)
+    clear = next(event.seq for event in events if event.kind == "clear")
+    after = [(event.content, (event.data or {}).get("copy_of")) for event in events if event.seq > clear]
+    assert after == [
+        ("<session_context>here", None),
+        ("In short.", None),
+        ("Got it.", None),
+        ("two", 3),
+        ("Look.", 4),
+        (None, 5),
+        ("one", 6),
+        ("second", 7),
+        ("three", None),
+    ]
+    assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
+
+
+def test_a_second_compaction_does_not_take_the_tool_s_own_words_for_kept_ones(tmp_path):
+    first = [user("s1", "In short."), answer("g1", "Got it.")]
+    second = [user("s2", "In shorter."), answer("g2", "Got it."), user("k", "two")]
+    said = [user("u1", "one"), answer("a1", "first"), {"$set": {"messages": first}}]
+    said += [user("u2", "two"), {"$set": {"messages": second}}]
+    events = log(thread_of(tmp_path, *said))
+    assert [(event.data or {}).get("copy_of") for event in events[-3:]] == [None, None, 6]
+
+
+def test_a_history_that_is_written_message_by_message_before_it_is_set_is_told_once(tmp_path):
+    """So are long results replaced: all messages get new ids."""
+    said = [user("u1", "one"), answer("a1", "Look.", toolCalls=[call("c1", "long")])]
+    said += [responses("r", response("c1", "long")), answer("a2", "first")]
+    part = {"functionCall": {"id": "c1", "name": "read", "args": {"p": 1}}}
+    again = [user("k1", "one"), answer("k2", [{"text": "Look."}, part])]
+    again += [responses("k3", response("c1", "short")), answer("k4", [{"text": "first"}])]
+    thread = thread_of(tmp_path, *said, *again, {"$set": {"messages": again}}, user("u2", "two"))
+    events = log(thread)
+    assert [event.kind for event in events].count("user") == 3
+    assert [(event.data or {}).get("copy_of") for event in events if event.seq > 6] == [1, 2, 3, 4, 5, None]
+    assert context(events) == [
+        ("user", "one"),
+        ("assistant", "Look."),
+        ("call", "c1"),
+        ("result", "c1", "short"),
+        ("assistant", "first"),
+        ("user", "two"),
+    ]

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 
 from backstory.importers.entries import Data, named
 from backstory.importers.format import Format, Head, Place, Source
-from backstory.importers.formats.gemini_messages import calls_of, message_entries, responses_in, speaks
+from backstory.importers.formats.gemini_kept import Said, repeated, said_in
+from backstory.importers.formats.gemini_messages import (
+    calls_of,
+    message_entries,
+    responses_in,
+    speaks,
+    words_of,
+)
 from backstory.importers.transcript import Entry, Move, Origin, Report, Session, Step, Thread, Unit
 from backstory.importers.words import Words
 
@@ -35,7 +42,20 @@ class Spot(NamedTuple):
 class Node:
     """A message at one place of the history."""
 
-    __slots__ = ("after", "copy_of", "cut", "id", "line", "message", "speaks", "spot", "told")
+    __slots__ = (
+        "after",
+        "copy_of",
+        "cut",
+        "id",
+        "kept",
+        "kept_by",
+        "line",
+        "message",
+        "speaks",
+        "spot",
+        "told",
+        "words",
+    )
 
     def __init__(self, id: str, message: str, after: str | None, spot: Spot, line: int) -> None:
         self.id = id
@@ -45,6 +65,9 @@ class Node:
         self.line = line
         self.copy_of: str | None = None  # the node that this one repeats
         self.cut = False  # a compaction, not a message
+        self.kept: list[Node] = []  # the messages that a compaction begins with
+        self.kept_by: Node | None = None  # the compaction that this message stands in
+        self.words = 0  # equal for messages that say the same
         self.speaks = True  # a history without it would lack something
         self.told: frozenset[str] = frozenset()  # calls whose results stand in an earlier message, too
 
@@ -112,6 +135,7 @@ class File:
                 self._answered[call["id"]] = node
         node.told = frozenset(id for id in responses_in(message) if self._is_answered(id))
         node.speaks = speaks(message)
+        node.words = words_of(message)
 
     def _is_answered(self, call: str) -> bool:
         """Whether a live message has a call with its result."""
@@ -144,6 +168,7 @@ class File:
             for n, m in enumerate(messages)
             if isinstance(m, dict) and speaks(m)
         ]
+        self._drop_announced(messages, given)
         seen = [node.message for node in self.live if node.speaks]
         if given and given == seen[: len(given)] != seen:  # a prompt was broken off, and taken back
             self._rewind(seen[len(given)])
@@ -154,25 +179,45 @@ class File:
             if isinstance(message, dict):
                 self._message(message, Spot(place, "$set", index), line)
 
+    def _drop_announced(self, messages: list[Any], given: list[str]) -> None:
+        """A history whose messages got new ids is written twice: message by message, as if all was said once
+        more, and then as the whole. Only the whole counts."""
+        nodes = [node for node in self.live if node.speaks]
+        old, new = nodes[: -len(given)], nodes[-len(given) :]
+        words = {node.words for node in old}
+        equal = sum(node.words in words for node in new)
+        if not given or [node.message for node in new] != given or 2 * equal <= len(given):
+            return
+        ids = {named(message.get("id"), "") for message in messages if isinstance(message, dict)}
+        first = self.live.index(new[0])
+        while first and self.live[first - 1].message in ids:  # what says nothing here
+            first -= 1
+        for node in self.live[first:]:
+            del self.nodes[node.id]
+        self._rewind(self.live[first].message)
+
     def _compact(self, messages: list[Any], place: Any, line: int) -> None:
         old = self._by_message
-        self._cut(line, place)
+        cut = self._cut(line, place)
         for index, message in enumerate(messages):
             if isinstance(message, dict):
                 id = named(message.get("id"), f"line {line}.{index}")
                 node = Node(f"{id}@{line}", id, self._at, Spot(place, "$set", index), line)
                 known = old.get(id)
                 node.copy_of = (known.copy_of or known.id) if known is not None else None
+                node.kept_by = cut
+                cut.kept.append(node)
                 self._add(node)
                 self._describe(node, message)
 
-    def _cut(self, line: int, place: Any) -> None:
+    def _cut(self, line: int, place: Any) -> Node:
         node = Node(f"cut {line}", f"cut {line}", self._at, Spot(place), line)
         node.cut = True
         self.nodes[node.id] = node
         self._at = node.id
         self.live = []
         self._by_message = {}
+        return node
 
     # -------------------------------------------------------------- what it says
 
@@ -184,8 +229,15 @@ class File:
         }  # a node, and the one whose words are the last there
         told: str | None = None
         nodes = list(self.nodes.values())
+        said: dict[str, list[Said]] = {}  # what the nodes say, if a compaction may repeat it
+        is_cut = any(node.cut for node in nodes)
+        copies: dict[str, str] = {}
         for node in nodes:
-            unit = self._unit(node, is_last=node is nodes[-1])
+            if node.cut:
+                copies |= self._copies(node, said)
+            unit = self._unit(node, copies, is_last=node is nodes[-1])
+            if is_cut:
+                said[node.id] = said_in(unit.entries, is_kept=node.kept_by is not None)
             spoken[node.id] = node.id if unit.entries else spoken[node.after]
             if unit.entries:
                 yield unit._replace(after=spoken[node.after])
@@ -193,7 +245,18 @@ class File:
         if told != spoken[self._at]:
             yield Move(spoken[self._at])
 
-    def _unit(self, node: Node, *, is_last: bool) -> Unit:
+    def _copies(self, cut: Node, said: dict[str, list[Said]]) -> dict[str, str]:
+        """What a compaction kept, and what it repeats: what it kept may have got other ids."""
+        way: list[list[Said]] = []
+        at = self.nodes.get(cut.after or "")
+        while at is not None and not at.cut:
+            way.append(said[at.id])
+            at = self.nodes.get(at.after or "")
+        before = [one for node in reversed(way) for one in node]
+        kept = (message_entries(self._fetch(node.spot), node.id, node.told) for node in cut.kept)
+        return repeated([one for entries in kept for one in said_in(entries)], before)
+
+    def _unit(self, node: Node, copies: dict[str, str], *, is_last: bool) -> Unit:
         if node.cut:
             return Unit(node.id, node.after, (Entry(node.id, "clear"),), node.line)
         message = self._fetch(node.spot)
@@ -201,8 +264,8 @@ class File:
         if node.copy_of is not None:
             old = list(message_entries(message, node.copy_of, node.told))
             entries = [e._replace(copy_of=o.id) for e, o in zip(entries, old, strict=True)]
-        elif "@" in node.id and entries and message.get("type") == "user":
-            entries[0] = entries[0]._replace(data=(entries[0].data or {}) | {"compaction": True})
+        elif node.kept_by is not None:
+            entries = [_kept(entry, copies.get(entry.id)) for entry in entries]
         open_ = any(call.get("status") in RUNNING and not call.get("result") for call in calls_of(message))
         return Unit(node.id, node.after, tuple(entries), node.line, settled=not (is_last and open_))
 
@@ -213,6 +276,13 @@ class File:
         elif spot.key == "$set":
             record = record["$set"]["messages"][spot.number]
         return record if isinstance(record, dict) else {}
+
+
+def _kept(entry: Entry, copy_of: str | None) -> Entry:
+    """An entry of a compaction: a copy, or the summary."""
+    if copy_of is not None or entry.kind != "user" or "meta" in (entry.data or {}):
+        return entry._replace(copy_of=copy_of)
+    return entry._replace(data=(entry.data or {}) | {"compaction": True})
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:

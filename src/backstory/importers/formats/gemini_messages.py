@@ -51,6 +51,14 @@ def speaks(message: Data) -> bool:
             return type_ not in UNSEEN
 
 
+def words_of(message: Data) -> int:
+    """A number that is equal for messages that say the same; their results may differ."""
+    parts = _content(message)
+    calls = [part.get("functionCall") for part in parts] + calls_of(message)
+    names = {as_text(call.get("name")) for call in calls if isinstance(call, dict)}
+    return hash((as_text(message.get("type")), "".join(_words(parts).split()), frozenset(names)))
+
+
 def responses_in(message: Data) -> Iterator[str]:
     """The ids of the calls whose results are a message of their own."""
     for part in _content(message) if message.get("type") == "user" else ():
