@@ -247,3 +247,50 @@ def test_parts_that_nobody_understands_are_counted(tmp_path):
     told = user("msg_1", text("p1", "go"), {"id": "p2", "type": "hologram"})
     _, report = read(as_documents(tmp_path, session("ses_1", told)))
     assert report.unknown == {"part hologram (opencode)": 1}
+
+
+def at(second, message):
+    """A message of a later second."""
+    moment = TIME["created"] + 1000 * second
+    message["info"]["time"] = {"created": moment, "completed": moment + 500}
+    return message
+
+
+def asked_for_summary(id, kept_from):
+    return user(id, {"id": f"{id}_p", "type": "compaction", "auto": True, "tail_start_id": kept_from})
+
+
+def test_what_a_compaction_keeps_is_found_by_its_place_though_ids_do_not_ascend(stored):
+    told = [
+        at(1, user("msg_7", text("p1", "one"))),
+        at(2, answer("msg_9", text("p2", "first"))),
+        at(3, user("msg_2", text("p3", "two"))),
+        at(4, answer("msg_5", text("p4", "second"))),
+        at(5, asked_for_summary("msg_4", "msg_2")),
+        at(6, answer("msg_1", text("p6", "In short."), summary=True, finish="stop", parentID="msg_4")),
+        at(7, user("msg_3", text("p7", "three"))),
+    ]
+    assert live(stored(session("ses_1", *told))) == [
+        ("user", "In short."),
+        ("user", "two"),
+        ("assistant", "second"),
+        ("user", "three"),
+    ]
+
+
+def test_a_compaction_that_keeps_more_than_the_one_before_it_keeps_its_summary_too(stored):
+    told = [
+        at(1, user("msg_1", text("p1", "one"))),
+        at(2, user("msg_2", text("p2", "two"))),
+        at(3, asked_for_summary("msg_3", "msg_2")),
+        at(4, answer("msg_4", text("p4", "In short."), summary=True, finish="stop", parentID="msg_3")),
+        at(5, user("msg_5", text("p5", "three"))),
+        at(6, asked_for_summary("msg_6", "msg_2")),
+        at(7, answer("msg_7", text("p7", "In shorter."), summary=True, finish="stop", parentID="msg_6")),
+    ]
+    assert live(stored(session("ses_1", *told))) == [
+        ("user", "In shorter."),
+        ("user", "two"),
+        ("user", "In short."),
+        ("user", "three"),
+    ]

@@ -167,7 +167,8 @@ def _steps(info: Info, report: Report) -> Iterator[Step]:
             hidden = number > 0 and messages[number - 1].id == revert.get("messageID")
         if hidden and not revert.get("partID"):
             back = (at,)
-        for unit in _units(message, at, messages[:number], revert if hidden else {}):
+        before = messages[:number] if parts.is_summary(message) else []
+        for unit in _units(message, at, before, revert if hidden else {}):
             if hidden and back is None and unit.id != message.id:
                 back = (at,)
             yield unit._replace(settled=parts.is_settled(message) or number + 1 < len(messages))
@@ -179,10 +180,8 @@ def _steps(info: Info, report: Report) -> Iterator[Step]:
 def _units(message: Message, at: str | None, before: list[Message], revert: Data) -> Iterator[Unit]:
     """The unit of a message; two if a part of it was taken back."""
     if parts.is_summary(message):
-        time = parts.created(message)
-        clear = Entry(f"{message.id}:clear", "clear", None, None, time)
-        summary = Entry(message.id, "user", parts.words(message), {"compaction": True}, time)
-        yield Unit(message.id, at, (clear, summary, *_kept(message, before)))
+        clear = Entry(f"{message.id}:clear", "clear", None, None, parts.created(message))
+        yield Unit(message.id, at, (clear, *_said(message), *_kept(message, before)))
         return
     cut = revert.get("partID")
     kept = [part for part in message.parts if not isinstance(cut, str) or as_text(part.get("id")) < cut]
@@ -202,12 +201,20 @@ def _kept(summary: Message, before: list[Message]) -> Iterator[Entry]:
         if asked
         else None
     )
-    if not isinstance(first, str) or asked is None:
+    ids = [message.id for message in before]
+    if asked is None or first not in ids:
         return
-    for message in before:
-        if first <= message.id < asked.id and not parts.is_summary(message):
-            for entry in parts.entries(message):
-                yield entry._replace(id=f"{entry.id}@{summary.id}", copy_of=entry.id)
+    for message in before[ids.index(first) : ids.index(asked.id)]:
+        for entry in _said(message):
+            yield entry._replace(id=f"{entry.id}@{summary.id}", copy_of=entry.id)
+
+
+def _said(message: Message) -> Iterator[Entry]:
+    """What a message says; an earlier summary is one of those that a compaction may keep."""
+    if parts.is_summary(message):
+        yield Entry(message.id, "user", parts.words(message), {"compaction": True}, parts.created(message))
+    else:
+        yield from parts.entries(message)
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
