@@ -62,6 +62,17 @@ def test_a_prompt_that_a_compaction_says_again_is_not_its_summary(goose):
     events = log(one(goose.read()[0]))
     assert context(events) == [("user", "In short."), ("assistant", "Understood."), ("user", "two")]
     assert [event.content for event in events if (event.data or {}).get("compaction")] == ["In short."]
+    assert [(event.data or {}).get("copy_of") for event in events if event.content == "two"] == [None, 3]
+
+
+def test_a_prompt_that_a_person_says_once_more_after_a_compaction_is_not_a_copy(goose):
+    goose.say("user", text("on"), seen=GONE)
+    goose.say("user", text("In short."), seen=TOLD)
+    goose.say("assistant", text("Understood."), seen=TOLD)
+    goose.add(
+        "messages", 9, "m9", "20260303_1", "user", json.dumps([text("on")]), 1772532090, json.dumps(SEEN)
+    )
+    assert [event.data for event in log(one(goose.read()[0])) if event.content == "on"] == [None, None]
 
 
 def test_a_summary_that_was_compacted_itself_is_still_one(goose):
@@ -229,3 +240,27 @@ def test_a_sub_agent_is_at_the_call_whose_result_names_its_session(goose):
     [thread] = agent.threads
     assert (main.id, agent.id, main.threads[0].origin) == ("20260303_1", "20260303_0", None)
     assert (thread.origin.session, thread.origin.call, thread.origin.spawned) == ("20260303_1", "c1", True)
+
+
+def test_a_sub_agent_waits_for_the_result_that_says_whose_it_is(other, store):
+    """The call itself is written no earlier than that."""
+    other.table("sessions", "id", "name", "working_dir", "session_type")
+    other.table("messages", "id", "message_id", "session_id", "role", "content_json", "created_timestamp")
+    other.add("sessions", "s1", "Chat", "/w", "user")
+    other.add("sessions", "s2", "Delegated task", "/w", "sub_agent")
+    other.add("messages", 1, "m1", "s1", "user", json.dumps([text("go")]), 1772532000)
+    other.add("messages", 2, "m2", "s2", "user", json.dumps([text("look")]), 1772532001)
+    other.read()
+    outcome = store.import_transcripts(other.path, settle=3600)
+    assert [(session.id, session.unfinished) for session in outcome.sessions if session.unfinished] == [
+        ("s2", 1)
+    ]
+    asked = {"type": "toolRequest", "id": "c1", "toolCall": {"value": {"name": "delegate"}}}
+    other.add("messages", 3, "m3", "s1", "assistant", json.dumps([asked]), 1772532002)
+    named = {"content": [text("found")], "_meta": {"subagent_session_id": "s2"}}
+    result = {"type": "toolResponse", "id": "c1", "toolResult": {"value": named}}
+    other.add("messages", 4, "m4", "s1", "user", json.dumps([result]), 1772532003)
+    other.read()
+    store.import_transcripts(other.path, settle=3600)
+    agent = store.agent("s2")
+    assert (agent.parent, agent.spawned) == (store.agent("s1").id, True)

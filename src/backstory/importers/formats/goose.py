@@ -27,6 +27,7 @@ from backstory.importers.transcript import Entry, Origin, Report, Session, Step,
 from backstory.importers.words import Words
 
 NAME = "goose"
+SECOND = 1_000_000
 
 
 def fits(head: Head) -> bool:
@@ -70,13 +71,35 @@ def _units(messages: list[Message], provider: Any, model: str | None) -> Iterato
     summary behind it, it never saw."""
     summaries = _compactions(messages)
     last = max(summaries, default=-1)
+    again = dict(_said_again(messages, summaries))
     for number, message in enumerate(messages):
         if number in summaries:
             yield message.id, _compaction(message, messages[:number], provider, model)
         elif number > last and not message.agent:
             yield message.id, _unseen(message)
         else:
-            yield message.id, list(_entries(message, provider, model))
+            entries = _entries(message, provider, model)
+            yield message.id, [entry._replace(copy_of=again.get(number)) for entry in entries]
+
+
+def _said_again(messages: list[Message], summaries: set[int]) -> Iterator[tuple[int, str]]:
+    """The prompt that was being answered when the context was compacted stands as a new message after the
+    summary: where that is, and the message that it repeats."""
+    for number in summaries:
+        asked = next((m for m in reversed(messages[:number]) if _is_prompt(m)), None)
+        after = next((n for n in range(number + 1, len(messages)) if messages[n].role == "user"), None)
+        if asked is None or asked.agent or after is None or not _is_prompt(messages[after]):
+            continue
+        before, said = messages[after - 1], messages[after]
+        # A person who says the same once more needs longer than the tool.
+        is_at_once = (said.time or 0) - (before.time or 0) <= SECOND and not before.user
+        if is_at_once and text_in(asked.content) == text_in(said.content):
+            yield after, asked.id
+
+
+def _is_prompt(message: Message) -> bool:
+    types = {as_text(part.get("type")) for part in message.content}
+    return message.role == "user" and "text" in types and not types & {"toolRequest", "toolResponse"}
 
 
 def _compactions(messages: list[Message]) -> set[int]:
@@ -286,7 +309,14 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         if "messages" in tables:
             names = [
                 name
-                for name in ("name", "description", "working_dir", "provider_name", "model_config_json")
+                for name in (
+                    "name",
+                    "description",
+                    "working_dir",
+                    "provider_name",
+                    "model_config_json",
+                    "session_type",
+                )
                 if name in tables["sessions"]
             ]
             found = list(source.rows(f"select id, {', '.join(names)} from sessions order by id"))
@@ -335,10 +365,13 @@ def _session(source: Source, id: str, header: Data, reader: Any, origin: Origin 
         met.unknown.update(f"content {type_[:40]} ({NAME})" for type_ in types if type_ not in KNOWN)
         return chained(_units(messages, header.get("provider_name"), None))
 
+    # The call that it belongs to is written when it has a result: until then, nobody knows whose it is.
+    is_lost = header.get("session_type") == "sub_agent" and origin is None
     title = header.get("name") or header.get("description")
     found = {"title": title, "cwd": header.get("working_dir"), "model": model}
     about = {key: value for key, value in found.items() if isinstance(value, str) and value}
-    return Session(NAME, id, [Thread(id, None, reported(report, read), origin, about)], source.path, report)
+    thread = Thread(id, None, reported(report, read), origin, about)
+    return Session(NAME, id, [thread], source.path, report, settled=not is_lost)
 
 
 FORMAT = Format(
