@@ -114,3 +114,43 @@ def test_a_paginated_fork_waits_for_what_it_continues_and_need_not_say_anything(
         assert len(store.agents()) == 1
         store.import_transcripts(tmp_path, settle=0)
         assert words(store.agent(CHILD)) == ["one", "first"]
+
+
+def paginated_family(folder):
+    """A thread, and a fork of it that points at it: the paths of their files."""
+    told = {"base_instructions": {"text": "Be Codex."}}
+    base = [meta(**told), said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3)]
+    points = {"thread_id": ID, "end_ordinal_exclusive": 3}
+    fork = meta(CHILD, forked_from_id=ID, history_base=points, **told)
+    own = [fork, said("user", "other", 11), said("assistant", "elsewhere", 12)]
+    files = ((ID, base), (CHILD, own))
+    return [
+        write(folder, *(line | {"ordinal": n} for n, line in enumerate(lines)), id=id) for id, lines in files
+    ]
+
+
+def test_a_paginated_fork_that_came_before_what_it_points_at_gets_that_later(tmp_path):
+    first, second = paginated_family(tmp_path)
+    with backstory.open(":memory:") as store:
+        import_touched(store, second)
+        assert words(store.agent(CHILD)) == ["Be Codex.", "other", "elsewhere"]
+        import_touched(store, first, second)
+        whole = ["Be Codex.", "one", "first", "other", "elsewhere"]
+        assert words(store.agent(CHILD)) == whole
+        second.write_text(second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n")
+        import_touched(store, second)
+        assert words(store.agent(CHILD)) == [*whole, "more"]
+        head = store.agent(CHILD).head
+        import_touched(store, first, second)
+        assert (words(store.agent(CHILD)), store.agent(CHILD).head) == ([*whole, "more"], head)
+
+
+def test_a_paginated_fork_that_is_imported_again_without_what_it_points_at_keeps_that(tmp_path):
+    first, second = paginated_family(tmp_path)
+    with backstory.open(":memory:") as store:
+        import_touched(store, first, second)
+        second.write_text(second.read_text() + json.dumps(said("user", "more", 21) | {"ordinal": 3}) + "\n")
+        import_touched(store, second)
+        fork = store.agent(CHILD)
+        assert words(fork) == ["Be Codex.", "one", "first", "other", "elsewhere", "more"]
+        assert fork.head - fork.fork_seq == 3

@@ -7,6 +7,7 @@ paginated one points at its parent instead.
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from backstory.importers.chain import reported
@@ -24,7 +25,7 @@ from backstory.importers.formats.codex_reader import (
     is_bare_start,
 )
 from backstory.importers.provenance import PROVENANCE
-from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread
+from backstory.importers.transcript import Fault, Origin, Report, Session, Step, Thread, Unit
 from backstory.importers.words import Words
 
 
@@ -179,6 +180,8 @@ class _Family:
         def read(met: Report, parent: Parent | None = parent) -> Iterator[Step]:
             reader = Reader(file.id, about, parent)
             reader.is_mirror = file.is_mirror()
+            if file.base is not None and parent is None:
+                reader.beyond = f"{file.forked_from}@{file.base.get('end_ordinal_exclusive')}"
             yield from reader.read(file.source.lines(met))
             marks[:] = _checkpoints(file.source, reader)
             about.update(named)
@@ -187,6 +190,8 @@ class _Family:
         steps = reported(file.report, read)
         is_copy = file.forked_from is not None and file.base is None
         alone = reported(file.report, lambda met: read(met, None)) if is_copy else None
+        if file.base is not None:
+            alone = reported(file.report, lambda met: chain(self._inherited(file), read(met)))
         thread = Thread(file.id, None, steps, origin, about, lambda: next(iter(marks), None), alone=alone)
         # Until a copy says something of its own, its rest may still come: where it ends is not known.
         settled = not (is_copy and file.only_copies)
@@ -207,6 +212,18 @@ class _Family:
         if file.base is not None:
             return Parent(reader.history, [])
         return Parent(reader.history[:1] if _is_instructions(reader.history) else [], reader.trail)
+
+    def _inherited(self, file: _File, seen: tuple[str, ...] = ()) -> Iterator[Step]:
+        """What a fork points at, as if it had said that itself: it may have come before its parent."""
+        other = self._files.get(file.forked_from or "")
+        if file.base is None or other is None or other.id == file.id or other.id in seen:
+            return
+        seen = (*seen, file.id)
+        yield from self._inherited(other, seen)
+        reader = Reader(other.id, {}, self._parent(other, seen))
+        end = file.base.get("end_ordinal_exclusive")
+        for step in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
+            yield step._replace(inherited=False, settled=True) if isinstance(step, Unit) else step
 
     def _origin(self, file: _File, parent: Parent | None) -> Origin | None:
         session = file.spawned_from or file.forked_from

@@ -104,6 +104,16 @@ def _begins(item: Item, start: str) -> bool:
     return text_in(item.get("content")).lstrip().startswith(start)
 
 
+def mirrored(event: Data) -> Item | None:
+    """The item that an event mirrors."""
+    role = {"user_message": "user", "agent_message": "assistant"}.get(as_text(event.get("type")))
+    text = event.get("message")
+    if role is None or not isinstance(text, str):
+        return None
+    part = {"type": "input_text" if role == "user" else "output_text", "text": text}
+    return {"type": "message", "role": role, "content": [part]}
+
+
 def likeness(item: Item) -> bytes:
     """What makes an item the same as another of one history: a call's id, a message's words."""
     type_ = item.get("type", "message")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from backstory.importers.checkpoints import ROWS, ReadWhole, Tail
-from backstory.importers.entries import Data, as_text, microseconds, text_in, usage_of
+from backstory.importers.entries import Data, microseconds, text_in, usage_of
 from backstory.importers.format import SourceLine
 from backstory.importers.formats import codex_items as items
 from backstory.importers.provenance import provenance_in
@@ -92,6 +92,7 @@ class Reader:
         self._last_line = 0
         self._last_item: dict[str, Any] = {}
         self._is_tail = False
+        self.beyond: str | None = None  # the unit that it goes on from, if that is not here
         self.is_mirror = False  # nothing but events: what they mirror is not in the file
         self._points: deque[Point] = deque(maxlen=2)
 
@@ -174,7 +175,7 @@ class Reader:
             case "compacted" if isinstance(payload, dict):
                 yield from self._compaction(payload, own, time, line)
             case "event_msg" if isinstance(payload, dict):
-                said = _said(payload) if self.is_mirror else None
+                said = items.mirrored(payload) if self.is_mirror else None
                 yield from (self._event(payload, time) if said is None else self._item(said, own, time, line))
             case "turn_context" if isinstance(payload, dict):
                 self._turn(payload)
@@ -199,6 +200,8 @@ class Reader:
             unit = f"{self.thread[-12:]}:instructions"
             yield _instructions(unit, text, time, line)
             self._remember(unit, unit, items.Kind(), {"type": "message", "role": "system", "content": text})
+        if self.beyond is not None:
+            self.history.append(Past(self.beyond, self.beyond, items.Kind(), b"", None, None))
 
     def _turn(self, payload: Data) -> None:
         model = payload.get("model")
@@ -366,16 +369,6 @@ class Reader:
 
 def _instructions(unit: str, text: str, time: int | None, line: int) -> Unit:
     return Unit(unit, None, (Entry(unit, "system", text, {"meta": "instructions"}, time),), line)
-
-
-def _said(event: Data) -> items.Item | None:
-    """The item that an event mirrors."""
-    role = {"user_message": "user", "agent_message": "assistant"}.get(as_text(event.get("type")))
-    text = event.get("message")
-    if role is None or not isinstance(text, str):
-        return None
-    part = {"type": "input_text" if role == "user" else "output_text", "text": text}
-    return {"type": "message", "role": role, "content": [part]}
 
 
 def _newest_equal(places: list[Past], likeness: bytes) -> Past | None:
