@@ -246,3 +246,10 @@ def test_a_fork_of_version_4_names_the_session_that_it_came_from(tmp_path):
     write_lines(tmp_path / "a_s2.jsonl", [header | {"id": "s2", "parentSessionId": "s1"}, *lines])
     parent, child = read(tmp_path)[0]
     assert (parent.id, child.threads[0].origin.session, child.threads[0].origin.at) == ("s1", "s1", "b")
+
+
+def test_of_two_copies_of_a_file_the_longer_one_counts(tmp_path):
+    said = [HEADER, user("a", None, "one"), answer("b", "a", words("first")), user("c", "b", "two")]
+    write_lines(tmp_path / "new" / "x_s1.jsonl", said)
+    write_lines(tmp_path / "old" / "x_s1.jsonl", said[:-1])
+    assert context(log(one(read(tmp_path)[0])))[-1] == ("user", "two")

@@ -189,13 +189,14 @@ def ties(source: Source) -> Iterator[str]:
 
 
 def _families(sources: Iterable[Source]) -> list[list[Source]]:
-    """Files that were forked from each other, parents first."""
+    """Files that were forked from each other, parents first. Of copies of a file, the longest counts."""
     found: dict[str, Source] = {}
     parents: dict[str, str | None] = {}
     for source in sources:
         header = next((r for r in source.peek()[:2] if isinstance(r, dict) and is_header(r)), {})
         id = named(header.get("id"), source.stem)
-        found[id], parents[id] = source, _parent_id(header)
+        if id not in found or found[id].size() < source.size():
+            found[id], parents[id] = source, _parent_id(header)
     families: dict[str, list[Source]] = {}
     for id in found:
         way = [id]
