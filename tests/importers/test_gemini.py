@@ -259,3 +259,11 @@ def test_a_history_that_is_written_message_by_message_before_it_is_set_is_told_o
         ("assistant", "first"),
         ("user", "two"),
     ]
+
+
+def test_the_first_prompt_may_be_broken_off_and_taken_back_too(tmp_path):
+    around = user("e", "<session_context>here")
+    broken = [around, user("u", "one"), {"$set": {"messages": [around]}}]
+    events = log(thread_of(tmp_path, *broken, user("v", "two"), answer("a", "first")))
+    assert [event.kind for event in events] == ["user", "user", "jump", "user", "assistant"]
+    assert context(events)[-2:] == [("user", "two"), ("assistant", "first")]
