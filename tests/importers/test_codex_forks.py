@@ -154,3 +154,14 @@ def test_a_paginated_fork_that_is_imported_again_without_what_it_points_at_keeps
         fork = store.agent(CHILD)
         assert words(fork) == ["Be Codex.", "one", "first", "other", "elsewhere", "more"]
         assert fork.head - fork.fork_seq == 3
+
+
+def test_a_paginated_fork_whose_parent_is_not_all_here_yet_gets_the_rest_later(tmp_path):
+    first, second = paginated_family(tmp_path)
+    whole = first.read_text()
+    first.write_text("".join(whole.splitlines(keepends=True)[:2]))
+    with backstory.open(":memory:") as store:
+        import_touched(store, first, second)
+        first.write_text(whole)
+        import_touched(store, first, second)
+        assert words(store.agent(CHILD)) == ["Be Codex.", "one", "first", "other", "elsewhere"]

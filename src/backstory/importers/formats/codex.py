@@ -209,8 +209,8 @@ class _Family:
         end = file.base.get("end_ordinal_exclusive") if file.base else None
         for _ in reader.read(other.source.lines(Report()), end if isinstance(end, int) else None):
             pass
-        if file.base is not None:
-            return Parent(reader.history, [])
+        if file.base is not None:  # of a parent that is still being copied here, the rest comes later
+            return Parent(reader.history, []) if reader.is_complete or end is None else None
         return Parent(reader.history[:1] if _is_instructions(reader.history) else [], reader.trail)
 
     def _inherited(self, file: _File, seen: tuple[str, ...] = ()) -> Iterator[Step]:

@@ -92,6 +92,7 @@ class Reader:
         self._last_line = 0
         self._last_item: dict[str, Any] = {}
         self._is_tail = False
+        self.is_complete = False  # the file goes as far as it was to be read
         self.beyond: str | None = None  # the unit that it goes on from, if that is not here
         self.is_mirror = False  # nothing but events: what they mirror is not in the file
         self._points: deque[Point] = deque(maxlen=2)
@@ -134,8 +135,10 @@ class Reader:
             if not isinstance(record, dict):
                 continue
             ordinal = record.get("ordinal")
-            if until is not None and isinstance(ordinal, int) and ordinal >= until:
-                break
+            if until is not None and isinstance(ordinal, int):
+                self.is_complete = ordinal >= until - 1
+                if ordinal >= until:
+                    break
             if not part:
                 self._mark(number, place)
             own = f"{number}.{part}" if part else str(number)
