@@ -135,3 +135,24 @@ def test_parts_of_crush_that_nobody_understands_are_counted(crush):
     crush.add("sessions", "s1", None, "Chat", 1775293200, None)
     crush.say("s1", "m1", "user", ("text", {"text": "go"}), ("hologram", {"x": 1}))
     assert crush.read()[1].unknown == {"part hologram (crush)": 1}
+
+
+def test_a_message_whose_id_is_none_or_not_a_text_comes_in(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, None)
+    crush.say("s1", None, "user", ("text", {"text": "one"}))
+    crush.say("s1", b"\xff", "user", ("text", {"text": "two"}))
+    assert context(log(one(crush.read()[0]))) == [("user", "one"), ("user", "two")]
+
+
+def test_a_summary_that_was_never_finished_leaves_the_context_as_it_was(crush):
+    crush.add("sessions", "s1", None, "Chat", 1775293200, "m4")
+    crush.say("s1", "m1", "user", ("text", {"text": "one"}))
+    crush.say("s1", "m2", "assistant", ("text", {"text": "First."}), summary=1)
+    crush.say("s1", "m3", "user", ("text", {"text": "two"}))
+    crush.say("s1", "m4", "assistant", ("text", {"text": "Second."}), summary=1)
+    crush.say("s1", "m5", "user", ("text", {"text": "three"}))
+    crush.say("s1", "m6", "assistant", ("text", {"text": "Thi"}), summary=1)
+    crush.say("s1", "m7", "user", ("text", {"text": "four"}))
+    events = log(one(crush.read()[0]))
+    assert [event.kind for event in events].count("clear") == 2
+    assert context(events) == [("user", "Second."), ("user", "three"), ("user", "four")]

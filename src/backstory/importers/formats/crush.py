@@ -13,6 +13,7 @@ from backstory.importers.entries import (
     as_text,
     media_block,
     microseconds,
+    named,
     result_data,
     result_with,
 )
@@ -55,9 +56,11 @@ def _session(source: Source, id: str, parent: Any, title: Any) -> Session:
 
 def _steps(source: Source, session: str, report: Report) -> Iterator[Step]:
     """The messages in a row. A last answer without its end is still being written."""
-    last = "select id, role, parts from messages where session_id = ? order by created_at desc, rowid desc"
-    id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (None, None, None))
-    ended = role != "assistant" or any(type_ == "finish" for type_, _ in _parts(text, source, Report()) or ())
+    last = "select rowid, id, role, parts from messages where session_id = ?"
+    last = f"{last} order by created_at desc, rowid desc"
+    row, id, role, text = next(iter(source.rows(f"{last} limit 1", (session,))), (0, None, None, None))
+    id = named(id, f"{session}:{row}")
+    ended = role != "assistant" or _has_end(_parts(text, source, Report()) or [])
     for step in chained(_units(source, session, report)):
         yield step._replace(settled=ended) if isinstance(step, Unit) and step.id == id else step
 
@@ -70,22 +73,26 @@ def _units(source: Source, session: str, report: Report) -> Iterator[tuple[str, 
     pointer = "summary_message_id" if "summary_message_id" in tables["sessions"] else "null"
     found = source.rows(f"select {pointer} from sessions where id = ?", (session,))
     chosen = next(iter(found), (None,))[0]
+    there = source.rows("select 1 from messages where session_id = ? and id = ?", (session, chosen))
+    is_ahead = next(iter(there), None) is not None  # the summary that counts comes still
     query = (
-        f"select id, role, parts, model, {provider}, created_at, {summary} from messages"
+        f"select rowid, id, role, parts, model, {provider}, created_at, {summary} from messages"
         " where session_id = ? order by created_at, rowid"
     )
-    for id, role, text, model, maker, created, short in source.rows(query, (session,)):
-        parts = _parts(text, source, report)
+    for row, given, role, text, model, maker, created, short in source.rows(query, (session,)):
+        id, parts = named(given, f"{session}:{row}"), _parts(text, source, report)
         if parts is None:
             continue
         report.unknown.update(f"part {type_[:40]} ({NAME})" for type_, _ in parts if type_ not in KNOWN)
         time = microseconds(created)
-        if id == chosen or (short and _failure(parts) is None):
+        # One that was never finished, and has no later one, began no context.
+        if id == chosen or (short and _failure(parts) is None and (is_ahead or _has_end(parts))):
+            is_ahead = is_ahead and id != chosen
             words = "".join(as_text(data.get("text")) for type_, data in parts if type_ == "text")
             clear = Entry(f"{id}:clear", "clear", None, None, time)
             yield id, [clear, Entry(id, "user", words, {"compaction": True}, time)]
         elif short:
-            yield id, []  # of a summary that failed no model ever reads
+            yield id, []  # no model ever reads it
         elif role == "assistant":
             yield id, list(_answer(id, parts, model, maker, time))
         elif role == "tool":
@@ -153,6 +160,10 @@ def _seal(data: Data) -> Any:
         id = {"id": sealed["item_id"]} if isinstance(sealed.get("item_id"), str) else {}
         return id | {"encrypted_content": sealed["encrypted_content"]}
     return data.get("signature") or data.get("thought_signature") or None
+
+
+def _has_end(parts: list[tuple[str, Data]]) -> bool:
+    return any(type_ == "finish" for type_, _ in parts)
 
 
 def _failure(parts: list[tuple[str, Data]]) -> str | None:
