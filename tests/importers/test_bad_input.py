@@ -223,3 +223,23 @@ def test_a_zip_whose_member_is_broken_is_reported(tmp_path):
     path.write_bytes(whole[:second] + b"PK\x00\x00" + whole[second + 4 :])
     _, report = read(path)
     assert [fault.source for fault in report.unread] == [path.as_posix()]
+
+
+def test_a_session_whose_id_has_a_nul_comes_in(store, tmp_path):
+    about = {"id": "ses\0one", "title": "T", "directory": "/w", "parentID": {"no": "id"}}
+    message = {"info": {"id": "m1", "role": "user"}, "parts": [{"id": "p1", "type": "text", "text": "go"}]}
+    (tmp_path / "export.json").write_text(json.dumps({"info": about, "messages": [message]}))
+    store.import_transcripts(tmp_path, settle=0)
+    [agent] = store.agents()
+    assert (said(agent), agent.about["source"]["session"]) == (["go"], "ses\\u0000one")
+
+
+@pytest.mark.parametrize(
+    ("format", "table"), [("goose", "messages"), ("opencode", "message"), ("crush", "messages")]
+)
+def test_a_database_without_its_other_tables_is_reported(store, tmp_path, format, table):
+    base = sqlite3.connect(tmp_path / "half.db")
+    base.execute(f"create table {table} (id, session_id, content_json, parts, data)")
+    base.close()
+    outcome = store.import_transcripts(tmp_path / "half.db", format=format, settle=0)
+    assert ["no such table" in fault.what for fault in outcome.everything().unread] == [True]

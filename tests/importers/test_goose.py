@@ -264,3 +264,18 @@ def test_a_sub_agent_waits_for_the_result_that_says_whose_it_is(other, store):
     store.import_transcripts(other.path, settle=3600)
     agent = store.agent("s2")
     assert (agent.parent, agent.spawned) == (store.agent("s1").id, True)
+
+
+def test_an_old_file_whose_session_was_moved_into_the_database_is_not_told_again(goose, tmp_path):
+    goose.say("user", text("go"))
+    goose.say("assistant", text("gone"))
+    header = {"description": "Old", "working_dir": "/w"}
+    said = [{"role": "user", "created": 1772532001, "content": [text("go")]}]
+    write_lines(tmp_path / "20260303_1.jsonl", [header, *said])
+    write_lines(tmp_path / "20260303_2.jsonl", [header, *said])
+    goose.read()
+    sessions = read(tmp_path)[0]
+    assert [(session.id, session.source.rpartition(".")[2]) for session in sessions] == [
+        ("20260303_1", "db"),
+        ("20260303_2", "jsonl"),
+    ]

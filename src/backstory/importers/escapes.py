@@ -14,12 +14,18 @@ REPEATED = "id of something else, numbered"
 def holdable(session: Session) -> Session:
     """The session with contents and ids that every store can hold."""
     threads = [_held_thread(thread, session.report) for thread in session.threads]
-    return replace(session, threads=threads)
+    return replace(session, id=held(session.id), threads=threads)
 
 
 def _held_thread(thread: Thread, report: Report) -> Thread:
     alone = None if thread.alone is None else partial(_held_steps, thread.alone, report)
-    return replace(thread, steps=partial(_held_steps, thread.steps, report), alone=alone)
+    steps = partial(_held_steps, thread.steps, report)
+    id, origin = thread.id, thread.origin
+    if origin is not None:
+        other = None if origin.thread is None else held(origin.thread)
+        origin = origin._replace(session=held(origin.session), thread=other)
+    own = None if id is None else held(id)
+    return replace(thread, session=held(thread.session), id=own, origin=origin, steps=steps, alone=alone)
 
 
 def _held_steps(told: Callable[[], Iterator[Step]], report: Report) -> Iterator[Step]:

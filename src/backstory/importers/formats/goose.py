@@ -4,7 +4,8 @@ What the agent no longer sees was compacted; what only the agent sees is the sum
 may hold the results of several calls.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -302,34 +303,40 @@ def _exported(source: Source, report: Report) -> Data:
     return document if isinstance(document.get("conversation"), list) else document | {"conversation": []}
 
 
+ABOUT = ("name", "description", "working_dir", "provider_name", "model_config_json", "session_type")
+
+
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions of a database, sub-agents behind the others, or the one of a file."""
-    for source in sources:
-        tables = source.columns()
-        if "messages" in tables:
-            names = [
-                name
-                for name in (
-                    "name",
-                    "description",
-                    "working_dir",
-                    "provider_name",
-                    "model_config_json",
-                    "session_type",
-                )
-                if name in tables["sessions"]
-            ]
-            found = list(source.rows(f"select id, {', '.join(names)} from sessions order by id"))
-            origins = _origins(source)
-            for id, *values in sorted(found, key=lambda row: as_text(row[0]) in origins):
-                about = dict(zip(names, values, strict=True))
-                yield _session(source, as_text(id), about, _from_database, origins.get(as_text(id)))
-        else:
-            header = next((r for r in source.peek()[:1] if isinstance(r, dict)), None)
-            reader = _from_lines
-            if header is None or "conversation" in header:
-                header, reader = _exported(source, Report()), _from_export
-            yield _session(source, named(header.get("id"), source.stem), header, reader)
+    """All sessions of a database, sub-agents behind the others, or the one of a file. Old files stay where
+    they are when goose moves their sessions into its database, where their messages get ids."""
+    given = list(sources)
+    bases = [source for source in given if "messages" in source.columns()]
+    moved: Counter[str] = Counter()
+    for source in bases:
+        yield from _in_database(source, source.columns())
+        moved.update(as_text(id) for (id,) in source.rows("select session_id from messages"))
+    for source in given:
+        if source not in bases:
+            yield from _in_file(source, moved)
+
+
+def _in_database(source: Source, tables: Mapping[str, set[str]]) -> Iterator[Session]:
+    names = [name for name in ABOUT if name in tables.get("sessions", ())]
+    found = list(source.rows(f"select {', '.join(('id', *names))} from sessions order by id"))
+    origins = _origins(source)
+    for id, *values in sorted(found, key=lambda row: as_text(row[0]) in origins):
+        about = dict(zip(names, values, strict=True))
+        yield _session(source, as_text(id), about, _from_database, origins.get(as_text(id)))
+
+
+def _in_file(source: Source, moved: Counter[str]) -> Iterator[Session]:
+    header = next((r for r in source.peek()[:1] if isinstance(r, dict)), None)
+    reader = _from_lines
+    if header is None or "conversation" in header:
+        header, reader = _exported(source, Report()), _from_export
+    id = named(header.get("id"), source.stem)
+    if id not in moved or moved[id] < len(reader(source, id, Report())):
+        yield _session(source, id, header, reader)
 
 
 SUBAGENT = "subagent_session_id"

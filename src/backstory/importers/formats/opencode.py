@@ -93,9 +93,9 @@ def _from_folder(source: Source, report: Report) -> Iterator[Info]:
 
 
 def _from_database(source: Source, tables: Any, report: Report) -> Iterator[Info]:
-    columns = tables["session"]
+    columns = tables.get("session", ())
     names = [name for name in ("parent_id", "directory", "title", "version", "revert") if name in columns]
-    query = f"select id, {', '.join(names)} from session order by id"
+    query = f"select {', '.join(('id', *names))} from session order by id"
     for id, *values in list(source.rows(query)):
         data: Data = dict(zip(names, values, strict=True))
         data["parentID"] = data.pop("parent_id", None)
@@ -233,11 +233,11 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     for id in found:
         way = [id]
         while (
-            (above := found[way[-1]][0].data.get("parentID")) in found
+            (above := as_text(found[way[-1]][0].data.get("parentID"))) in found
             and above not in told
             and above not in way
         ):
-            way.append(as_text(above))
+            way.append(above)
         for one in reversed(way):
             if one not in told:
                 told.add(one)
