@@ -168,3 +168,12 @@ def test_responses_from_before_tokens_are_read_and_those_without_a_conversation_
         "gone": ("user", "three"),
     }
     assert not report.unread
+
+
+def test_ids_and_arguments_that_are_not_texts_come_in(llm):
+    llm.table("tool_calls", "id", "response_id", "name", "arguments", "tool_call_id")
+    llm.add("conversations", b"\xff", "Chat", "m")
+    llm.add("responses", 7, "m", "go", None, "", b"\xff", "2026-02-02T09:00:00+00:00", 3, 1)
+    llm.add("tool_calls", 1, 7, "run", b'{"n": 1}', "call_1")
+    [asked, called] = log(one(llm.read()[0]))
+    assert (asked.content, called.data["arguments"]) == ("go", {"n": 1})

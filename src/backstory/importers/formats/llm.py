@@ -52,8 +52,8 @@ def _threads(source: Source) -> Iterator[Session]:
     """Threads as they were made; each is a fork of the earlier one with which it shares the most."""
     ways: dict[str, list[str]] = {}
     query = "select id, name, tip_message_hash, datetime_utc from threads order by datetime_utc, id"
-    for id, name, tip, _ in list(source.rows(query)):
-        way = _way(source, tip)
+    for given, name, tip, _ in list(source.rows(query)):
+        id, way = as_text(given), _way(source, tip)
         origin, shared = _origin(ways, way, source)
         ways[id] = way
         if way:
@@ -71,8 +71,9 @@ def _session(
         for number, hash in enumerate(way):
             found = _message(source, hash, turns.get(hash, Turn()))
             entries = tuple(calls.entry(entry) for entry in found)
-            yield Unit(hash, after, entries, number + 1, inherited=number < shared)
-            after = hash
+            unit = as_text(hash)
+            yield Unit(unit, after, entries, number + 1, inherited=number < shared)
+            after = unit
 
     return Session(NAME, id, [Thread(id, None, steps, origin, about)], source.path, Report())
 
@@ -95,7 +96,7 @@ def _origin(ways: dict[str, list[str]], way: list[str], source: Source) -> tuple
             best, shared = id, common
     if best is None or all(_role(source, hash) == "system" for hash in way[:shared]):
         return None, 0
-    return Origin(best, at=way[shared - 1]), shared
+    return Origin(best, at=as_text(way[shared - 1])), shared
 
 
 def _while_equal(one: list[str], other: list[str]) -> Iterator[str]:
@@ -164,7 +165,7 @@ def _message(source: Source, hash: str, turn: Turn) -> Iterator[Entry]:
         said = "\n".join(text for _, text, _ in rest if text)
         shown = [payload["attachment"] for type_, _, payload in rest if type_ == "attachment"]
         kind = "system" if role == "system" else "user"
-        yield Entry(hash, kind, *_with_attachments(source, said, shown), turn.time)
+        yield Entry(as_text(hash), kind, *_with_attachments(source, said, shown), turn.time)
 
 
 def _result(source: Source, payload: Data, id: str, time: int | None) -> Entry:
@@ -247,17 +248,18 @@ def _conversations(source: Source, tables: Any) -> Iterator[Session]:
         " or conversation_id not in (select id from conversations)"
     )
     for (id,) in list(source.rows(lost)):
-        yield _conversation(source, tables, as_text(id), {})
+        yield _conversation(source, tables, id, {})
 
 
-def _conversation(source: Source, tables: Any, id: str, about: Data) -> Session:
+def _conversation(source: Source, tables: Any, given: Any, about: Data) -> Session:
     def steps() -> Iterator[Step]:
-        return chained(_responses(source, tables, id))
+        return chained(_responses(source, tables, given))
 
+    id = as_text(given)
     return Session(NAME, id, [Thread(id, None, steps, None, about)], source.path, Report())
 
 
-def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple[str, list[Entry]]]:
+def _responses(source: Source, tables: Any, conversation: Any) -> Iterator[tuple[str, list[Entry]]]:
     """Each response: the results it was asked with, its prompt, its answer and calls. One without a
     conversation is one by itself."""
     told: str | None = None
@@ -290,7 +292,7 @@ def _responses(source: Source, tables: Any, conversation: str) -> Iterator[tuple
                 Entry(f"{id}:{part.block}", part.kind, part.content, (part.data or {}) | extra, time)
             )
             extra = {}
-        yield id, [calls.entry(entry) for entry in entries]
+        yield as_text(id), [calls.entry(entry) for entry in entries]
 
 
 def _with_fragments(source: Source, tables: Any, table: str, response: str, text: Any) -> str:
@@ -329,7 +331,8 @@ def _calls(source: Source, tables: Any, response: str) -> Iterator[Block]:
     if "tool_calls" not in tables:
         return
     query = "select name, arguments, tool_call_id from tool_calls where response_id = ? order by id"
-    for name, arguments, call in source.rows(query, (response,)):
+    for name, given, call in source.rows(query, (response,)):
+        arguments = given.decode("utf-8", "replace") if isinstance(given, bytes) else given
         yield Block("call", id=call or NAMELESS_CALL, name=name, arguments=arguments)
 
 
