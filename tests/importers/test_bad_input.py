@@ -243,3 +243,53 @@ def test_a_database_without_its_other_tables_is_reported(store, tmp_path, format
     base.close()
     outcome = store.import_transcripts(tmp_path / "half.db", format=format, settle=0)
     assert ["no such table" in fault.what for fault in outcome.everything().unread] == [True]
+
+
+def test_a_text_of_a_database_that_is_not_utf_8_costs_only_its_characters(store, tmp_path):
+    base = sqlite3.connect(tmp_path / "crush.db")
+    base.execute("create table sessions (id, parent_session_id, title, created_at)")
+    base.execute("create table messages (id, session_id, role, parts, model, created_at)")
+    base.execute("insert into sessions values ('s1', null, cast(x'4142ff' as text), 1)")
+    for number, words in enumerate(("one", "two", "three"), 1):
+        parts = json.dumps([{"type": "text", "data": {"text": words}}]).encode()
+        broken = parts.replace(b"two", b"t\xffo")
+        query = "insert into messages values (?, 's1', 'user', cast(? as text), 'm', ?)"
+        base.execute(query, (f"m{number}", broken, 1775293200 + number))
+    base.commit()
+    base.close()
+    assert not store.import_transcripts(tmp_path, settle=0).everything().unread
+    [agent] = store.agents()
+    assert (agent.about["title"], said(agent)) == ("AB\ufffd", ["one", "t\ufffdo", "three"])
+
+
+def test_a_virtual_table_whose_module_is_not_here_keeps_nothing_out(store, tmp_path):
+    base = sqlite3.connect(tmp_path / "crush.db")
+    base.execute("create table sessions (id, parent_session_id, title, created_at)")
+    base.execute("create table messages (id, session_id, role, parts, model, created_at)")
+    base.execute("insert into sessions values ('s1', null, 'Chat', 1)")
+    parts = json.dumps([{"type": "text", "data": {"text": "go"}}])
+    base.execute("insert into messages values ('m1', 's1', 'user', ?, 'm', 1)", (parts,))
+    base.execute("create virtual table other using fts5(words)")
+    base.execute("pragma writable_schema = on")
+    base.execute("update sqlite_master set sql = replace(sql, 'fts5', 'nobody_has_it') where name = 'other'")
+    base.commit()
+    base.close()
+    store.import_transcripts(tmp_path, settle=0)
+    [agent] = store.agents()
+    assert said(agent) == ["go"]
+
+
+@pytest.mark.parametrize("id", ["ses\0one", "../../elsewhere"])
+def test_the_id_of_a_session_leads_nowhere_out_of_its_folder(store, tmp_path, id):
+    storage = tmp_path / "a" / "storage"
+    for place, value in (
+        ("session/p/s", {"id": id, "title": "T"}),
+        ("message/s1/m1", {"id": "m1", "role": "user"}),
+        ("../elsewhere/m2", {"id": "m2", "role": "user"}),
+        ("part/m2/p1", {"id": "p1", "type": "text", "text": "not yours"}),
+    ):
+        path = storage / f"{place}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    store.import_transcripts(storage, settle=0)
+    assert not store.search("yours")

@@ -79,7 +79,9 @@ class FolderSource(FileSource):
         return Head([], "", frozenset(), {}, names)
 
     def files(self, under: str, report: Report) -> Iterator[tuple[str, Any]]:
-        """The JSON files below a path, in the order of their names."""
+        """The JSON files below a path, in the order of their names. An id in it may be anything."""
+        if "\0" in under or ".." in Path(under).parts:
+            return
         for place, folders, names in os.walk(self._path / under):
             folders.sort()
             for name in sorted(names):

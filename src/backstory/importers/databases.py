@@ -1,6 +1,7 @@
 """Sources that are SQLite databases of other programs, which may be writing: opened read-only."""
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +46,10 @@ class DatabaseSource(FileSource):
         raise Unreadable(f"not a database that can be read: {error}")
 
     def columns(self) -> Mapping[str, set[str]]:
-        """Its tables and their columns."""
+        """Its tables and their columns; not those of virtual tables, whose module need not be here."""
         query = (
-            "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c where m.type = 'table'"
+            "select m.name, c.name from sqlite_master m, pragma_table_info(m.name) c"
+            " where m.type = 'table' and m.sql not like 'create virtual%'"
         )
         found: dict[str, set[str]] = {}
         for table, column in self.rows(query):
@@ -59,13 +61,32 @@ class DatabaseSource(FileSource):
         return Head([], "", frozenset(), self.columns(), frozenset())
 
     def rows(self, query: str, arguments: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query."""
+        """The rows of a query. Where a text is not UTF-8, characters are replaced."""
         connection = self._open_database()
         import apsw
 
+        told = 0
         try:
-            yield from connection.execute(query, arguments)
+            try:
+                for row in connection.execute(query, arguments):
+                    told += 1
+                    yield row
+            except UnicodeDecodeError:
+                yield from islice(_replaced(connection, query, arguments), told, None)
         except apsw.BusyError as busy:
             raise Unreadable("in use by another program") from busy
-        except (apsw.Error, UnicodeDecodeError) as error:
+        except apsw.Error as error:
             raise Unreadable(f"cannot be read: {error}") from error
+
+
+def _replaced(connection: Any, query: str, arguments: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a query whose texts are read as bytes."""
+    width = len(connection.execute(query, arguments).get_description())
+    names = [f"c{number}" for number in range(width)]
+    values = ", ".join(
+        f"typeof({name}), iif(typeof({name}) = 'text', cast({name} as blob), {name})" for name in names
+    )
+    found = f"with found({', '.join(names)}) as ({query}) select {values} from found"
+    for row in connection.execute(found, arguments):
+        pairs = zip(row[::2], row[1::2], strict=True)
+        yield tuple(value.decode("utf-8", "replace") if type_ == "text" else value for type_, value in pairs)
