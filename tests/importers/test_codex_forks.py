@@ -5,7 +5,7 @@ import os
 from itertools import count
 
 import backstory
-from tests.importers.test_codex import CHILD, ID, event, item, meta, said, write
+from tests.importers.test_codex import CHILD, ID, call, event, item, meta, output, said, write
 
 GRANDCHILD = "019e8c81-1800-7f02-a000-0000000000cc"
 moments = count(1)
@@ -165,3 +165,31 @@ def test_a_paginated_fork_whose_parent_is_not_all_here_yet_gets_the_rest_later(t
         first.write_text(whole)
         import_touched(store, first, second)
         assert words(store.agent(CHILD)) == ["Be Codex.", "one", "first", "other", "elsewhere"]
+
+
+def test_a_sub_agent_whose_copy_lacks_the_calls_stands_at_its_call_by_itself(tmp_path):
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
+    base = [said("user", "one", 1), call("c1", 2), output("c1", "seen", 3), said("assistant", "first", 4)]
+    base += [said("user", "two", 5), call("c2", 6), output("c2", f'{{"agent_id": "{CHILD}"}}', 7)]
+    copy = [line for line in base if line["payload"]["type"] == "message"]
+    own = [said("user", "look", 31), said("assistant", "looked", 32)]
+    write(tmp_path, meta(), *base, said("assistant", "second", 8))
+    write(tmp_path, meta(CHILD, forked_from_id=ID, source=spawn), *copy, *own, id=CHILD)
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(tmp_path, settle=0)
+        parent, child = store.agent(ID), store.agent(CHILD)
+        assert words(child) == ["one", "first", "two", "look", "looked"]
+        [called] = [e.seq for e in parent.events() if e.kind == "tool_call" and e.data["id"] == "c2"]
+        assert (child.parent, child.born_seq, child.fork_seq) == (parent.id, called, 0)
+
+
+def test_a_sub_agent_whose_copy_was_not_complete_when_it_was_imported_lacks_nothing_later(tmp_path):
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": ID, "depth": 1}}}
+    base = [said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3), call("c1", 4)]
+    write(tmp_path, meta(), *base, output("c1", f'{{"agent_id": "{CHILD}"}}', 5))
+    copy = [meta(CHILD, forked_from_id=ID, source=spawn), *base, output("c1", "You are new.", 31)]
+    with backstory.open(":memory:") as store:
+        for end in (2, len(copy)):
+            write(tmp_path, *copy[:end], id=CHILD)
+            store.import_transcripts(tmp_path, settle=0)
+        assert words(store.agent(CHILD)) == ["one", "first", "two", None, "You are new."]

@@ -14,6 +14,7 @@ from backstory.importers.chain import reported
 from backstory.importers.checkpoints import Checkpoint, Tail
 from backstory.importers.entries import Data
 from backstory.importers.format import Format, Head, Place, Source, SourceLine
+from backstory.importers.formats.codex_items import CALLS
 from backstory.importers.formats.codex_reader import (
     BARE,
     NAME,
@@ -175,6 +176,8 @@ class _Family:
         about = about_of(file.meta) | named
         parent = self._parent(file)
         origin = self._origin(file, parent)
+        if file.base is None and origin is not None and origin.spawned and origin.at is None:
+            parent = None
         marks: list[Checkpoint] = []
 
         def read(met: Report, parent: Parent | None = parent) -> Iterator[Step]:
@@ -230,6 +233,7 @@ class _Family:
         if session is None or session == file.id:
             return None
         at = None
+        call = self._call(file) if file.spawned_from else None
         if parent is not None:
             reader = Reader(file.id, {}, parent)
             for _ in reader.read(file.source.lines(Report())):
@@ -239,7 +243,8 @@ class _Family:
                 reader.fork_at if not reader.inherits else reader.history[-1].unit if reader.history else None
             )
             file.only_copies = reader.inherits
-        call = self._call(file) if file.spawned_from else None
+            if file.spawned_from and file.base is None and not _is_at_call(reader, call):
+                at = None
         return Origin(session, None, call, at, spawned=file.spawned_from is not None)
 
     def _call(self, file: _File) -> str | None:
@@ -257,6 +262,14 @@ class _Family:
                 case {"type": "function_call_output", "call_id": str(call)}:
                     return call
         return None
+
+
+def _is_at_call(reader: Reader, call: str | None) -> bool:
+    """Whether the copy that a sub-agent begins with is whole, and goes as far as its call. Those of newer
+    releases have no calls. Where it is not so, the sub-agent is at its call with all that it has."""
+    names = {f"{type_} {call}".encode()[:200] for type_ in CALLS}
+    has_call = call is None or any(place.likeness in names for place in reader.history)
+    return has_call and not reader.inherits
 
 
 def _checkpoints(source: Source, reader: Reader) -> list[Checkpoint]:
