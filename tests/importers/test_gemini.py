@@ -267,3 +267,5 @@ def test_the_first_prompt_may_be_broken_off_and_taken_back_too(tmp_path):
     events = log(thread_of(tmp_path, *broken, user("v", "two"), answer("a", "first")))
     assert [event.kind for event in events] == ["user", "user", "jump", "user", "assistant"]
     assert context(events)[-2:] == [("user", "two"), ("assistant", "first")]
+    cleared = log(thread_of(tmp_path, user("u", "one"), {"$set": {"messages": []}}, user("v", "two")))
+    assert [event.kind for event in cleared] == ["user", "clear", "user"]

@@ -170,7 +170,7 @@ class File:
         ]
         self._drop_announced(messages, given)
         seen = [node.message for node in self.live if node.speaks]
-        if given == seen[: len(given)] != seen:  # a prompt was broken off, and taken back
+        if messages and given == seen[: len(given)] != seen:  # a prompt was broken off, and taken back
             self._rewind(seen[len(given)])
         elif seen != given[: len(seen)]:
             self._compact(messages, place, line)
