@@ -374,3 +374,9 @@ def test_an_item_that_was_written_twice_is_told_once_and_reported(tmp_path):
 def test_what_was_said_twice_is_told_twice(tmp_path):
     thread = thread_of(tmp_path, said("user", "go", 1), said("user", "go", 2))
     assert context(log(thread)) == [("user", "go"), ("user", "go")]
+
+
+def test_an_output_that_no_call_asked_for_is_the_tool_speaking(tmp_path):
+    told = item(type="function_call_output", name="clock", output="It is noon.")
+    events = log(thread_of(tmp_path, said("user", "one"), told, said("assistant", "first")))
+    assert (events[1].kind, events[1].content, events[1].data) == ("user", "It is noon.", {"meta": "clock"})

@@ -239,6 +239,8 @@ def _output(item: Item, id: str, time: int | None) -> Entry:
     output = item.get("output", item.get("tools"))
     error = isinstance(output, dict) and output.get("success") is False
     call = named(item.get("call_id"), id)
+    if item["type"] == "function_call_output" and item.get("call_id") is None:  # no call asked for it
+        return Entry(id, "user", text_in(output), {"meta": as_text(item.get("name")) or "tool"}, time)
     if isinstance(output, str):
         return Entry(id, "tool_result", output, result_data(call, id), time)
     if isinstance(output, list) and not all(_is_text(part) for part in output):
