@@ -116,3 +116,18 @@ def test_a_session_that_the_second_server_went_on_with_is_whole(tmp_path):
     thread, report = with_rows(tmp_path, rows, user("msg_1", text("p1", "hi")))
     assert context(log(thread)) == [("user", "hi"), ("user", "on")]
     assert not report
+
+
+def test_a_call_that_failed_has_what_its_tool_had_said_until_then(tmp_path):
+    failed = called(
+        "c1",
+        "error",
+        error={"type": "unknown", "message": "stopped"},
+        content=[{"type": "text", "text": "half"}],
+    )
+    rows = [
+        ("user", {"text": "go"}),
+        ("assistant", {"agent": "build", "model": MODEL, "content": [failed], "finish": "stop"}),
+    ]
+    thread, _ = with_rows(tmp_path, rows)
+    assert context(log(thread))[-1] == ("result", "c1", "stopped\nhalf")

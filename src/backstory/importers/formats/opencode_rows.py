@@ -100,7 +100,7 @@ def _tool(part: Data) -> Data:
         "metadata": given.get("structured"),
         "time": {"start": times.get("ran", times.get("created")), "end": times.get("completed")},
         "output": _output(given, content, provider),
-        "error": _object(given.get("error")).get("message"),
+        "error": _failure(given, content),
         "attachments": [_file(one) for one in content if one.get("type") == "file"],
     }
     called = {"type": "tool", "tool": part.get("name"), "callID": part.get("id"), "state": state}
@@ -114,6 +114,12 @@ def _output(state: Data, content: list[Data], provider: Data) -> str:
     if content:
         return "\n".join(as_text(one.get("text")) for one in content if one.get("type") == "text")
     return as_text(state.get("structured"))
+
+
+def _failure(state: Data, content: list[Data]) -> str:
+    """What the model is shown of a call that failed: why, and what the tool had said until then."""
+    said = [_object(state.get("error")).get("message"), *(one.get("text") for one in content)]
+    return "\n".join(text for text in said if isinstance(text, str) and text)
 
 
 def _object(value: Any) -> Data:
