@@ -241,6 +241,26 @@ def test_sub_agents_in_files_beside_a_trajectory_are_found_by_their_names(tmp_pa
     ]
 
 
+def test_parts_of_a_session_that_share_its_id_are_all_told(tmp_path):
+    for name, words in (("a", "later"), ("b", "first"), ("c", "first")):
+        time = "2026-05-05T06:00:00Z" if words == "later" else "2026-05-05T05:00:00Z"
+        asked = {"step_id": 1, "source": "user", "message": words, "timestamp": time}
+        (tmp_path / f"{name}.json").write_text(json.dumps(trajectory(asked, session_id="s")))
+    later, first, copy = read(tmp_path)[0]
+    assert (first.id, copy.id) == ("s", "s")
+    assert later.id.startswith("s-")
+
+
+def test_of_parts_without_times_the_one_with_the_shortest_name_is_the_first(tmp_path):
+    for name in ("t.json", "t.cont-1.json"):
+        asked = {"step_id": 1, "source": "user", "message": name}
+        (tmp_path / name).write_text(json.dumps(trajectory(asked, session_id="s")))
+    assert {session.source.rpartition("/")[2]: session.id == "s" for session in read(tmp_path)[0]} == {
+        "t.json": True,
+        "t.cont-1.json": False,
+    }
+
+
 def test_trajectories_without_ids_of_one_name_are_not_one(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

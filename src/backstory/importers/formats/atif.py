@@ -185,16 +185,19 @@ def _id(document: Data, source: Source) -> str:
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
     """A session for each trajectory, those that call sub-agents before these."""
     waiting = {source.path: source for source in sources}
-    called: dict[str, Ref] = {}
     ids: dict[str, str] = {}
+    begun: dict[str, tuple[int, str]] = {}
     names: dict[str, set[str]] = {}
+    refs: dict[str, list[tuple[str, Ref]]] = {}
     for path, source in waiting.items():
         document = source.document(Report())
         if _is_trajectory(document):
-            ids[path] = _id(document, source)
+            ids[path], begun[path] = _id(document, source), _beginning(document["steps"])
             keys = (document.get("trajectory_id"), document.get("session_id"), _file_name(path))
             names[path] = {key for key in keys if isinstance(key, str) and key}
-            called |= dict(_refs_in(document, ids[path], None))
+            refs[path] = list(_refs_in(document, "", None))
+    ids = dict(_told_apart(ids, begun))
+    called = {name: ref._replace(session=ids[path]) for path in ids for name, ref in refs[path]}
     callers = {path: _caller(names[path], called, ids[path]) for path in ids}
     told: set[str] = set()
     while ids:
@@ -202,6 +205,24 @@ def sessions(sources: Iterable[Source]) -> Iterator[Session]:
         for path in ready:
             told.add(ids[path])
             yield _session(waiting[path], ids.pop(path), callers[path])
+
+
+def _beginning(steps: list[Any]) -> tuple[int, str]:
+    """When a trajectory began, and a digest of how."""
+    first = steps[0] if steps and isinstance(steps[0], dict) else {}
+    said = as_text([first.get(key) for key in ("source", "message", "timestamp")]).encode("utf-8", "replace")
+    return microseconds(first.get("timestamp")) or 0, blake2b(said, digest_size=6).hexdigest()
+
+
+def _told_apart(ids: dict[str, str], begun: dict[str, tuple[int, str]]) -> Iterator[tuple[str, str]]:
+    """The ids of trajectories. Files that share an id and begin differently are not copies, but parts of one
+    session. The earliest has the id, or without times the one with the shortest name: the others have numbers
+    in theirs. They get the id with a digest of their beginnings."""
+    first: dict[str, tuple[int, str]] = {}
+    for path in sorted(ids, key=lambda path: (begun[path][0], len(path), path)):
+        first.setdefault(ids[path], begun[path])
+    for path, id in ids.items():
+        yield path, id if begun[path] == first[id] else f"{id}-{begun[path][1]}"
 
 
 def _caller(names: set[str], called: dict[str, Ref], id: str) -> Ref | None:
