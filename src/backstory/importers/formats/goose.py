@@ -307,7 +307,7 @@ ABOUT = ("name", "description", "working_dir", "provider_name", "model_config_js
 
 
 def sessions(sources: Iterable[Source]) -> Iterator[Session]:
-    """All sessions of a database, sub-agents behind the others, or the one of a file. Old files stay where
+    """All sessions of a database, sub-agents after the others, or the one of a file. Old files stay where
     they are when goose moves their sessions into its database, where their messages get ids."""
     given = list(sources)
     bases = [source for source in given if "messages" in source.columns()]
