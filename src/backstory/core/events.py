@@ -289,7 +289,11 @@ def check_text(text: str, what: str) -> None:
 
 def to_json(value: Any) -> str:
     """Compact JSON text; raises for NaN and objects that JSON does not have."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _encoder.encode(value)
+
+
+# `json.dumps` would make one for each text.
+_encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def parse_object(text: str | None) -> dict[str, Any] | None:

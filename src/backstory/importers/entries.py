@@ -201,7 +201,7 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
         type_, size = block.get("type"), len(block)
         if type_ == "tool_use" and size == 4:
             id, name, given = block.get("id"), block.get("name"), block.get("input")
-            if not (_is_plain(id) and _is_plain(name) and type(given) is dict and _fits(given, SHALLOW)):
+            if not (is_plain(id) and is_plain(name) and type(given) is dict and _fits(given, SHALLOW)):
                 return None
             found.append(_part(("tool_call", None, {"id": id, "name": name, "arguments": given}, number)))
         elif found:
@@ -226,8 +226,8 @@ def _usual_answer(blocks: Sequence[Any], model: str | None) -> list[Part] | None
     return found if blocks else None
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether Anthropic accepts an id or a name unchanged; the wire repairs the others."""
+def is_plain(value: Any) -> bool:
+    """Whether every provider accepts an id or a name unchanged; the wire repairs the others."""
     return isinstance(value, str) and _PLAIN.fullmatch(value) is not None
 
 

@@ -160,8 +160,8 @@ class Reader:
             self._named.clear()
         elif time < self._latest:
             return f"{name}~{own}"
-        self._named[name] += 1  # all of a fork's copies have one time
-        return name if self._named[name] == 1 else f"{name}~{self._named[name]}"
+        self._named[name] = count = self._named.get(name, 0) + 1  # all of a fork's copies have one time
+        return name if count == 1 else f"{name}~{count}"
 
     def _record(self, record: dict[str, Any], own: str, line: int) -> Iterator[Step]:
         payload = record.get("payload")
