@@ -193,3 +193,16 @@ def test_a_sub_agent_whose_copy_was_not_complete_when_it_was_imported_lacks_noth
             write(tmp_path, *copy[:end], id=CHILD)
             store.import_transcripts(tmp_path, settle=0)
         assert words(store.agent(CHILD)) == ["one", "first", "two", None, "You are new."]
+
+
+def test_a_fork_that_was_born_when_its_copy_was_cut_has_the_rest_of_it(tmp_path):
+    base = [said("user", "one", 1), said("assistant", "first", 2), said("user", "two", 3)]
+    origin = write(tmp_path, meta(), *base)
+    start = meta(CHILD, forked_from_id=ID)
+    with backstory.open(":memory:") as store:
+        import_touched(store, origin, write(tmp_path, start, *base[:1], id=CHILD))
+        fork = write(tmp_path, start, *base, said("user", "other", 31), id=CHILD)
+        for _ in range(2):
+            import_touched(store, origin, fork)
+            agent = store.agent(CHILD)
+            assert (words(agent), agent.fork_seq, agent.head) == (["one", "first", "two", "other"], 1, 4)

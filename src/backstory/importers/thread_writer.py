@@ -98,6 +98,7 @@ class ThreadWriter:
         self.open_calls = 0
         self.exported: Exported | None = None
         self.is_trusted = False  # what it has is where it belongs
+        self.parent: Agent | None = None  # what it was copied from
         self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
     def write(self, steps: Iterator[Step], *, settled: bool) -> Line:
@@ -160,28 +161,14 @@ class ThreadWriter:
 
     def _looked_up(self, steps: Iterator[Step]) -> Iterator[Step]:
         """The steps; before each is told, it is known which of its entries the agent has."""
+        if not self._has_past and self._tail is None:  # nothing has to be looked up
+            for step in steps:
+                if isinstance(step, Unit):
+                    self._take_calls(step)
+                yield step
+            return
         while chunk := list(islice(steps, CHUNK)):
-            if self._has_past:
-                asked = ids_in if self._tail is None else self._tail.ids_in
-                by_key = {key_of(id): id for step in chunk for id in asked(step)}
-                found = self._intake.places(self._agent, by_key)
-                self._places.update((by_key[key], place) for key, place in found.items())
-                if self._is_rewritten:
-                    self._look_up_copies([id for key in found if (id := by_key[key]) not in self._copies])
-                units = [step for step in chunk if isinstance(step, Unit)]
-                exported: dict[str, int] = {}
-                if self.exported is not None:
-                    for unit in units:
-                        exported |= self.exported.places(unit)  # an id may be that of another block there
-                self._places.update(exported)
-                entries = (entry for unit in units for entry in unit.entries if entry.id not in exported)
-                self._begun.update(answers_begun(self._agent, entries, self._places, self._changes.rest))
-                erased = erased_entries(
-                    self._agent, units, self._places, self._begun, self._at_head, self._changes.rest
-                )
-                self._erased |= erased.entries
-                self._empty |= erased.places
-                self._empty |= {self._copies[id][-1] for id in erased.entries if id in self._copies}
+            self._look_up(chunk)
             for step in chunk:
                 if self.copies is not None and self._is_copy(step):
                     continue
@@ -190,6 +177,29 @@ class ThreadWriter:
                 if isinstance(step, Unit):
                     self._take_calls(step)
                 yield step
+
+    def _look_up(self, steps: Sequence[Step]) -> None:
+        """Find what the agent has of some steps, as it is there: in copies, only begun, or erased."""
+        asked = ids_in if self._tail is None else self._tail.ids_in
+        by_key = {key_of(id): id for step in steps for id in asked(step)}
+        found = self._intake.places(self._agent, by_key)
+        self._places.update((by_key[key], place) for key, place in found.items())
+        if self._is_rewritten:
+            self._look_up_copies([id for key in found if (id := by_key[key]) not in self._copies])
+        units = [step for step in steps if isinstance(step, Unit)]
+        exported: dict[str, int] = {}
+        if self.exported is not None:
+            for unit in units:
+                exported |= self.exported.places(unit)  # an id may be that of another block there
+        self._places.update(exported)
+        entries = (entry for unit in units for entry in unit.entries if entry.id not in exported)
+        self._begun.update(answers_begun(self._agent, entries, self._places, self._changes.rest))
+        erased = erased_entries(
+            self._agent, units, self._places, self._begun, self._at_head, self._changes.rest
+        )
+        self._erased |= erased.entries
+        self._empty |= erased.places
+        self._empty |= {self._copies[id][-1] for id in erased.entries if id in self._copies}
 
     def _look_up_copies(self, ids: Sequence[str]) -> None:
         """Find the latest copies of entries: their keys are numbered."""
@@ -213,7 +223,16 @@ class ThreadWriter:
         places = [place for id in ids_in(step) if (place := self._places.get(id)) is not None]
         if self.copies == "first" and any(place > self._agent.fork_seq for place in places):
             self.copies = None  # from here on it is the agent's own
-        return not places and (self.copies == "first" or step.inherited)
+        if places:
+            return False
+        return self.copies == "first" or (step.inherited and not self._is_beyond(step))
+
+    def _is_beyond(self, unit: Unit) -> bool:
+        """Whether a unit was copied, but after the agent's birth: it was born when its copy was not whole."""
+        if self.parent is None:
+            return False
+        places = self._intake.places(self.parent, map(key_of, ids_in(unit)))
+        return any(place > self._agent.fork_seq for place in places.values())
 
     def _take_calls(self, unit: Unit) -> None:
         for entry, kind, _, data, _, copy_of in unit.entries:

@@ -133,6 +133,7 @@ class Writer:
         if thread.alone is not None and agent.fork_seq:
             own = "first" if agent.head > agent.fork_seq else None
             writer.copies = "marked" if _is_copied(thread) else own
+            writer.parent = self._store.agent(agent.parent) if agent.parent is not None else None
         writer.is_trusted = _place(thread) in self._told  # a copy of the file, which may be damaged
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"])
