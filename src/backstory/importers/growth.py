@@ -60,6 +60,7 @@ class GrownLine(Line):
         self._fresh: dict[str, Entry] = {}  # late results that were written here
         self._copies: dict[str, int] = {}  # the numbers of copies written here
         self._is_rewritten = known.is_rewritten
+        self._exported: tuple[str, int] | None = None  # the last exported unit so far, and its own tip
 
     def place(self, entry: str) -> int | None:
         """The position of an entry."""
@@ -111,6 +112,8 @@ class GrownLine(Line):
             self._floors[unit.id] = spot.end
             if spot.results:
                 self._loose[unit.id] = dict(spot.results)
+            if self._known.exported_at is not None:
+                self._end_exported(unit.id, self._known.exported_at)
             self._at = unit.id if is_at_head else self._at
         else:
             self._wrong[unit.id] = max(told, default=self._wrong.get(unit.after, self.seq))
@@ -122,6 +125,14 @@ class GrownLine(Line):
             self.repeated.update(told)  # its native form may have that, too
         if new and is_at_head:
             yield from self._tell_late([unit.id])
+
+    def _end_exported(self, unit: str, at: int) -> None:
+        """Note that a unit may be the last one that was exported, which ends where the exported context did:
+        its results may be further down than those of the unit itself."""
+        if self._exported is not None:
+            self.tips[self._exported[0]] = self._exported[1]
+        self._exported = unit, self.tips[unit]
+        self.tips[unit] = at
 
     def _spot(self, unit: Unit) -> Spot | None:
         """Where the context of a unit is whole, after that of the one it continues."""

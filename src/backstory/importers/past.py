@@ -60,6 +60,7 @@ class Known(NamedTuple):
     read: Callable[[Sequence[int]], Mapping[int, Entry]] = lambda places: {}  # what events say
     is_tail: bool = False  # the steps do not begin at the beginning
     is_trusted: bool = False  # where the log has something is where it belongs
+    exported_at: int | None = None  # the source is a file of ours: where the context ended that was exported
     inherited: int = (
         0  # up to this position it is that of a parent, of which a fork's source may lack the beginning
     )
@@ -105,7 +106,8 @@ class Past:
         known = self._known
         if entry not in known.places:
             return
-        first = known.copies[entry][-1] if entry in known.copies else known.places[entry]
+        copies = () if known.exported_at is not None else known.copies.get(entry, ())
+        first = copies[-1] if copies else known.places[entry]
         yield first
         if entry in known.unfinished:
             yield from (place for place in known.unfinished[entry].rests if place > first)

@@ -29,8 +29,9 @@ def provenance_in(record: Any) -> dict[str, Any]:
 class Exported:
     """The events of a context in the order in which its file tells them."""
 
-    def __init__(self, events: Iterable[Event], lines: int) -> None:
+    def __init__(self, events: Iterable[Event], lines: int, at: int) -> None:
         self._lines = lines
+        self.at = at  # where the context ended
         self._waiting: dict[tuple[str, Any], deque[int]] = {}
         self._last = 0
         for event in events:

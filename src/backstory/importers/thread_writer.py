@@ -32,7 +32,8 @@ from backstory.intake import Intake, hand_over
 CHUNK = 500  # steps whose entries are looked up at once
 BATCH = 2_000  # events in one transaction, and
 BATCH_SIZE = 4_000_000  # about this many bytes: the lock is held for a moment only
-LINKS = 500  # events whose places on the line are looked up at once
+LINKS = 500  # events whose places on the line are looked up at once, and
+MOST_LINKS = 20_000  # how many of them are remembered
 BLOCKS = 32  # of an answer, that are looked for if it seems to be new
 
 DAMAGED = "backstory.damaged"  # a note in place of an event that no store can hold
@@ -136,6 +137,7 @@ class ThreadWriter:
             self._read,
             is_tail=self._tail is not None,
             is_trusted=self.exported is not None or self.is_trusted,
+            exported_at=None if self.exported is None else self.exported.at,
             inherited=self._agent.fork_seq,
             has_forms=not self._has_changes,
             rest=self._changes.rest,
@@ -143,6 +145,8 @@ class ThreadWriter:
 
     def _link(self, place: int) -> Link:
         if place not in self._links:
+            if len(self._links) > MOST_LINKS:  # a walk goes one way: what was looked up is behind it
+                self._links.clear()
             rows = self._agent.outline(max(place - LINKS, 0), place)
             self._links.update((row.seq, Link(row.kind, row.base)) for row in rows)
         return self._links[place]

@@ -136,7 +136,7 @@ class Writer:
             writer.parent = self._store.agent(agent.parent) if agent.parent is not None else None
         writer.is_trusted = _place(thread) in self._told  # a copy of the file, which may be damaged
         if exported is not None:
-            writer.exported = Exported(_in_order(agent, exported), exported["lines"])
+            writer.exported = Exported(_in_order(agent, exported), exported["lines"], exported["at"])
         line = writer.write(chain(first, steps), settled=settled)
         if exported is None:
             if self._renames:
