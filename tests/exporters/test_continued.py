@@ -8,6 +8,7 @@ from hypothesis import given
 
 import backstory
 from backstory.exporters import exported
+from backstory.wire.repair import CONTINUE, RESUMED
 from tests.importers.reading import write_lines
 from tests.importers.stories import seeds
 from tests.importers.test_growth import encoded, ends_of, growth, joined, request
@@ -39,12 +40,12 @@ CONTINUED = {"claude-code": for_claude_code, "codex": for_codex, "pi": for_pi}
 
 
 def asked(agent):
-    """What a model is given, without what a request must end with if nobody asked anything."""
-    return [(role, text) for role, content in request(agent) if (text := without_blank(content))]
+    """What a model is given, without what a request has if nobody asked anything."""
+    return [(role, said) for role, content in request(agent) if (said := without_fillers(content))]
 
 
-def without_blank(content):
-    return joined([block for block in content if block != {"type": "text", "text": "Continue."}])
+def without_fillers(content):
+    return joined([block for block in content if block.get("text") not in (CONTINUE, RESUMED)])
 
 
 @growth
