@@ -4,7 +4,7 @@ import json
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 
 import backstory
 from backstory.exporters import exported
@@ -61,6 +61,7 @@ def test_what_the_tool_adds_continues_the_context_that_was_exported(tmp_path, ta
             store.import_transcripts(path, settle=0)
         [agent] = store.agents()
         before = asked(agent)
+        assume("<command-name>" not in str(before[-1:]))  # of an echo, Claude Code may not go on
         records = list(map(json.loads, exported(store, store.resolve(agent.id), target).text.splitlines()))
         name, new = CONTINUED[target](records)
         store.import_transcripts(write_lines(tmp_path / target / f"{name}.jsonl", [*records, new]), settle=0)

@@ -77,6 +77,11 @@ class GrownLine(Line):
         told, new = self._told_and_new(unit.entries)
         return self._compare(unit, told, new) if told or not new else self._add(unit, new)
 
+    def _add(self, unit: Unit, entries: Sequence[Entry]) -> Iterator[LogEvent]:
+        if self._late and unit.after == self._at:  # what came late goes first: the unit may repeat it
+            yield from self._reach(unit.after, entries[0].time)
+        yield from super()._add(unit, entries)
+
     def _told_and_new(self, entries: Sequence[Entry]) -> tuple[list[int], Sequence[Entry]]:
         """Where the log has entries already, and those that it does not have."""
         known = self._known
@@ -112,10 +117,11 @@ class GrownLine(Line):
             self._floors[unit.id] = spot.end
             if spot.results:
                 self._loose[unit.id] = dict(spot.results)
-            if self._known.exported_at is not None:
-                self._end_exported(unit.id, self._known.exported_at)
+            at = self._known.exported_at
+            if at is not None and told and max(told) <= at:
+                self._end_exported(unit.id, at)
             self._at = unit.id if is_at_head else self._at
-        else:
+        elif told or self._knows(unit.after):
             self._wrong[unit.id] = max(told, default=self._wrong.get(unit.after, self.seq))
         if spot is None or not is_whole or self._known.is_trusted:
             forms = {entry.id: entry.data for entry in unit.entries} if is_new_form else {}
@@ -163,13 +169,16 @@ class GrownLine(Line):
         return iter(()) if label_id(label) in self._known.places else super()._label(label)
 
     def _finish(self) -> Iterator[LogEvent]:
-        """Tell what came late, and go where the tool is now."""
+        """Tell what came late, and go where the tool is now, unless it is where it was: then the head's
+        context may be one that a person went to."""
         move = self._move if self._move is not None and self._knows(self._move.to) else None
         last = self._at if self._known.is_trusted else self._last
-        to, time = (move.to, move.time) if move is not None else (last, None)
+        self.leaf, time = (move.to, move.time) if move is not None else (last, None)
         is_moved = move is not None and not move.is_end
-        if self.seq > self._known.head or self._late or is_moved or self._is_half_mended(to):
-            yield from self._reach(to, time)
+        if self._known.leaf is not None and self.leaf is not None:
+            is_moved = self.leaf != self._known.leaf
+        if self.seq > self._known.head or self._late or is_moved or self._is_half_mended(self.leaf):
+            yield from self._reach(self.leaf, time)
 
     def _is_half_mended(self, unit: str | None) -> bool:
         """Whether an import was killed before it had written all that the context of a unit lacked."""

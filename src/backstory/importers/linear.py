@@ -55,6 +55,7 @@ class Line:
         self._time = time
         self._at: str | None = None  # the unit whose context is the head's
         self._last: str | None = None  # the unit that was told last
+        self.leaf: str | None = None  # in the end: the unit that the tool is at
         self._move: Move | None = None  # the last one, if nothing was said since
         self.stood = 0  # where something was said last in the head's context, before anything was written
         self.tips: dict[str | None, int] = {None: 0}  # where the context of a unit is whole
@@ -73,7 +74,7 @@ class Line:
                     self._leave_out(step)
                 case Unit():
                     self._move = None
-                    self._last = step.id
+                    self._last = step.id if step.entries else self._last
                     yield from self._unit(self._without_missed(step) if self._missed else step)
                 case Move():
                     self._move = step  # what is said there names the place, so only a last move counts
@@ -126,8 +127,10 @@ class Line:
 
     def _finish(self) -> Iterator[LogEvent]:
         """Go where the tool is now."""
+        self.leaf = self._last
         if self._move is not None and self._knows(self._move.to):
-            yield from self._reach(self._move.to, self._move.time)
+            self.leaf = self._move.to
+            yield from self._reach(self.leaf, self._move.time)
 
     # -------------------------------------------------------------- moves
 

@@ -99,6 +99,7 @@ class ThreadWriter:
         self.open_calls = 0
         self.exported: Exported | None = None
         self.is_trusted = False  # what it has is where it belongs
+        self.leaf: str | None = None  # the unit that the tool was at when it was imported last
         self.parent: Agent | None = None  # what it was copied from
         self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
@@ -135,6 +136,7 @@ class ThreadWriter:
             self._is_rewritten,
             self._copies,
             self._read,
+            leaf=self.leaf,
             is_tail=self._tail is not None,
             is_trusted=self.exported is not None or self.is_trusted,
             exported_at=None if self.exported is None else self.exported.at,
@@ -145,9 +147,10 @@ class ThreadWriter:
 
     def _link(self, place: int) -> Link:
         if place not in self._links:
-            if len(self._links) > MOST_LINKS:  # a walk goes one way: what was looked up is behind it
+            if len(self._links) > MOST_LINKS:
                 self._links.clear()
-            rows = self._agent.outline(max(place - LINKS, 0), place)
+            low = (place - 1) // LINKS * LINKS  # a block, as units go up and walks go down
+            rows = self._agent.outline(low, min(low + LINKS, self._agent.snapshot.head))
             self._links.update((row.seq, Link(row.kind, row.base)) for row in rows)
         return self._links[place]
 

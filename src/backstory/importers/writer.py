@@ -24,6 +24,7 @@ from backstory.importers.transcript import Origin, Session, Thread, Unit
 from backstory.intake import Intake, Source
 
 LONGEST_ABOUT = 2_000
+ABOUT, LEAF = "about", "leaf"  # what is remembered of a thread: what was said of it, and where the tool was
 FORKED_FROM = "forked_from"  # what is known of a fork that does not continue its origin
 ATTEMPTS = 20  # against others that import the same
 NUMBER = re.compile(r"-(\d+)$")  # how `unique_name` tells agents apart that are called the same
@@ -137,11 +138,13 @@ class Writer:
         writer.is_trusted = _place(thread) in self._told  # a copy of the file, which may be damaged
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"], exported["at"])
+        if exported is None and not writer.is_trusted:
+            writer.leaf = _known_of(intake, session, thread).get(LEAF)
         line = writer.write(chain(first, steps), settled=settled)
         if exported is None:
             if self._renames:
                 self._rename(writer, intake, session, thread, agent)
-            self._describe(intake, session, thread, agent)
+            self._describe(intake, session, thread, agent, None if writer.is_trusted else line.leaf)
         writer.commit()
         if _place(thread) not in self._told:  # a copy of a file has the same ones
             done.open_calls += writer.open_calls
@@ -257,11 +260,13 @@ class Writer:
         said = thread.about.items()
         return {name: _stored(value, self._compared) for name, value in said if name not in ours}
 
-    def _describe(self, intake: Intake, session: Session, thread: Thread, agent: Agent) -> None:
+    def _describe(
+        self, intake: Intake, session: Session, thread: Thread, agent: Agent, leaf: str | None
+    ) -> None:
         """Title, folder, version and the like: what changed since the source last said it, so that a title
-        that a person gave stays."""
-        said = self._said(thread)
-        before = _said_before(intake, session, thread)
+        that a person gave stays. And the unit that the tool is at, for the next import."""
+        said, known = self._said(thread), _known_of(intake, session, thread)
+        before = known.get(ABOUT) or {}
         changed = [name for name, value in said.items() if before.get(name) != value and value]
         new = {name: _stored(thread.about[name], self._changes) for name in changed}
         link = _missed_origin(thread, agent)
@@ -270,9 +275,11 @@ class Writer:
         if not before and "source" not in agent.about:
             origin = {"tool": session.tool, "session": thread.session}
             new["source"] = origin if thread.id is None else origin | {"thread": thread.id}
+        now = known | ({ABOUT: before | said} if new else {}) | ({LEAF: leaf} if leaf is not None else {})
         if new:
             intake.describe(agent, **new)
-            intake.remember(session.tool, _native_id(thread), agent=agent, cursor={"about": before | said})
+        if now != known:
+            intake.remember(session.tool, _native_id(thread), agent=agent, cursor=now)
 
 
 def _missed_origin(thread: Thread, agent: Agent) -> str | None:
@@ -315,9 +322,14 @@ def _native_id(thread: Thread) -> str:
     return key_of(thread.session if thread.id is None else f"{thread.session}/{thread.id}")
 
 
+def _known_of(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:
+    """What was remembered of a thread when it was imported last."""
+    return intake.cursor((session.tool, _native_id(thread))) or {}
+
+
 def _said_before(intake: Intake, session: Session, thread: Thread) -> dict[str, Any]:
     """What the source said when it was imported last."""
-    return (intake.cursor((session.tool, _native_id(thread))) or {}).get("about") or {}
+    return _known_of(intake, session, thread).get(ABOUT) or {}
 
 
 def _stored(value: Any, changes: Changes) -> Any:
