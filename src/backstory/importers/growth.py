@@ -62,6 +62,16 @@ class GrownLine(Line):
         self._is_rewritten = known.is_rewritten
         self._exported: tuple[str, int] | None = None  # the last exported unit so far, and its own tip
 
+    def events(self, steps: Iterable[Step], *, settled: bool = False) -> Iterator[LogEvent]:
+        """The events that the steps add. Each is noted before the next one is thought of."""
+        for event in super().events(steps, settled=settled):
+            self._past.write(event.kind, event.base)
+            if event.kind in SPOKEN:
+                self._stands_at = event.seq
+            elif event.base is not None:
+                self._stands_at = self._past.spoken(event.base)
+            yield event
+
     def place(self, entry: str) -> int | None:
         """The position of an entry."""
         return self._places.get(entry) or self._known.places.get(entry)
@@ -297,24 +307,6 @@ class GrownLine(Line):
                 else:
                     self.tips[self._at] = self.seq
                     self._floors.pop(self._at, None)
-
-    def _event(
-        self,
-        kind: str,
-        content: str | None,
-        data: dict[str, Any] | None,
-        time: int | None,
-        *,
-        base: int | None = None,
-        id: str | None = None,
-    ) -> LogEvent:
-        event = super()._event(kind, content, data, time, base=base, id=id)
-        self._past.write(kind, base)
-        if kind in SPOKEN:
-            self._stands_at = event.seq
-        elif base is not None:
-            self._stands_at = self._past.spoken(base)
-        return event
 
 
 class _Told(NamedTuple):
