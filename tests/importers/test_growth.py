@@ -216,6 +216,7 @@ def dying(monkeypatch, commits, batch=1):
 @example(seed=47)  # what a compaction kept is told before the original
 @example(seed=265)
 @example(seed=3_524_003_249)  # a compaction, as a new unit, kept what came late
+@example(seed=5654)  # killed on the way back to where the tool is
 @example(seed=61)  # killed before results were copied
 @example(seed=254)
 def test_a_wild_session_whose_imports_are_killed(tmp_path, monkeypatch, seed):

@@ -185,7 +185,7 @@ class GrownLine(Line):
         last = self._at if self._known.is_trusted else self._last
         self.leaf, time = (move.to, move.time) if move is not None else (last, None)
         is_moved = move is not None and not move.is_end
-        if self._known.leaf is not None and self.leaf is not None:
+        if self.leaf is not None and not self._known.is_trusted:
             is_moved = self.leaf != self._known.leaf
         if self.seq > self._known.head or self._late or is_moved or self._is_half_mended(self.leaf):
             yield from self._reach(self.leaf, time)

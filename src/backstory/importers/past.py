@@ -58,7 +58,7 @@ class Known(NamedTuple):
     is_rewritten: bool = False  # it has copies of what once was in a wrong place
     copies: Mapping[str, Sequence[int]] = {}  # where they are, by the entry's id, oldest first
     read: Callable[[Sequence[int]], Mapping[int, Entry]] = lambda places: {}  # what events say
-    leaf: str | None = None  # the unit that the tool was at when it was imported last, if that is known
+    leaf: str | None = None  # the unit that the tool was at; None: the last import did not come to its end
     is_tail: bool = False  # the steps do not begin at the beginning
     is_trusted: bool = False  # where the log has something is where it belongs
     exported_at: int | None = None  # the source is a file of ours: where the context ended that was exported

@@ -3,7 +3,7 @@
 Of a thread that is the tail of a file, every step must be told by what is in the tail: otherwise `ReadWhole`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, NamedTuple
@@ -99,7 +99,8 @@ class ThreadWriter:
         self.open_calls = 0
         self.exported: Exported | None = None
         self.is_trusted = False  # what it has is where it belongs
-        self.leaf: str | None = None  # the unit that the tool was at when it was imported last
+        self.leaf: str | None = None  # the unit that the tool was at when it was imported last, and
+        self.forget_leaf: Callable[[], None] = lambda: None  # until this import has come to its end
         self.parent: Agent | None = None  # what it was copied from
         self.copies: str | None = None  # what it may inherit under other ids: "marked" units, or the "first"
 
@@ -112,6 +113,7 @@ class ThreadWriter:
             self._take(event)
             if len(self._batch) >= BATCH or self._size >= BATCH_SIZE:
                 self._hand_over(line)
+                self.forget_leaf()
                 self.commit()
         self._hand_over(line)
         places = ((call, line.place(entry)) for call, entry in self._entries.items())

@@ -7,6 +7,7 @@ import, not by one that goes on where another was killed, and not by two at once
 
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol
 
@@ -139,7 +140,13 @@ class Writer:
         if exported is not None:
             writer.exported = Exported(_in_order(agent, exported), exported["lines"], exported["at"])
         if exported is None and not writer.is_trusted:
-            writer.leaf = _known_of(intake, session, thread).get(LEAF)
+            known = _known_of(intake, session, thread)
+            writer.leaf = known.get(LEAF)
+            without = {name: known[name] for name in known if name != LEAF}
+            if LEAF in known:
+                writer.forget_leaf = partial(
+                    intake.remember, session.tool, _native_id(thread), agent=agent, cursor=without
+                )
         line = writer.write(chain(first, steps), settled=settled)
         if exported is None:
             if self._renames:
