@@ -120,13 +120,13 @@ test-oldest-%: $(OLDEST)/%/.ready
 coverage: $(READY)  ## Check that the tests cover every line and branch of the pure modules
 	$(BIN)/python -m pytest --numprocesses $(JOBS) --maxprocesses 8 --dist worksteal tests/core tests/wire \
 		tests/storage/test_contract*.py tests/exporters tests/test_attachments.py \
-		-k "not postgres and not sqlite" --cov=backstory.core --cov=backstory.wire --cov-branch --cov-report=
-	$(BIN)/coverage report --include='src/backstory/core/*' --skip-covered --show-missing --fail-under=100
+		-k "not postgres and not sqlite" --cov=backstory.log --cov=backstory.wire --cov-branch --cov-report=
+	$(BIN)/coverage report --include='src/backstory/log/*' --skip-covered --show-missing --fail-under=100
 	$(BIN)/coverage report --include='src/backstory/wire/*' --skip-covered --show-missing --fail-under=99
 
 corpus: $(READY)  ## Check requests and imports against recordings, if you have them
 	$(BIN)/python -m tests.wire.corpus
-	$(BIN)/python -m tests.importers.corpus
+	$(BIN)/python -m tests.transcripts.corpus
 
 soak: $(READY)  ## Stress each store for ten minutes with eight processes, some of which are killed
 	$(BIN)/python -m tests.soak $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 import backstory
-from backstory import importers
-from backstory.core.gc_pause import made_in_pauses
-from backstory.importers.run import Run
+from backstory import transcripts
+from backstory.log.gc_pause import made_in_pauses
+from backstory.transcripts.run import Run
 from benchmarks.measure import Row, by_turns
 
 LIMIT = 6.0
@@ -53,7 +53,7 @@ def size_row(path: str, what: str) -> Row:
 
 def read(path: str) -> None:
     """All units of the one session."""
-    for one in importers.read(path):
+    for one in transcripts.read(path):
         for thread in one.threads:
             for _ in thread.steps():
                 pass

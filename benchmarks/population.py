@@ -8,7 +8,7 @@ import apsw
 import psycopg
 
 import backstory
-from backstory.core.chain import START, digest, inner
+from backstory.log.chain import START, digest, inner
 from backstory.storage.ids import new_id, place_of
 from benchmarks.engine import text_of
 

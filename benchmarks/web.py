@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import backstory
-from backstory.core.events import to_json
+from backstory.log.events import to_json
 from backstory.web.outline import outline_json
 from benchmarks import page_scripts as scripts
 from benchmarks.measure import Row, by_turns

@@ -1,6 +1,6 @@
 """The law once more, as plainly as it can be written: every context a whole list of its own.
 
-Quadratic and independent of `backstory.core.replay`, which is tested against it.
+Quadratic and independent of `backstory.log.replay`, which is tested against it.
 """
 
 MESSAGES = {"system", "user", "assistant", "tool_call", "tool_result"}

@@ -73,7 +73,7 @@ def test_a_fork_is_followed_from_what_it_inherits_on(agent):
 
 
 def test_what_does_not_fit_into_one_page_comes_in_order_too(agent, monkeypatch):
-    monkeypatch.setattr("backstory.operations.follower.PAGE", 3)
+    monkeypatch.setattr("backstory.storage.follow.PAGE", 3)
     agent.extend([("user", str(n)) for n in range(10)])
     assert contents(agent.follow(after=0, timeout=0)) == [str(n) for n in range(10)]
 
@@ -139,9 +139,7 @@ def test_an_import_with_old_times_is_followed_too(store, agent, new_url):
 
 
 def test_what_is_written_now_is_found_without_looking_at_all_agents(store, agent, monkeypatch):
-    monkeypatch.setattr(
-        "backstory.operations.follower.REST", math.inf
-    )  # all are looked at once, and never again
+    monkeypatch.setattr("backstory.storage.follow.REST", math.inf)  # all are looked at once, and never again
     with store.follow(timeout=PATIENCE) as follower:
         agent.user("a")
         assert next(follower)[1].content == "a"
@@ -153,7 +151,7 @@ def test_what_is_written_now_is_found_without_looking_at_all_agents(store, agent
 
 
 def test_what_came_in_with_old_times_is_found_before_the_follower_ends(store, monkeypatch):
-    monkeypatch.setattr("backstory.operations.follower.REST", math.inf)
+    monkeypatch.setattr("backstory.storage.follow.REST", math.inf)
     follower = store.follow(timeout=0.2)
     store.start("main").user("a")
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)

@@ -17,8 +17,6 @@
 
 from typing import TYPE_CHECKING, Any
 
-from backstory.core.events import Event
-from backstory.core.replay import Context, Explanation, replay
 from backstory.errors import (
     AgentNotFound,
     Ambiguous,
@@ -41,26 +39,28 @@ from backstory.errors import (
     Remedy,
     StorageError,
 )
+from backstory.log.events import Event
+from backstory.log.replay import Context, Explanation, replay
 
 if TYPE_CHECKING:
     from backstory import aio, wire
     from backstory.agent import Agent
-    from backstory.core.diff import Change, Comparison
-    from backstory.core.messages import Message
-    from backstory.core.outline import OutlineRow
     from backstory.intake import Intake, Source
-    from backstory.jobs.deletion import Removed
-    from backstory.jobs.export_loader import Transfer
-    from backstory.jobs.search import Hit, Hits
-    from backstory.jobs.stats import Stats
-    from backstory.jobs.verify import Finding
-    from backstory.operations.follower import Follower
-    from backstory.operations.moves import Preview
-    from backstory.operations.sessions import Session
+    from backstory.listings import Session
+    from backstory.log.diff import Change, Comparison
+    from backstory.log.messages import Message
+    from backstory.log.outline import OutlineRow
+    from backstory.maintenance.export_loader import Transfer
+    from backstory.maintenance.removal import Removed
+    from backstory.maintenance.search import Hit, Hits
+    from backstory.maintenance.stats import Stats
+    from backstory.maintenance.verify import Finding
     from backstory.references import Reference
     from backstory.runtime.async_loop import AsyncLoop
     from backstory.runtime.loop import Loop
     from backstory.runtime.tools import Tool
+    from backstory.storage.follow import Follower
+    from backstory.storage.targets import Preview
     from backstory.store import Store, open
     from backstory.wire.conversation import Conversation
 
@@ -121,26 +121,26 @@ __all__ = [
 _WHERE = {
     "Agent": "agent",
     "AsyncLoop": "runtime.async_loop",
-    "Change": "core.diff",
-    "Comparison": "core.diff",
+    "Change": "log.diff",
+    "Comparison": "log.diff",
     "Conversation": "wire.conversation",
-    "Message": "core.messages",
-    "Finding": "jobs.verify",
-    "Follower": "operations.follower",
-    "Hit": "jobs.search",
-    "Hits": "jobs.search",
+    "Message": "log.messages",
+    "Finding": "maintenance.verify",
+    "Follower": "storage.follow",
+    "Hit": "maintenance.search",
+    "Hits": "maintenance.search",
     "Intake": "intake",
     "Loop": "runtime.loop",
-    "OutlineRow": "core.outline",
-    "Preview": "operations.moves",
+    "OutlineRow": "log.outline",
+    "Preview": "storage.targets",
     "Reference": "references",
-    "Session": "operations.sessions",
+    "Session": "listings",
     "Source": "intake",
-    "Stats": "jobs.stats",
+    "Stats": "maintenance.stats",
     "Store": "store",
     "Tool": "runtime.tools",
-    "Removed": "jobs.deletion",
-    "Transfer": "jobs.export_loader",
+    "Removed": "maintenance.removal",
+    "Transfer": "maintenance.export_loader",
     "aio": "aio",
     "wire": "wire",
     "open": "store",

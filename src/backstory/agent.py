@@ -9,34 +9,34 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from backstory.core.about import described
-from backstory.core.compaction import compaction
-from backstory.core.drafts import Draft, answered_call, author, call_data, draft, drafts
-from backstory.core.events import Event
-from backstory.core.kinds import SPOKEN
-from backstory.core.labels import LABEL
-from backstory.core.messages import check_says_something
-from backstory.core.notes import checked_note_name, checked_note_names, own_note_name
-from backstory.core.outline import OutlineRow
-from backstory.core.replay import Context, Explanation
-from backstory.core.settings import SETTINGS
-from backstory.core.undo import REDO, UNDO
+from backstory.arguments import own_agent
 from backstory.errors import Conflict, Invalid, InvalidEvent, NameTaken
-from backstory.operations.arguments import own_agent
-from backstory.operations.erasure import erase
-from backstory.operations.follower import Follower, follow_agent
-from backstory.operations.identity import Identity
-from backstory.operations.moves import Preview, Target, Targets
+from backstory.identity import Identity
+from backstory.log.about import described
+from backstory.log.compaction import compaction
+from backstory.log.drafts import Draft, answered_call, author, call_data, draft, drafts
+from backstory.log.events import Event
+from backstory.log.kinds import SPOKEN
+from backstory.log.labels import LABEL
+from backstory.log.messages import check_says_something
+from backstory.log.notes import checked_note_name, checked_note_names, own_note_name
+from backstory.log.outline import OutlineRow
+from backstory.log.replay import Context, Explanation
+from backstory.log.settings import SETTINGS
+from backstory.log.undo import REDO, UNDO
 from backstory.storage.bases import with_bases
+from backstory.storage.erase import erase
+from backstory.storage.follow import Follower, follow_agent
 from backstory.storage.ids import checked_name, new_id, own_digits
 from backstory.storage.keys import create_keyed
 from backstory.storage.log import At, now
 from backstory.storage.positions import check_expected
 from backstory.storage.protocols import NewAgent, Reader, Walk
+from backstory.storage.targets import Preview, Target, Targets
 
 if TYPE_CHECKING:
-    from backstory.core.diff import Change, Comparison
-    from backstory.operations.attachments import Attachment
+    from backstory.attachments import Attachment
+    from backstory.log.diff import Change, Comparison
     from backstory.wire.conversation import Conversation
 
 NO_ARGUMENTS: dict[str, Any] = {}
@@ -86,7 +86,7 @@ class Agent(Identity):
         the form that each provider expects. `data` is kept with the message. Blank text alone is refused.
         `expected` works as in `append`."""
         if images != () or files != ():
-            from backstory.operations.attachments import with_attachments
+            from backstory.attachments import with_attachments
 
             data = with_attachments(content, images, files, data)
         check_says_something("user", content, data)
@@ -372,7 +372,7 @@ class Agent(Identity):
         """How this context, or the one at `at`, differs from another agent's, or from this agent's at
         `other_at`. What both share through their fork is not read. For pages: `limit` changes after `after`,
         the last one of the previous page."""
-        from backstory.operations.comparison import Side, diff
+        from backstory.comparison import Side, diff
 
         right = self if other is None else own_agent(self._log, other)
         sides = (Side(self._record, at), Side(right._record, other_at))

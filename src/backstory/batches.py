@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
-from backstory.core.drafts import drafts
-from backstory.core.events import Event
+from backstory.arguments import own_agent
 from backstory.errors import Invalid
-from backstory.operations.arguments import own_agent
+from backstory.log.drafts import drafts
+from backstory.log.events import Event
 from backstory.storage.log import Batch, Log
 from backstory.storage.positions import check_expected
 

@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from backstory.agent import Agent
-from backstory.core.about import described
-from backstory.core.chain import START, is_erased
-from backstory.core.drafts import EncodedDraft, as_batch, drafts, encoded
-from backstory.core.ends import End, rows_behind
-from backstory.core.events import (
+from backstory.arguments import own_agent
+from backstory.errors import Conflict, Invalid, KeyTaken
+from backstory.log.about import described
+from backstory.log.chain import START, is_erased
+from backstory.log.drafts import EncodedDraft, as_batch, drafts, encoded
+from backstory.log.ends import End, rows_behind
+from backstory.log.events import (
     Event,
     check_text,
     checked_key,
@@ -25,9 +27,7 @@ from backstory.core.events import (
     plain,
     to_json,
 )
-from backstory.core.kinds import FRESH_STARTS, MOVES
-from backstory.errors import Conflict, Invalid, KeyTaken
-from backstory.operations.arguments import own_agent
+from backstory.log.kinds import FRESH_STARTS, MOVES
 from backstory.storage import protocols
 from backstory.storage.bases import judged
 from backstory.storage.ids import checked_name, keyed_id, name_of

@@ -7,34 +7,34 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from backstory.agent import Agent
-from backstory.core.drafts import draft
-from backstory.core.events import Event, checked_prefix, moment_us
-from backstory.core.messages import check_says_something
-from backstory.core.notes import checked_note_name
+from backstory.arguments import checked_limit, own_agent
 from backstory.errors import AgentNotFound, Ambiguous, Invalid, KeyTaken, Remedy
-from backstory.jobs.verify import Finding, verify
-from backstory.operations.arguments import checked_limit, own_agent
-from backstory.operations.erasure import expire_dead
-from backstory.operations.follower import Follower, follow_store
-from backstory.operations.sessions import Session, latest_sessions, session_page, sessions_of
+from backstory.listings import Session, latest_sessions, session_page, sessions_of
+from backstory.log.drafts import draft
+from backstory.log.events import Event, checked_prefix, moment_us
+from backstory.log.messages import check_says_something
+from backstory.log.notes import checked_note_name
+from backstory.maintenance.verify import Finding, verify
 from backstory.references import LONGEST_ID, Reference, matches, near_names, resolve, session_ids
 from backstory.storage import connect
 from backstory.storage.bases import with_bases
+from backstory.storage.erase import expire_dead
+from backstory.storage.follow import Follower, follow_store
 from backstory.storage.ids import checked_name, name_of, new_id
 from backstory.storage.keys import create_keyed, keyed_agent
 from backstory.storage.log import Log, now
 from backstory.storage.protocols import Backend, NewAgent, Wanted
 
 if TYPE_CHECKING:  # imported where they are used, so that opening a store does not wait for them
-    from backstory.importers.outcome import Outcome
     from backstory.intake import Intake, Source
-    from backstory.jobs.deletion import Removed
-    from backstory.jobs.distribution import Distribution
-    from backstory.jobs.export_loader import Transfer
-    from backstory.jobs.indexer import Progress
-    from backstory.jobs.search import Hit, Hits
-    from backstory.jobs.stats import Stats
-    from backstory.jobs.transfer import Writable
+    from backstory.maintenance.distribution import Distribution
+    from backstory.maintenance.export_loader import Transfer
+    from backstory.maintenance.indexer import Progress
+    from backstory.maintenance.removal import Removed
+    from backstory.maintenance.search import Hit, Hits
+    from backstory.maintenance.stats import Stats
+    from backstory.maintenance.transfer import Writable
+    from backstory.transcripts.outcome import Outcome
 
 
 def open(url: str | os.PathLike[str], *, read_only: bool = False) -> "Store":
@@ -207,21 +207,21 @@ class Store:
     def find(self, key: str) -> list[tuple[Agent, Event]]:
         """The events with this key, in all sessions, each with the agent that owns it, or, if that was
         deleted, with one that inherits it."""
-        from backstory.jobs.keys import find
+        from backstory.maintenance.keys import find
 
         return find(self._log, key)
 
     def last_notes(self, name: str, prefix: str = "") -> list[tuple[Agent, Event]]:
         """The newest live note with a name, for each agent that has one and whose key begins with
         `prefix`."""
-        from backstory.jobs.notes import last_notes
+        from backstory.maintenance.notes import last_notes
 
         return last_notes(self._log, checked_note_name(name), checked_prefix(prefix))
 
     def marks(self, session: str) -> list[tuple[Agent, Event]]:
         """All marks of a session (given by its id, its name, or any of its agents), dead or alive, each with
         the agent that owns it, or, if that was deleted, with one that inherits it."""
-        from backstory.jobs.marks import session_marks
+        from backstory.maintenance.marks import session_marks
 
         return session_marks(self._log, self._session_of(session))
 
@@ -255,7 +255,7 @@ class Store:
         only what is in a context; `after`: the last hit of the previous page. If much was written since the
         last search, the index catches up in the background, and `hits.behind` says how many events it lacks.
         `wait` waits for it, and so does `progress(done, total)`, which is called with how far it is."""
-        from backstory.jobs.search import search
+        from backstory.maintenance.search import search
 
         return search(
             self._log,
@@ -280,26 +280,26 @@ class Store:
     def stats(self, *, tokens: bool = False) -> "Stats":
         """Live and dead events, bytes, and the largest agents. With `tokens`, also the tokens of all
         contexts, which must be read for that."""
-        from backstory.jobs.stats import stats
+        from backstory.maintenance.stats import stats
 
         return stats(self._log, tokens=tokens)
 
     def export_to(self, file: "Writable", *, sessions: Sequence[str] | None = None) -> "Transfer":
         """Write sessions (their ids or names; default: all) as JSON lines, without loss, as of one moment."""
-        from backstory.jobs.transfer import export
+        from backstory.maintenance.transfer import export
 
         ids = None if sessions is None else [self._session_of(session) for session in sessions]
         return export(self._backend, file, ids)
 
     def import_from(self, lines: Iterable[str | bytes]) -> "Transfer":
         """Add the export of another store, completely or not at all; what is there already is skipped."""
-        from backstory.jobs.transfer import import_
+        from backstory.maintenance.transfer import import_
 
         return import_(self._backend, lines)
 
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a copy as of one moment into a new SQLite file, while others write."""
-        from backstory.jobs.backup import backup
+        from backstory.maintenance.backup import backup
 
         backup(self._backend, os.fspath(path))
 
@@ -318,7 +318,7 @@ class Store:
     def delete(self, ref: str | Agent, below: bool = False, *, dry_run: bool = False) -> "Removed":
         """Remove an agent for good; `below` also removes its forks and sub-agents. What remaining forks
         inherit stays with them. `dry_run` only reports what would be removed."""
-        from backstory.jobs.deletion import delete
+        from backstory.maintenance.removal import delete
 
         agent = own_agent(self._log, ref) if isinstance(ref, Agent) else self.agent(ref)
         return delete(self._backend, agent.snapshot, below=below, dry_run=dry_run)
@@ -336,8 +336,8 @@ class Store:
         already is skipped. `format` names the tool; without it, the format is recognized. `progress(done,
         total)` is called with bytes. Options: `since`, `project`, `mask`, `images`, `raw`, `settle`, `dry`
         and `siblings`."""
-        from backstory.importers import format_named
-        from backstory.importers.run import import_transcripts
+        from backstory.transcripts import format_named
+        from backstory.transcripts.run import import_transcripts
 
         given = [paths] if isinstance(paths, str | os.PathLike) else paths
         chosen = None if format is None else format_named(format)
@@ -349,7 +349,7 @@ class Store:
         """Delete the sessions last written to before `before`, or only those whose key begins with `prefix`.
         With `dead`, no session is deleted; instead, older events that are no longer in any context are
         erased. Unless `dry_run` is False, it only reports what would be removed."""
-        from backstory.jobs.deletion import Removed, expire
+        from backstory.maintenance.removal import Removed, expire
 
         moment = moment_us(before)
         checked_prefix(prefix)
@@ -361,14 +361,14 @@ class Store:
     def seal(self) -> dict[str, Any]:
         """A small JSON object with the digest of every agent's head. Keep it elsewhere: with it, `verify` can
         prove that everything is still there, unchanged."""
-        from backstory.jobs.seal import seal
+        from backstory.maintenance.seals import seal
 
         return seal(self._backend)
 
     def distribute(self, progress: Callable[[int, int], None] | None = None) -> "Distribution":
         """Spread a store that existed before the Citus extension was installed over the servers of its
         cluster. Everyone else waits. `progress` is called with (rows moved, all rows)."""
-        from backstory.jobs.distribution import distribute
+        from backstory.maintenance.distribution import distribute
 
         return distribute(self._backend, progress)
 
@@ -377,7 +377,7 @@ class Store:
         list for a sound store."""
         found = verify(self._backend, seal)
         if requests:
-            from backstory.jobs.requests import unproved_requests
+            from backstory.maintenance.requests import unproved_requests
 
             found += unproved_requests(self._log)
         return found

@@ -28,10 +28,19 @@ import backstory
 from backstory import Event
 from backstory.adapters.claude import BackstorySessionStore
 from backstory.wire.conversation import conversation_of
-from tests.adapters.claude_lines import KEY, MODEL, Transcript, conversation, story, text, thinking, use
-from tests.importers.reading import log, one, read, write_lines
-from tests.importers.stories import Story, seeds, tree
-from tests.importers.writers import TOOLS
+from tests.adapters.claude_lines import (
+    KEY,
+    MODEL,
+    Transcript,
+    conversation,
+    story,
+    text,
+    thinking,
+    use,
+)
+from tests.transcripts.reading import log, one, read, write_lines
+from tests.transcripts.stories import Story, seeds, tree
+from tests.transcripts.writers import TOOLS
 
 TOOL = TOOLS["claude-code"]
 

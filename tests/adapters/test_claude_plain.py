@@ -7,7 +7,7 @@ import pytest
 from backstory.adapters import claude_lines
 from backstory.adapters.claude import BackstorySessionStore
 from backstory.adapters.claude_lines import NewLine, _plain, _said
-from backstory.importers import claude_entries
+from backstory.transcripts import claude_entries
 from tests.adapters.claude_lines import KEY, Transcript, text, thinking, use
 
 LONG = "what somebody said, long enough for a hole "

@@ -10,7 +10,7 @@ import sys
 import psutil
 import pytest
 
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.runtime.models import ModelError
 from backstory.runtime.models import download as fetching
 from backstory.runtime.models.download import SHA256, VARIABLE, fetch, model_file

@@ -3,7 +3,7 @@
 import pytest
 
 import backstory
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.runtime.models import Response
 from backstory.runtime.models.download import model_file
 from backstory.runtime.models.embedded import EmbeddedModel

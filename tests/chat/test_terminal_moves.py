@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 import backstory
-from backstory.core.kinds import MOVES
+from backstory.log.kinds import MOVES
 from tests.chat.screen import kinds, page_of, prompts_on
 from tests.runtime.scripted import Say, scripted
 

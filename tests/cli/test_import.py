@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from tests.cli.conftest import COMMAND
-from tests.importers.reading import write_lines
-from tests.importers.test_import import REWOUND, SESSION, settle, user
+from tests.transcripts.reading import write_lines
+from tests.transcripts.test_import import REWOUND, SESSION, settle, user
 
 
 @pytest.fixture

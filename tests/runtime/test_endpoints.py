@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, Unavailable
 from backstory.runtime.models.anthropic import AnthropicModel
 from backstory.runtime.models.choice import ModelSpec, choose

@@ -6,13 +6,27 @@ import sys
 
 import pytest
 
-from backstory.core.messages import Message
-from backstory.runtime.models import ModelError, Response, Retrying, TextDelta, ToolCall, Unavailable
+from backstory.log.messages import Message
+from backstory.runtime.models import (
+    ModelError,
+    Response,
+    Retrying,
+    TextDelta,
+    ToolCall,
+    Unavailable,
+)
 from backstory.runtime.models import choice as choosing
 from backstory.runtime.models.anthropic import AnthropicModel
 from backstory.runtime.models.anthropic import assembled as anthropic_assembled
 from backstory.runtime.models.arguments import parsed, storable
-from backstory.runtime.models.choice import ModelSpec, _provider, choose, from_config, instead, known_window
+from backstory.runtime.models.choice import (
+    ModelSpec,
+    _provider,
+    choose,
+    from_config,
+    instead,
+    known_window,
+)
 from backstory.runtime.models.chunks import ConnectionEnded, assembled
 from backstory.runtime.models.endpoints import Endpoint
 from backstory.runtime.models.openai import OpenAIModel
@@ -342,7 +356,7 @@ def test_an_extra_that_is_missing_explains_itself(monkeypatch, module, spec):
 
 FIRST_REQUEST = """
 import sys
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.runtime.models.openai import OpenAIModel
 from backstory.wire.conversation import Conversation
 

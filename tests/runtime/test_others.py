@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.core.kinds import SPOKEN
+from backstory.log.kinds import SPOKEN
 from backstory.runtime.loop import EventWritten, Forked, Loop
 from backstory.runtime.models import Retrying, TextDelta, ToolCall
 from backstory.runtime.tools import Tool

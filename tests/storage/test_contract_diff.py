@@ -3,8 +3,8 @@
 import pytest
 
 import backstory
-from backstory.core.diff import compare
-from backstory.core.kinds import SPOKEN
+from backstory.log.diff import compare
+from backstory.log.kinds import SPOKEN
 
 
 def spoken(agent, at=None):

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import backstory
-from backstory.operations import erasure
-from backstory.operations.copies import Copies
+from backstory.storage import erase
+from backstory.storage.copies import Copies
 from tests.storage.held import held
 from tests.storage.test_contract_erasure import FORMATS
 
@@ -122,7 +122,7 @@ class Counted:
 
 
 def test_a_log_is_read_as_often_for_many_answers_as_for_one(new_url, monkeypatch):
-    monkeypatch.setattr(erasure, "Copies", lambda removal, agents: Copies(Counted(removal), agents))
+    monkeypatch.setattr(erase, "Copies", lambda removal, agents: Copies(Counted(removal), agents))
     with backstory.open(new_url("memory")) as store:
         agent = store.start("main")
         agent.extend([("assistant", f"answer {n}", named(f"m{n}")) for n in range(60)])

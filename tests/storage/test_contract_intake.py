@@ -7,8 +7,8 @@ import pytest
 
 import backstory
 from backstory import Event
-from backstory.core.drafts import encoded_draft
 from backstory.intake import hand_over
+from backstory.log.drafts import encoded_draft
 from tests.threads import in_threads
 
 T0 = datetime(2024, 5, 1, 9, tzinfo=UTC)

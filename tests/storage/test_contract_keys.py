@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import backstory
-from backstory.operations import sessions
+from backstory import listings
 from tests.threads import in_threads
 
 # --- keys of agents ---
@@ -295,7 +295,7 @@ def test_a_page_that_cannot_be_is_refused(store, asked):
 
 @pytest.mark.parametrize("few", [2, 1_000])
 def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_many(store, monkeypatch, few):
-    monkeypatch.setattr(sessions, "FEW", few)
+    monkeypatch.setattr(listings, "FEW", few)
     made = [store.ensure(f"{kind}/{n}") for n in range(5) for kind in ("user", "other")][::2]
     for n in (3, 0):
         made[n].fork().user("later")
@@ -314,8 +314,8 @@ def test_the_latest_sessions_with_a_prefix_are_paged_whether_they_are_few_or_man
 
 
 def test_old_sessions_with_a_prefix_are_not_looked_for_among_all_that_are_later(store, monkeypatch):
-    monkeypatch.setattr(sessions, "FEW", 2)
-    monkeypatch.setattr(sessions, "PAGE", 2)
+    monkeypatch.setattr(listings, "FEW", 2)
+    monkeypatch.setattr(listings, "PAGE", 2)
     old = [store.ensure(f"old/{n}").id for n in range(3)]  # more than a few
     for n in range(60):
         store.ensure(f"other/{n}")

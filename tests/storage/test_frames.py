@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backstory
-from backstory.core.events import EncodedRow
+from backstory.log.events import EncodedRow
 from backstory.storage.sqlite.frames import Packer, dictionary, tables, unpacked
 from backstory.storage.zstd import zstd
 

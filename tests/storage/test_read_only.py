@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 import backstory
-from backstory.jobs import search as scanned
+from backstory.maintenance import search as scanned
 from backstory.storage.sqlite import file as sqlite_file
 
 NOBODY = 65_534

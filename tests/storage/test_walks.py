@@ -5,7 +5,7 @@ import random
 import pytest
 
 import backstory
-from backstory.core.events import columns_of
+from backstory.log.events import columns_of
 from backstory.storage.protocols import AgentRecord
 from backstory.storage.walks import BLOCK, RUN, walked
 from backstory.wire.conversation import conversation_in

@@ -164,8 +164,8 @@ def test_the_list_goes_on_behind_a_session_whose_root_was_deleted(store):
 
 
 def test_a_search_whose_index_is_behind_is_accepted_and_not_final(monkeypatch, tmp_path):
-    monkeypatch.setattr("backstory.jobs.search.AT_ONCE", 3)
-    monkeypatch.setattr("backstory.jobs.search.catch_up_soon", lambda backend: None)
+    monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
+    monkeypatch.setattr("backstory.maintenance.search.catch_up_soon", lambda backend: None)
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
         store.search("files", wait=True)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import backstory
-from backstory.core.kinds import SPOKEN
+from backstory.log.kinds import SPOKEN
 from backstory.present.shapes import comparison_json, explanation_json, preview_json, tokens_json
 from backstory.wire import FORMATS
 from tests.web.asgi import Client
@@ -63,7 +63,7 @@ def test_explain_preview_tokens_marks_and_diff_are_those_of_the_command_line(fil
     assert client(f"{api}/explain/6").json == explanation_json(main.explain(6))
     assert client(f"{api}/tokens").json.items() >= tokens_json(main.conversation().tokens()).items()
     assert client(f"{api}/preview?move=clear").json.items() >= preview_json(main.preview("clear")).items()
-    from backstory.core.diff import compare
+    from backstory.log.diff import compare
 
     sides = [[e for e in one.context().messages if e.kind in SPOKEN] for one in (main, idea)]
     found = client(f"/api/diff?left={main.id}&right={idea.id}").json
@@ -222,9 +222,9 @@ def test_search_finds_dead_events_phrases_and_beginnings(show, filled):
 
 
 def test_search_shows_what_an_index_that_is_behind_has_and_says_how_far_it_is(monkeypatch, show, tmp_path):
-    monkeypatch.setattr("backstory.jobs.search.AT_ONCE", 3)
+    monkeypatch.setattr("backstory.maintenance.search.AT_ONCE", 3)
     indexing = threading.Event()
-    monkeypatch.setattr("backstory.jobs.search.catch_up_soon", lambda backend: indexing.set())
+    monkeypatch.setattr("backstory.maintenance.search.catch_up_soon", lambda backend: indexing.set())
     with backstory.open(tmp_path / "history.db") as store:
         main = fill(store)
         store.search("files", wait=True)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.web.images import images_of
 from backstory.web.render import MOST_COLOURED, MOST_LOADED, TAGS, code, markdown, view
 

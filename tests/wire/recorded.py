@@ -26,7 +26,17 @@ from tests.wire.refused import (
     user,
     want,
 )
-from tests.wire.refused_blocks import BYE, TEXT, anthropic, bedrock, result, says, tool_result, tool_use, use
+from tests.wire.refused_blocks import (
+    BYE,
+    TEXT,
+    anthropic,
+    bedrock,
+    result,
+    says,
+    tool_result,
+    tool_use,
+    use,
+)
 from tests.wire.refused_blocks import user as blocks
 
 Row = tuple[str, str, Any, dict[str, Any]]

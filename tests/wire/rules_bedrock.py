@@ -13,7 +13,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.wire.rules_basics import Request, field, has_text, is_base64, items, one_of
-from tests.wire.rules_turns import CALL, OTHER, RESULT, Block, Turn, pairing_violations, role_violations
+from tests.wire.rules_turns import (
+    CALL,
+    OTHER,
+    RESULT,
+    Block,
+    Turn,
+    pairing_violations,
+    role_violations,
+)
 
 ID = r"[a-zA-Z0-9_.:-]+"
 NAME = r"[a-zA-Z0-9_-]+"

@@ -7,7 +7,7 @@ import pytest
 
 import backstory
 from backstory import Event, InvalidEvent
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import Conversation, conversation_of
 from backstory.wire.encoder import encoded

@@ -3,9 +3,9 @@
 import pytest
 
 from backstory import Event
-from backstory.core.holes import HOLE
 from backstory.wire import dump, to_bytes
 from backstory.wire.conversation import Conversation
+from backstory.wire.holes import HOLE
 
 TEXT = "A text with a smile \U0001f642 that is long enough to be worth a hole in its form."
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}

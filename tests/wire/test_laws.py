@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.events import Event
-from backstory.core.kinds import SPOKEN, TEXT_KINDS
-from backstory.core.messages import Message
+from backstory.log.events import Event
+from backstory.log.kinds import SPOKEN, TEXT_KINDS
+from backstory.log.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, load, to_bytes
 from backstory.wire.conversation import conversation_of
 from backstory.wire.plain import plain_json
@@ -25,7 +25,14 @@ from tests.wire.laws import (
     strings,
     without_last_words,
 )
-from tests.wire.logs import DAMAGE, MODELS, OPERATION_LISTS, context_of, legal_histories, native_forms
+from tests.wire.logs import (
+    DAMAGE,
+    MODELS,
+    OPERATION_LISTS,
+    context_of,
+    legal_histories,
+    native_forms,
+)
 from tests.wire.rules import violations
 from tests.wire.sdk_types import check
 

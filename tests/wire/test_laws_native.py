@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backstory import Event
-from backstory.core.messages import TEXT_KINDS
+from backstory.log.messages import TEXT_KINDS
 from backstory.wire import FORMATS, dump, load
 from backstory.wire.conversation import conversation_of
 from backstory.wire.tokens import count_tokens

@@ -5,10 +5,10 @@ import pickle
 import pytest
 
 from backstory import Event, InvalidEvent
-from backstory.core.kinds import KINDS, SILENT, SPOKEN
-from backstory.core.messages import Message, ToolCall, ToolResult, canonical, check_message
-from backstory.core.messages import tool_call as read_call
-from backstory.core.messages import tool_result as read_result
+from backstory.log.kinds import KINDS, SILENT, SPOKEN
+from backstory.log.messages import Message, ToolCall, ToolResult, canonical, check_message
+from backstory.log.messages import tool_call as read_call
+from backstory.log.messages import tool_result as read_result
 
 CALL = {"id": "c", "name": "glob", "arguments": {"pattern": "*.py"}}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.wire import FORMATS
 from backstory.wire.conversation import conversation_of
 

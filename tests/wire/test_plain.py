@@ -2,8 +2,8 @@
 
 import pytest
 
-from backstory.core.events import Event
-from backstory.core.messages import Message
+from backstory.log.events import Event
+from backstory.log.messages import Message
 from backstory.wire import _FORMATS, FORMATS, dump, to_bytes
 from backstory.wire.plain import plain_json
 

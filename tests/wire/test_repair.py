@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backstory import Event
-from backstory.core.messages import Message
+from backstory.log.messages import Message
 from backstory.wire import FORMATS, Repair, dump
 from backstory.wire.repair import CONTINUE, INTERRUPTED, NO_OUTPUT, RESUMED
 from tests.wire.rules import violations

@@ -2,7 +2,7 @@
 
 import pytest
 
-from backstory.core.settings import Settings
+from backstory.log.settings import Settings
 from backstory.wire import FORMATS, dump
 from backstory.wire.request import request_body
 

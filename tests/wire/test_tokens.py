@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backstory.core.messages import Message
-from backstory.core.settings import Settings
+from backstory.log.messages import Message
+from backstory.log.settings import Settings
 from backstory.wire import dump, load
 from backstory.wire.conversation import Conversation
 from backstory.wire.tokens import Tokens, count_tokens, vocabulary

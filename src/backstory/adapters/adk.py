@@ -36,7 +36,16 @@ from backstory.adapters.adk_events import (
 )
 from backstory.adapters.adk_models import adk_events
 from backstory.adapters.arguments import check
-from backstory.adapters.items import Batch, Carried, Draft, all_items, kept, kept_in, newest_items, read_items
+from backstory.adapters.items import (
+    Batch,
+    Carried,
+    Draft,
+    all_items,
+    kept,
+    kept_in,
+    newest_items,
+    read_items,
+)
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of
 from backstory.aio import in_thread

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 from claude_agent_sdk import fold_session_summary
 
 from backstory import Agent, AgentNotFound, Conflict, Event, replay, wire
-from backstory.adapters.claude_lines import NewLine, Written, drafts_of, foreign_lines, written_lines
+from backstory.adapters.claude_lines import (
+    NewLine,
+    Written,
+    drafts_of,
+    foreign_lines,
+    written_lines,
+)
 from backstory.adapters.items import kept, kept_in, plain
 from backstory.adapters.keys import agent_key, key_prefix, whole_path
 from backstory.adapters.stores import History, Where, ids_of

@@ -12,9 +12,18 @@ import orjson
 
 from backstory import Agent, Event, wire
 from backstory.adapters.forms import HERE, HOLE, HOLE_BEGINS, SMALLEST
-from backstory.adapters.items import Carried, Draft, carried, is_flat, named, note, people_text, read_items
+from backstory.adapters.items import (
+    Carried,
+    Draft,
+    carried,
+    is_flat,
+    named,
+    note,
+    people_text,
+    read_items,
+)
 from backstory.adapters.turns import ERASED, answered, is_erased, said
-from backstory.importers import Entry, claude_entries, claude_kept, claude_parents, claude_units
+from backstory.transcripts import Entry, claude_entries, claude_kept, claude_parents, claude_units
 
 ADAPTER = "claude"
 WINDOW = 16  # lines that are looked at to see that a line continues the newest one

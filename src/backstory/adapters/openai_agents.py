@@ -16,7 +16,16 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 
 from backstory import Agent, Conflict, Error, Event, wire
 from backstory.adapters.forms import HERE, SMALLEST
-from backstory.adapters.items import Batch, Carried, Draft, all_items, carried, last_items, newest_items, note
+from backstory.adapters.items import (
+    Batch,
+    Carried,
+    Draft,
+    all_items,
+    carried,
+    last_items,
+    newest_items,
+    note,
+)
 from backstory.adapters.keys import agent_key
 from backstory.adapters.stores import History, Where
 from backstory.adapters.turns import answered, message_of

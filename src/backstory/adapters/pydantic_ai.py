@@ -22,7 +22,14 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRe
 from backstory import Agent, AgentNotFound, Ambiguous, Conflict, Event, KeyTaken, PositionNotFound
 from backstory.adapters.items import Batch, Carried, Draft, kept, kept_in, newest_items
 from backstory.adapters.keys import agent_key
-from backstory.adapters.pydantic_messages import ADAPTER, Form, Translation, drafts, entry_key, joined
+from backstory.adapters.pydantic_messages import (
+    ADAPTER,
+    Form,
+    Translation,
+    drafts,
+    entry_key,
+    joined,
+)
 from backstory.adapters.stores import History, Where
 from backstory.aio import in_thread
 

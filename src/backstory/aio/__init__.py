@@ -10,20 +10,30 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from datetime import datetime
 from functools import partial, update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    cast,
+)
 
 from backstory import store as sync
 from backstory.agent import Agent
 from backstory.aio.follower import AsyncFollower
 from backstory.aio.threads import in_thread
-from backstory.core.events import Event
 from backstory.intake import Intake
-from backstory.jobs.deletion import Removed
+from backstory.log.events import Event
+from backstory.maintenance.removal import Removed
 from backstory.storage.protocols import AgentRecord
 from backstory.store import Store
 
 if TYPE_CHECKING:
-    from backstory.core.diff import Comparison
+    from backstory.log.diff import Comparison
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -330,7 +340,7 @@ class AsyncStore:
         options["agent"] = underneath(options.get("agent"))
         last = options.get("after")
         if isinstance(last, AsyncHit):
-            from backstory.jobs.search import Hit
+            from backstory.maintenance.search import Hit
 
             options["after"] = Hit(last.agent.sync, *last[1:])
         hits = await in_thread(partial(self.sync.search, words, **options))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Self, TypeVar
 
 from backstory.aio.threads import in_own_thread, in_thread
-from backstory.operations.follower import Follower
+from backstory.storage.follow import Follower
 
 R = TypeVar("R")
 

@@ -16,7 +16,7 @@ from backstory.chat.cost import Cost, duration
 from backstory.chat.keyboard import Keyboard
 from backstory.chat.live_region import Drawn, Frame, Lines, LiveRegion
 from backstory.chat.stream import Stream
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.present.safe_text import one_line
 from backstory.runtime.loop import EventWritten, Forked, Stopped, Update, Updates
 from backstory.runtime.models import Retrying, TextDelta, ThinkingDelta

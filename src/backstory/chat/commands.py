@@ -11,8 +11,8 @@ from backstory.chat import views
 from backstory.chat.mentions import typed_text
 from backstory.chat.project import session_rows
 from backstory.chat.shell import SIGN, is_command_output
-from backstory.core.events import Event
 from backstory.errors import Invalid, NotFound
+from backstory.log.events import Event
 from backstory.present.measures import count
 from backstory.present.titles import title_of
 from backstory.runtime.parameters import NAMES, parameter

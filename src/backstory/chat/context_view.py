@@ -6,8 +6,8 @@ from backstory.chat import events as drawing
 from backstory.chat.output import Output
 from backstory.chat.presence import Presence
 from backstory.chat.session import Chat
-from backstory.core.events import Event
-from backstory.core.kinds import MOVES
+from backstory.log.events import Event
+from backstory.log.kinds import MOVES
 from backstory.present.measures import count
 
 MOST_DRAWN = 200  # events of a long context

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.present.prices import price
 
 

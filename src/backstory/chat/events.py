@@ -17,14 +17,14 @@ from rich.text import Text
 from backstory.chat.markdown import Prose
 from backstory.chat.mentions import ATTACHED, typed_text
 from backstory.chat.shell import OUTPUT
-from backstory.core.events import Event
-from backstory.core.kinds import MOVES
-from backstory.core.messages import tool_call, tool_result
-from backstory.core.undo import undo_or_redo
+from backstory.log.events import Event
+from backstory.log.kinds import MOVES
+from backstory.log.messages import tool_call, tool_result
+from backstory.log.undo import undo_or_redo
 from backstory.present.measures import count
 from backstory.present.safe_text import one_line, visible
-from backstory.present.thoughts import thoughts_of
 from backstory.wire.groups import INTERRUPTED
+from backstory.wire.thoughts import thoughts_of
 
 MOST_LINES = 3  # lines of a result that are shown when it is folded
 MOST_PROMPT_LINES = 40

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import Event
 from backstory.errors import Invalid
+from backstory.log.events import Event
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools.search import PASSED_OVER
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 
 from backstory.chat.session import Chat
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.present.safe_text import one_line, visible
 from backstory.runtime.loop import EventWritten, Forked, Stopped, Update
 from backstory.runtime.models import Retrying, TextDelta

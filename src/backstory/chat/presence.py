@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import Event
 from backstory.errors import Error
-from backstory.operations.follower import Follower
+from backstory.log.events import Event
+from backstory.storage.follow import Follower
 
 OPEN = "open:"  # how the keys begin; host and process follow
 

@@ -14,10 +14,10 @@ from backstory.agent import Agent
 from backstory.chat import mentions, project
 from backstory.chat.presence import OtherChat, other_chats
 from backstory.chat.shell import is_command_output
-from backstory.core.events import Event
-from backstory.core.kinds import KINDS
-from backstory.core.settings import SETTINGS
 from backstory.errors import AgentNotFound, Conflict, Invalid, NotFound
+from backstory.log.events import Event
+from backstory.log.kinds import KINDS
+from backstory.log.settings import SETTINGS
 from backstory.present.names import short_ref
 from backstory.runtime.compaction import Compaction, compacted
 from backstory.runtime.loop import Allow, EventWritten, Loop, Updates

@@ -4,8 +4,8 @@ The person typed it, so it needs no consent. It becomes a user message, and `/un
 """
 
 from backstory.chat.mentions import TYPED
-from backstory.core.events import Event
 from backstory.errors import Error, Invalid, NotFound
+from backstory.log.events import Event
 from backstory.runtime.loop import EventWritten, Loop, Updates, shortened
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.signals import defer_signals

@@ -23,8 +23,8 @@ from backstory.chat.shutdown import Shutdown
 from backstory.chat.status import status_line
 from backstory.chat.titles import suggested
 from backstory.chat.write_wait import aloud
-from backstory.core.events import Event
 from backstory.errors import Conflict, Error, StorageError
+from backstory.log.events import Event
 from backstory.present.measures import count
 from backstory.present.prices import preload
 from backstory.present.safe_text import one_line

@@ -4,8 +4,8 @@ import re
 from collections.abc import Generator
 
 from backstory.agent import Agent
-from backstory.core.events import Event
 from backstory.errors import NotFound
+from backstory.log.events import Event
 from backstory.present.safe_text import one_line
 from backstory.runtime.compaction import reply
 from backstory.runtime.models import Model, ModelError, Retrying, TextDelta, ThinkingDelta

@@ -6,8 +6,8 @@ If the command line has such a command already, it is run on the chat's store.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backstory.core.kinds import KINDS
 from backstory.errors import Invalid, NotFound
+from backstory.log.kinds import KINDS
 from backstory.present.event_text import gist
 from backstory.present.measures import count
 from backstory.present.names import short_ids

@@ -21,7 +21,7 @@ from backstory.present.safe_text import one_line
 if TYPE_CHECKING:
     from backstory.agent import Agent
     from backstory.chat.session import Chat
-    from backstory.core.events import Event
+    from backstory.log.events import Event
     from backstory.runtime.loop import Allow
     from backstory.runtime.models import Model
     from backstory.runtime.models.choice import ModelSpec

@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from backstory.cli import output as screen
-from backstory.importers.finder import files
-from backstory.importers.outcome import Imported, Outcome
-from backstory.importers.transcript import Fault, Report
 from backstory.present.measures import count, size
 from backstory.present.safe_text import one_line
+from backstory.transcripts.finder import files
+from backstory.transcripts.outcome import Imported, Outcome
+from backstory.transcripts.transcript import Fault, Report
 
 SUMS = {
     "agents": "new_agents",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from backstory.agent import Agent
-from backstory.core.events import Event, to_json
-from backstory.core.terms import harmless
+from backstory.log.events import Event, to_json
+from backstory.log.terms import harmless
 from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import agent_json, event_json
 

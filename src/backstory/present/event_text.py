@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from backstory.core.chain import is_erased
-from backstory.core.events import Event, to_json
-from backstory.core.holes import HOLE
-from backstory.core.messages import tool_call, tool_result
-from backstory.core.undo import undo_or_redo
+from backstory.log.chain import is_erased
+from backstory.log.events import Event, to_json
+from backstory.log.messages import tool_call, tool_result
+from backstory.log.undo import undo_or_redo
 from backstory.present.safe_text import one_line
+from backstory.wire.holes import HOLE
 
 STYLES = {
     "system": "bold",

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from backstory.agent import Agent
-from backstory.core.events import Event
-from backstory.core.replay import Explanation
+from backstory.log.events import Event
+from backstory.log.replay import Explanation
 
 PAGE = 1_000  # events read at a time
 

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from backstory.agent import Agent
-from backstory.core.events import Event, to_datetime
-from backstory.core.replay import Explanation
-from backstory.operations.moves import Preview
+from backstory.log.events import Event, to_datetime
+from backstory.log.replay import Explanation
 from backstory.present.measures import stamp
+from backstory.storage.targets import Preview
 
 if TYPE_CHECKING:  # whoever shows one of these has imported it already
-    from backstory.core.diff import Change, Comparison
-    from backstory.jobs.deletion import Removed
-    from backstory.jobs.search import Hit
-    from backstory.jobs.stats import AgentStats, Stats
-    from backstory.operations.sessions import Session
+    from backstory.listings import Session
+    from backstory.log.diff import Change, Comparison
+    from backstory.maintenance.removal import Removed
+    from backstory.maintenance.search import Hit
+    from backstory.maintenance.stats import AgentStats, Stats
     from backstory.wire.tokens import Tokens
 
 

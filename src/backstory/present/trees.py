@@ -4,7 +4,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from backstory.agent import Agent
-from backstory.core.events import to_datetime
+from backstory.log.events import to_datetime
 from backstory.present.event_text import mark_label
 from backstory.present.measures import age
 from backstory.present.safe_text import one_line

@@ -9,10 +9,10 @@ after the head that was summarized; `agent.undo()` takes it back.
 from collections.abc import Generator, Sequence
 
 from backstory.agent import Agent
-from backstory.core.events import Event
-from backstory.core.kinds import KINDS
-from backstory.core.undo import is_prompt
 from backstory.errors import NotFound
+from backstory.log.events import Event
+from backstory.log.kinds import KINDS
+from backstory.log.undo import is_prompt
 from backstory.runtime.models import (
     ContextTooLong,
     Model,

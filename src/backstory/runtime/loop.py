@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import Event
-from backstory.core.messages import tool_call
 from backstory.errors import Conflict, Error
+from backstory.log.events import Event
+from backstory.log.messages import tool_call
 from backstory.runtime.models import (
     Model,
     ModelError,

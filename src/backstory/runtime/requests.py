@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.core.events import Event
-from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import Error
+from backstory.log.events import Event
+from backstory.log.settings import SETTINGS, Settings, settings_of
 from backstory.runtime.models import Model, ModelError, Response, Retrying, StreamItem
 from backstory.runtime.models.arguments import storable
 from backstory.runtime.tools import Tool

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from backstory.core.drafts import Draft
-from backstory.core.events import parse_object
-from backstory.core.gc_pause import pause_gc
-from backstory.core.kinds import ALWAYS_SHOWN, FRESH_STARTS, MOVES
-from backstory.core.replay import Fold, judge
+from backstory.log.drafts import Draft
+from backstory.log.events import parse_object
+from backstory.log.gc_pause import pause_gc
+from backstory.log.kinds import ALWAYS_SHOWN, FRESH_STARTS, MOVES
+from backstory.log.replay import Fold, judge
 from backstory.storage.protocols import AgentRecord, BasedDrafts, Reader
 
 

@@ -3,8 +3,8 @@
 import os
 import time
 
-from backstory.core.events import checked_key, plain
 from backstory.errors import Invalid
+from backstory.log.events import checked_key, plain
 
 LONGEST_NAME = 200
 PLACE_DIGITS = 12  # of an id, at its end

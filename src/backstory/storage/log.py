@@ -10,9 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from backstory.core.chain import START
-from backstory.core.drafts import Draft
-from backstory.core.events import (
+from backstory.errors import (
+    Conflict,
+    Corrupt,
+    Invalid,
+    KeyTaken,
+    MarkNotFound,
+    PositionNotFound,
+    Remedy,
+)
+from backstory.log.chain import START
+from backstory.log.drafts import Draft
+from backstory.log.events import (
     Columns,
     Event,
     checked_key,
@@ -21,11 +30,10 @@ from backstory.core.events import (
     moment_us,
     parse_object,
 )
-from backstory.core.kinds import ALWAYS_SHOWN, KINDS, MOVES, SPOKEN
-from backstory.core.labels import LABEL, labels_in
-from backstory.core.outline import OutlineRow
-from backstory.core.replay import Context, Explanation, explain, gap_at, is_shown, log_inert, shown
-from backstory.errors import Conflict, Corrupt, Invalid, KeyTaken, MarkNotFound, PositionNotFound, Remedy
+from backstory.log.kinds import ALWAYS_SHOWN, KINDS, MOVES, SPOKEN
+from backstory.log.labels import LABEL, labels_in
+from backstory.log.outline import OutlineRow
+from backstory.log.replay import Context, Explanation, explain, gap_at, is_shown, log_inert, shown
 from backstory.storage.bases import judged, with_bases
 from backstory.storage.marks import find_mark
 from backstory.storage.positions import (
@@ -37,7 +45,15 @@ from backstory.storage.positions import (
     last_positions,
     parts_at,
 )
-from backstory.storage.protocols import AgentRecord, Appender, Backend, BasedDrafts, Piece, Reader, Walk
+from backstory.storage.protocols import (
+    AgentRecord,
+    Appender,
+    Backend,
+    BasedDrafts,
+    Piece,
+    Reader,
+    Walk,
+)
 
 T = TypeVar("T", bound=Sequence[Any])
 Batch = tuple[AgentRecord, Sequence[Draft], int | None]  # events for an agent, and the head they go after

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from backstory.core.events import Event
 from backstory.errors import MarkNotFound, Remedy
+from backstory.log.events import Event
 from backstory.storage.protocols import AgentRecord, Reader
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.drafts import Draft
-from backstory.core.events import Columns, EncodedRow, Event, Stored, TextAndData
-from backstory.core.outline import DataRow, OutlineRow
-from backstory.core.terms import Query
 from backstory.errors import AgentNotFound, Corrupt, Remedy
+from backstory.log.drafts import Draft
+from backstory.log.events import Columns, EncodedRow, Event, Stored, TextAndData
+from backstory.log.outline import DataRow, OutlineRow
+from backstory.log.terms import Query
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.survey import Survey
 

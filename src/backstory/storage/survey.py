@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 
 
 class NewestNote(NamedTuple):

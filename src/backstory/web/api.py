@@ -8,9 +8,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
-from backstory.core.diff import Comparison
-from backstory.core.events import Event
 from backstory.errors import Invalid, NotFound
+from backstory.log.diff import Comparison
+from backstory.log.events import Event
 from backstory.present.event_text import gist
 from backstory.present.shapes import (
     agent_json,

@@ -6,8 +6,8 @@ from threading import Event as Flag
 from typing import Any, NamedTuple
 
 from backstory.agent import Agent
-from backstory.core.events import Event
 from backstory.errors import AgentNotFound, Invalid
+from backstory.log.events import Event
 from backstory.store import Store
 
 LONGEST_QUESTION = 400

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from backstory.core.events import to_json
 from backstory.errors import Busy, Conflict, Error, Invalid, NameTaken, NotFound, ReadOnly
+from backstory.log.events import to_json
 from backstory.present.remedies import in_commands
 from backstory.store import Store
 from backstory.web.api import READS, image

@@ -237,7 +237,7 @@ def _sealed(send: Send, *, is_data: bool) -> Send:
 
 
 async def _refuse(refusal: Refused, send: Send) -> None:
-    from backstory.core.events import to_json
+    from backstory.log.events import to_json
 
     body = to_json({"error": refusal.message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]

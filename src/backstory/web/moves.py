@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.core.events import Event
 from backstory.errors import Invalid
+from backstory.log.events import Event
 from backstory.present.shapes import agent_json, event_json
 
 Body = dict[str, Any]

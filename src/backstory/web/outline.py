@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.core.compaction import COMPACTED
-from backstory.core.events import parse_object
-from backstory.core.messages import tool_call, tool_result
-from backstory.core.outline import DataRow, OutlineRow
+from backstory.log.compaction import COMPACTED
+from backstory.log.events import parse_object
+from backstory.log.messages import tool_call, tool_result
+from backstory.log.outline import DataRow, OutlineRow
 from backstory.storage.positions import clipped
 from backstory.storage.protocols import Piece
 from backstory.store import Store

@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from backstory.core.chain import is_erased
-from backstory.core.events import Event
-from backstory.core.messages import tool_call
+from backstory.log.chain import is_erased
+from backstory.log.events import Event
+from backstory.log.messages import tool_call
 from backstory.present.event_text import body, gist
 from backstory.present.safe_text import visible
 

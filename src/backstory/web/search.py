@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from backstory.core.kinds import KINDS
 from backstory.errors import Invalid
+from backstory.log.kinds import KINDS
 from backstory.present.names import short_ref
 from backstory.present.shapes import hit_json
 from backstory.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 from backstory.agent import Agent
 from backstory.errors import AgentNotFound
-from backstory.operations.sessions import Session
+from backstory.listings import Session
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import session_json
 from backstory.present.titles import first_prompt

@@ -13,8 +13,8 @@ from importlib.resources import files
 from typing import Any
 
 from backstory.agent import Agent
-from backstory.core.events import to_json
-from backstory.exporters import html
+from backstory.log.events import to_json
+from backstory.present import html
 from backstory.present.event_text import gist
 from backstory.references import Reference
 from backstory.store import Store
@@ -32,7 +32,7 @@ def standalone(store: Store, found: Reference) -> str:
     """The session that an agent belongs to as one file, opened at a position."""
     agent = found.agent
     at = agent.head if found.at is None else found.at
-    text, _ = html.written(store, found)
+    text = html.written(found, store.agents(session=found.agent.session))
     scripts, style = [_static("file.js"), _static("page.js")], _static("page.css")
     policy = (
         f"default-src 'none'; script-src {' '.join(map(_digest, scripts))}; "

@@ -131,6 +131,6 @@ def _now(agent: Agent) -> dict[str, Any]:
 
 
 def _event(heads: Heads) -> bytes:
-    from backstory.core.events import to_json
+    from backstory.log.events import to_json
 
     return f"event: heads\ndata: {to_json(heads)}\n\n".encode()

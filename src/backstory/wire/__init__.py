@@ -11,10 +11,9 @@ contains only what happened, and loses no text. Pure: no I/O, no clock, no rando
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.core.gc_pause import pause_gc
-from backstory.core.holes import filled, holed
-from backstory.core.json_text import exact_copy, exact_json
 from backstory.errors import Invalid
+from backstory.log.gc_pause import pause_gc
+from backstory.log.json_text import exact_copy, exact_json
 from backstory.wire.cache import AUTO, marked, thinned
 from backstory.wire.encoder import encoded, parse
 from backstory.wire.format import Format
@@ -23,6 +22,7 @@ from backstory.wire.formats.bedrock import BEDROCK
 from backstory.wire.formats.gemini import GEMINI
 from backstory.wire.formats.openai import OPENAI
 from backstory.wire.formats.responses import RESPONSES
+from backstory.wire.holes import filled, holed
 from backstory.wire.loader import Loaded, answer_events, events_of
 from backstory.wire.plain import plain_json
 from backstory.wire.repair import Options, repaired

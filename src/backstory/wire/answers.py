@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Mapping
 from typing import Any
 
-from backstory.core.events import to_json
 from backstory.errors import Invalid
+from backstory.log.events import to_json
 from backstory.wire import FORMATS, load_answer
 from backstory.wire.loader import Loaded
 from backstory.wire.media import to_base64

@@ -8,17 +8,17 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from backstory.core.chain import has_erased, is_erased
-from backstory.core.erasure import SAYS, stand_in
-from backstory.core.events import Columns, Event, columns_of
-from backstory.core.gc_pause import pause_gc
-from backstory.core.holes import HOLE, with_filled
-from backstory.core.kinds import KINDS, SPOKEN
-from backstory.core.messages import Message, canonical
-from backstory.core.settings import SETTINGS, Settings, settings_of
 from backstory.errors import InvalidEvent
+from backstory.log.chain import has_erased, is_erased
+from backstory.log.erasure import SAYS, stand_in
+from backstory.log.events import Columns, Event, columns_of
+from backstory.log.gc_pause import pause_gc
+from backstory.log.kinds import KINDS, SPOKEN
+from backstory.log.messages import Message, canonical
+from backstory.log.settings import SETTINGS, Settings, settings_of
 from backstory.wire import Dump, Repair, dump, origins, to_bytes
 from backstory.wire.cache import marked_tools
+from backstory.wire.holes import HOLE, with_filled
 from backstory.wire.rows import Gathered
 
 if TYPE_CHECKING:

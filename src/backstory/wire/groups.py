@@ -6,7 +6,7 @@ Rules 1 to 5, 7 and 8 of the table in docs/wire.md. Nothing here depends on a pa
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from backstory.core.messages import tool_call, tool_result
+from backstory.log.messages import tool_call, tool_result
 from backstory.wire.format import arguments_of
 from backstory.wire.leftovers import TEXT_FIRST
 from backstory.wire.native import settle_message

@@ -4,7 +4,17 @@ arguments as the model wrote them, and the name of the model among several."""
 from typing import Any
 
 from backstory.wire.target import Target
-from backstory.wire.turns import Call, Media, Other, Part, Speaker, Step, Text, answer_text, is_blank
+from backstory.wire.turns import (
+    Call,
+    Media,
+    Other,
+    Part,
+    Speaker,
+    Step,
+    Text,
+    answer_text,
+    is_blank,
+)
 
 REFUSED = "the service would refuse it"
 TEXT_FIRST = "text behind a call of the same answer goes before the calls"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from backstory.core.settings import Settings
+from backstory.log.settings import Settings
 from backstory.wire.turns import Repair
 
 Tool = Mapping[str, Any]

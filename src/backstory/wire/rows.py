@@ -12,10 +12,10 @@ from functools import cached_property
 from operator import is_
 from typing import Any, NoReturn, overload
 
-from backstory.core.events import Columns, Event
-from backstory.core.holes import HOLE, with_filled
-from backstory.core.kinds import SILENT, SPOKEN, TEXT_KINDS
-from backstory.core.messages import Message
+from backstory.log.events import Columns, Event
+from backstory.log.kinds import SILENT, SPOKEN, TEXT_KINDS
+from backstory.log.messages import Message
+from backstory.wire.holes import HOLE, with_filled
 
 Report = Callable[[str, int | None, str], None]  # takes the fields of a Repair
 Row = tuple[int | None, str, str, dict[str, Any] | None]  # position, kind, text, data

@@ -8,7 +8,7 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
-from backstory.core.events import to_datetime
+from backstory.log.events import to_datetime
 from backstory.present.event_text import mark_label
 from backstory.present.measures import stamp
 from backstory.present.names import short_ids

@@ -11,10 +11,10 @@ from backstory.cli import output as screen
 from backstory.cli.input import json_option, standard_input
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
-from backstory.core.kinds import KINDS, SAID_BY_PEOPLE
-from backstory.core.messages import check_says_something
-from backstory.core.notes import own_note_name
 from backstory.errors import Invalid, InvalidEvent
+from backstory.log.kinds import KINDS, SAID_BY_PEOPLE
+from backstory.log.messages import check_says_something
+from backstory.log.notes import own_note_name
 
 FIELDS = ("kind", "content", "data", "key")
 

@@ -8,9 +8,9 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import Event
-from backstory.core.kinds import KINDS
-from backstory.core.terms import harmless
+from backstory.log.events import Event
+from backstory.log.kinds import KINDS
+from backstory.log.terms import harmless
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import told_live
 from backstory.present.measures import count

@@ -7,8 +7,8 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.diff import Change, Comparison
-from backstory.core.events import Event
+from backstory.log.diff import Change, Comparison
+from backstory.log.events import Event
 from backstory.present.event_text import body
 from backstory.present.measures import count
 from backstory.present.safe_text import visible

@@ -13,12 +13,12 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.stores import opened
-from backstory.core.terms import harmless
 from backstory.errors import Invalid
-from backstory.exporters import TARGETS, Export, exported
+from backstory.log.terms import harmless
 from backstory.present.measures import counted
 from backstory.references import Reference
 from backstory.store import Store
+from backstory.transcripts.exporting import TARGETS, Export, exported
 from backstory.wire import FORMATS
 
 # Where the tools keep their sessions: a variable that may say so, else a folder below the home folder.

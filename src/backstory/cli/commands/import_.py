@@ -19,14 +19,14 @@ from backstory.cli.import_view import answer_outcome, answer_places, answer_sess
 from backstory.cli.options import command
 from backstory.cli.progress import Progress, progress_bar
 from backstory.cli.stores import filled, rehearsed
-from backstory.core.gc_pause import made_in_pauses
 from backstory.errors import Invalid
-from backstory.importers import FORMATS, format_named
-from backstory.importers.finder import known_places
-from backstory.importers.outcome import Outcome
-from backstory.importers.run import SETTLE, Run
+from backstory.log.gc_pause import made_in_pauses
 from backstory.present.measures import counted
 from backstory.store import Store
+from backstory.transcripts import FORMATS, format_named
+from backstory.transcripts.finder import known_places
+from backstory.transcripts.outcome import Outcome
+from backstory.transcripts.run import SETTLE, Run
 
 HEADER = b'{"format":"backstory-export"'  # how an export of ours begins
 LOOK = 1.0  # seconds between two looks at what is watched

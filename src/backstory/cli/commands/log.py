@@ -8,10 +8,10 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import Event
-from backstory.core.kinds import KINDS
-from backstory.core.replay import Explanation
 from backstory.errors import Invalid
+from backstory.log.events import Event
+from backstory.log.kinds import KINDS
+from backstory.log.replay import Explanation
 from backstory.present.event_text import STYLES, body, gist
 from backstory.present.history import Told, followed, told, told_live
 from backstory.present.measures import clock, stamp

@@ -8,7 +8,7 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.present.history import told
 from backstory.present.measures import clock, stamp
 from backstory.present.safe_text import visible

@@ -8,7 +8,7 @@ from backstory.cli import output as screen
 from backstory.cli.input import json_option
 from backstory.cli.options import agent_to_write_to, command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import to_json
+from backstory.log.events import to_json
 from backstory.present.measures import stamp
 from backstory.present.safe_text import one_line
 from backstory.present.shapes import event_json

@@ -11,7 +11,7 @@ from backstory.cli.options import agent_of, command, reference
 from backstory.cli.stores import opened
 from backstory.cli.times import moment
 from backstory.errors import Invalid
-from backstory.jobs.deletion import Removed
+from backstory.maintenance.removal import Removed
 from backstory.present.event_text import gist
 from backstory.present.measures import count
 from backstory.present.shapes import event_json, removed_json

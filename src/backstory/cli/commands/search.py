@@ -9,8 +9,8 @@ from backstory.cli import output as screen
 from backstory.cli.options import agent_of, command
 from backstory.cli.progress import progress_bar
 from backstory.cli.stores import opened
-from backstory.core.kinds import KINDS
-from backstory.jobs.search import Hit
+from backstory.log.kinds import KINDS
+from backstory.maintenance.search import Hit
 from backstory.present.names import short_ref
 from backstory.present.safe_text import one_line, visible
 from backstory.present.shapes import hit_json, titled_json

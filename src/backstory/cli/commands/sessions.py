@@ -11,7 +11,7 @@ from backstory.cli import output as screen
 from backstory.cli.options import command
 from backstory.cli.stores import opened
 from backstory.cli.times import moment
-from backstory.operations.sessions import Session
+from backstory.listings import Session
 from backstory.present.measures import age, count
 from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line

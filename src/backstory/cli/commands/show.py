@@ -8,8 +8,8 @@ from backstory.agent import Agent
 from backstory.cli import output as screen
 from backstory.cli.options import command, reference
 from backstory.cli.stores import opened
-from backstory.core.events import Event
-from backstory.core.replay import Explanation
+from backstory.log.events import Event
+from backstory.log.replay import Explanation
 from backstory.present.measures import stamp
 from backstory.present.shapes import event_json
 

@@ -7,7 +7,7 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command
 from backstory.cli.stores import opened
-from backstory.jobs.stats import AgentStats, Stats
+from backstory.maintenance.stats import AgentStats, Stats
 from backstory.present.measures import count, size
 from backstory.present.names import short_ids
 from backstory.present.safe_text import one_line

@@ -7,9 +7,9 @@ import click
 from backstory.cli import output as screen
 from backstory.cli.options import command
 from backstory.cli.stores import opened
-from backstory.core.events import parse_object
 from backstory.errors import Invalid
-from backstory.jobs.verify import Finding
+from backstory.log.events import parse_object
+from backstory.maintenance.verify import Finding
 from backstory.present.measures import count
 
 

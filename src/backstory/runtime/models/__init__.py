@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any, NamedTuple, Protocol
 
-from backstory.core.messages import ToolCall
 from backstory.errors import Error
+from backstory.log.messages import ToolCall
 from backstory.runtime.tools import Tool
 from backstory.wire.conversation import Conversation
 

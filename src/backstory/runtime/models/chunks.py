@@ -8,7 +8,14 @@ from collections.abc import Iterable, Iterator
 from functools import reduce
 from typing import Any
 
-from backstory.runtime.models import ModelError, Response, StreamItem, TextDelta, ThinkingDelta, ToolCall
+from backstory.runtime.models import (
+    ModelError,
+    Response,
+    StreamItem,
+    TextDelta,
+    ThinkingDelta,
+    ToolCall,
+)
 from backstory.runtime.models.arguments import parsed, storable, storable_value
 from backstory.wire.streams import add_call, continued, grow
 

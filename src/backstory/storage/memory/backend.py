@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from weakref import WeakSet
 
-from backstory.core.chain import digest_of
-from backstory.core.events import EncodedRow, Event, decoded_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
+from backstory.log.chain import digest_of
+from backstory.log.events import EncodedRow, Event, decoded_rows
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.commit_signal import CommitSignal, SignalWatch
 from backstory.storage.memory.intake import MemoryIntake

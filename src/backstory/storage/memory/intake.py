@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from backstory.core.events import Stored
+from backstory.log.events import Stored
 from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
 from backstory.storage.protocols import AgentRecord, NewAgent, Packed, SourceRecord
 

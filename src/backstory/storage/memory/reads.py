@@ -3,12 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from backstory.core.chain import START
-from backstory.core.events import Columns, Event, Stored, TextAndData, columns_of
-from backstory.core.kinds import SPOKEN
-from backstory.core.outline import DataRow, OutlineRow
-from backstory.core.terms import Query, matches, score, searchable, words
 from backstory.errors import StorageError
+from backstory.log.chain import START
+from backstory.log.events import Columns, Event, Stored, TextAndData, columns_of
+from backstory.log.kinds import SPOKEN
+from backstory.log.outline import DataRow, OutlineRow
+from backstory.log.terms import Query, matches, score, searchable, words
 from backstory.storage.fork_lock import forkable_lock
 from backstory.storage.memory.intake import KeptSources, sources_in
 from backstory.storage.memory.rows import OwnRows, behind, is_wanted, lateness, size_of

@@ -1,8 +1,8 @@
-"""Removing rows from a store in memory. What to remove is decided in `backstory.jobs.deletion`."""
+"""Removing rows from a store in memory. What to remove is decided in `backstory.maintenance.removal`."""
 
 from collections.abc import Sequence
 
-from backstory.core.events import Stored
+from backstory.log.events import Stored
 from backstory.storage.memory.intake import KeptSources
 from backstory.storage.memory.rows import HeldRows, Memory, OwnRows
 from backstory.storage.protocols import AgentRecord, tombstone_name

@@ -3,7 +3,7 @@
 import copy
 from typing import Protocol
 
-from backstory.core.events import Event, parse_object
+from backstory.log.events import Event, parse_object
 from backstory.storage.protocols import AgentRecord, Agents, NewAgent, Reader, StoredRows, Wanted
 
 

@@ -19,9 +19,9 @@ import psycopg
 from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGconn, PGresult
 
-from backstory.core.chain import ending
-from backstory.core.drafts import Draft
-from backstory.core.events import Event
+from backstory.log.chain import ending
+from backstory.log.drafts import Draft
+from backstory.log.events import Event
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.batches import size_of
 from backstory.storage.postgres.schema import IS_FOLLOWED

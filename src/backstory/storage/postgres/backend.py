@@ -12,8 +12,6 @@ from weakref import WeakSet
 import psycopg
 from psycopg_pool import PoolTimeout
 
-from backstory.core.events import EncodedRow, Event, decoded_rows
-from backstory.core.terms import Query
 from backstory.errors import (
     CannotOpen,
     KeyTaken,
@@ -22,6 +20,8 @@ from backstory.errors import (
     Remedy,
     StorageError,
 )
+from backstory.log.events import EncodedRow, Event, decoded_rows
+from backstory.log.terms import Query
 from backstory.storage.address import without_password
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import new_id

@@ -1,7 +1,7 @@
 """The search index of the PostgreSQL backend: tsvectors, brought up to date by each search.
 
 It is derived from the events and created by the first search. So it costs appends nothing, and its tables may
-be dropped at any time. The words come from `backstory.core.terms` and go into the vectors unchanged:
+be dropped at any time. The words come from `backstory.log.terms` and go into the vectors unchanged:
 PostgreSQL's own parser and dictionaries differ from server to server, and are not used.
 """
 
@@ -10,8 +10,8 @@ from typing import Any, LiteralString
 
 import psycopg
 
-from backstory.core.chain import is_erased
-from backstory.core.terms import Phrase, Query
+from backstory.log.chain import is_erased
+from backstory.log.terms import Phrase, Query
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.ids import place_of
 from backstory.storage.protocols import CANDIDATES, Found, Piece
@@ -23,7 +23,7 @@ LAST_POSITION = 16_383
 MOST_BYTES = 900_000  # a vector must stay below 1 MB
 WORTH_ANALYZING = 10_000  # new rows after which an ANALYZE is due
 
-# The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
+# The number in the names is the version of `backstory.log.terms`: when the words change, so do the tables.
 # If a text does not fit into a vector, `long` says that positions are missing, so phrases have to be checked
 # in the text itself. If not even its words fit, the vector is null.
 CREATE: LiteralString = """

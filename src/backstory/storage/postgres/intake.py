@@ -1,7 +1,7 @@
 """Adding rows from elsewhere to a PostgreSQL store, unchanged, within one transaction.
 
-It writes what it is given. The rows are checked before: exports in `backstory.jobs.transfer`, everything else
-in `backstory.intake`.
+It writes what it is given. The rows are checked before: exports in `backstory.maintenance.transfer`,
+all others in `backstory.intake`.
 """
 
 from collections.abc import Sequence
@@ -9,8 +9,8 @@ from typing import cast
 
 import psycopg
 
-from backstory.core.events import Stored
 from backstory.errors import Conflict, NameTaken
+from backstory.log.events import Stored
 from backstory.storage.ids import place_of
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.batches import size_of

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, TypeVar
 
-from backstory.core.events import Columns, Event, Stored, TextAndData
-from backstory.core.outline import DataRow, OutlineRow
 from backstory.errors import ConnectionLost
+from backstory.log.events import Columns, Event, Stored, TextAndData
+from backstory.log.outline import DataRow, OutlineRow
 from backstory.storage.postgres import sources as postgres_sources
 from backstory.storage.postgres.audit import found_damage
 from backstory.storage.postgres.cluster import SIZE as SIZE_OF_ALL

@@ -1,12 +1,12 @@
 """Removing rows from a PostgreSQL store, within one transaction.
 
-What to remove is decided in `backstory.jobs.deletion`. The server frees the space when it vacuums.
+What to remove is decided in `backstory.maintenance.removal`. The server frees the space when it vacuums.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from backstory.core.events import Stored, stored_rows
+from backstory.log.events import Stored, stored_rows
 from backstory.storage.ids import new_id, place_of
 from backstory.storage.postgres import index
 from backstory.storage.postgres.rows import COLUMNS, PostgresRows, of

@@ -12,11 +12,19 @@ from typing import Any
 
 import psycopg
 
-from backstory.core import kinds
-from backstory.core.drafts import Draft
-from backstory.core.events import Columns, Event, Stored, TextAndData, columns_in, from_rows, stored_rows
-from backstory.core.outline import DataRow, OutlineRow, outline_row
 from backstory.errors import Conflict
+from backstory.log import kinds
+from backstory.log.drafts import Draft
+from backstory.log.events import (
+    Columns,
+    Event,
+    Stored,
+    TextAndData,
+    columns_in,
+    from_rows,
+    stored_rows,
+)
+from backstory.log.outline import DataRow, OutlineRow, outline_row
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import listing, whole_id
 from backstory.storage.postgres.append import TURN, Placed, call_append

@@ -46,7 +46,7 @@ IS_FOLLOWED: LiteralString = (
     "EXISTS (SELECT 1 FROM backstory.followers WHERE until > pg_catalog.clock_timestamp())"
 )
 
-# `digest` hashes the same bytes as backstory.core.chain: a NUL ends the kind and the key, NULL is 32 zero
+# `digest` hashes the same bytes as backstory.log.chain: a NUL ends the kind and the key, NULL is 32 zero
 # bytes.
 FUNCTIONS: LiteralString = r"""
 CREATE FUNCTION backstory.digest(

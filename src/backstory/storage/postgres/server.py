@@ -12,7 +12,15 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import PoolTimeout
 
-from backstory.errors import Busy, CannotOpen, ConnectionLost, NewerVersion, ReadOnly, Remedy, StorageError
+from backstory.errors import (
+    Busy,
+    CannotOpen,
+    ConnectionLost,
+    NewerVersion,
+    ReadOnly,
+    Remedy,
+    StorageError,
+)
 from backstory.storage.address import split_postgres
 from backstory.storage.postgres.cluster import distribute, has_citus, is_distributed
 from backstory.storage.postgres.schema import VERSION_2

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.storage.ids import place_of
 from backstory.storage.postgres.agents import CONDITIONS
 from backstory.storage.postgres.ranges import within

@@ -11,9 +11,9 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.core.events import EncodedRow, Event
-from backstory.core.terms import Query
 from backstory.errors import Busy, ConnectionLost, ReadOnly, StorageError
+from backstory.log.events import EncodedRow, Event
+from backstory.log.terms import Query
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.commit_signal import shared_commit_signal
 from backstory.storage.fork_lock import ForkGate, forkable_lock

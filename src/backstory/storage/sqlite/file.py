@@ -17,8 +17,8 @@ try:
 except ImportError:  # Windows has other file locks
     fcntl = None  # type: ignore[assignment]
 
-from backstory.core.chain import START, digest_of
 from backstory.errors import Busy, CannotOpen, Corrupt, NewerVersion, ReadOnly, StorageError
+from backstory.log.chain import START, digest_of
 from backstory.storage.sqlite.frames import Unpacker
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import apsw
 
-from backstory.core.events import EncodedRow, TextAndData, decoded
-from backstory.core.kinds import SPOKEN
 from backstory.errors import Corrupt, Remedy
+from backstory.log.events import EncodedRow, TextAndData, decoded
+from backstory.log.kinds import SPOKEN
 
 if TYPE_CHECKING:
     from backstory.storage.zstd import zstd

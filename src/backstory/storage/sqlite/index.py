@@ -1,7 +1,7 @@
 """The search index of the SQLite backend: an FTS5 table, brought up to date by each search.
 
 It is derived from the events and created by the first search. So it costs appends nothing, and its tables may
-be dropped at any time. The words come from `backstory.core.terms`; FTS5's tokenizer only splits at the spaces
+be dropped at any time. The words come from `backstory.log.terms`; FTS5's tokenizer only splits at the spaces
 between them.
 """
 
@@ -13,15 +13,15 @@ from weakref import WeakSet
 
 import apsw
 
-from backstory.core.chain import is_erased
-from backstory.core.terms import Query, searchable, words
+from backstory.log.chain import is_erased
+from backstory.log.terms import Query, searchable, words
 from backstory.storage.backlog import Backlog, Texts, Unindexed
 from backstory.storage.protocols import CANDIDATES, Found, Piece
 from backstory.storage.sqlite.frames import CONTENT_LEFT, DATA_LEFT
 from backstory.storage.sqlite.lineages import HEAD
 from backstory.storage.sqlite.rows import ids_of
 
-# The number in the names is the version of `backstory.core.terms`: when the words change, so do the tables.
+# The number in the names is the version of `backstory.log.terms`: when the words change, so do the tables.
 CREATE = """
     DROP TABLE IF EXISTS search_1;
     DROP TABLE IF EXISTS searched_1;
@@ -195,7 +195,7 @@ def _register(db: apsw.Connection) -> None:
 
 
 def _share(row: apsw.FTS5ExtensionApi, /, *_: Any) -> float:
-    """The share of matching words in a text, as in `backstory.core.terms.score`."""
+    """The share of matching words in a text, as in `backstory.log.terms.score`."""
     return row.inst_count / (row.column_size() + 20)
 
 

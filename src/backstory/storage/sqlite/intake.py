@@ -1,12 +1,12 @@
 """Adding rows from elsewhere to an SQLite store, unchanged, within a write transaction.
 
-It writes what it is given. The rows are checked before: exports in `backstory.jobs.transfer`, everything else
-in `backstory.intake`.
+It writes what it is given. The rows are checked before: exports in `backstory.maintenance.transfer`,
+all others in `backstory.intake`.
 """
 
 from collections.abc import Sequence
 
-from backstory.core.events import Stored
+from backstory.log.events import Stored
 from backstory.storage.protocols import AgentRecord, NewAgent, Packed, SourceRecord, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.frames import CREATED_US

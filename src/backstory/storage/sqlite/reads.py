@@ -10,8 +10,8 @@ from typing import Any
 
 import apsw
 
-from backstory.core.events import Columns, Event, Stored, TextAndData
-from backstory.core.outline import DataRow, OutlineRow
+from backstory.log.events import Columns, Event, Stored, TextAndData
+from backstory.log.outline import DataRow, OutlineRow
 from backstory.storage.protocols import ALL, AgentRecord, Census, Piece, SourceRecord, Walk, Wanted
 from backstory.storage.sqlite import sources as sqlite_sources
 from backstory.storage.sqlite.audit import found_damage

@@ -1,12 +1,12 @@
 """Removing rows from an SQLite store, within a write transaction.
 
-What to remove is decided in `backstory.jobs.deletion`. SQLite overwrites freed pages with zeros
+What to remove is decided in `backstory.maintenance.removal`. SQLite overwrites freed pages with zeros
 (`secure_delete`, on every connection), and the backend empties the write-ahead log afterwards.
 """
 
 from collections.abc import Sequence
 
-from backstory.core.events import Stored, stored_rows
+from backstory.log.events import Stored, stored_rows
 from backstory.storage.ids import new_id
 from backstory.storage.protocols import PLACEHOLDER, AgentRecord, Wanted, tombstone_name
 from backstory.storage.sqlite import index

@@ -11,12 +11,20 @@ from typing import Any
 
 import apsw
 
-from backstory.core.chain import START, digest_of
-from backstory.core.events import Columns, Event, Stored, TextAndData, columns_in, from_rows, stored_rows
-from backstory.core.gc_pause import pause_gc
-from backstory.core.kinds import SPOKEN
-from backstory.core.outline import DataRow, OutlineRow, outline_rows
 from backstory.errors import Conflict, KeyTaken, NameTaken
+from backstory.log.chain import START, digest_of
+from backstory.log.events import (
+    Columns,
+    Event,
+    Stored,
+    TextAndData,
+    columns_in,
+    from_rows,
+    stored_rows,
+)
+from backstory.log.gc_pause import pause_gc
+from backstory.log.kinds import SPOKEN
+from backstory.log.outline import DataRow, OutlineRow, outline_rows
 from backstory.storage.protocols import (
     AgentRecord,
     BasedDrafts,

@@ -6,7 +6,7 @@ from typing import Any
 
 import apsw
 
-from backstory.core.events import Event
+from backstory.log.events import Event
 from backstory.storage.sqlite.frames import SIZE
 from backstory.storage.sqlite.lineages import HEAD
 from backstory.storage.sqlite.rows import COLUMNS, CONDITIONS

@@ -20,7 +20,16 @@ from backstory.wire.formats.blocks import (
     unread_keys,
     without_empty_text,
 )
-from backstory.wire.media import IMAGES, PDF, media, standard, type_of, usual_type, web_url, words_of
+from backstory.wire.media import (
+    IMAGES,
+    PDF,
+    media,
+    standard,
+    type_of,
+    usual_type,
+    web_url,
+    words_of,
+)
 from backstory.wire.models import is_claude
 from backstory.wire.origin import FIELDS
 from backstory.wire.service_tools import ran

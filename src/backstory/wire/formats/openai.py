@@ -25,7 +25,18 @@ from backstory.wire.formats.parts import read_content
 from backstory.wire.media import IMAGES, PDF, as_words, data_url, file_name, web_url
 from backstory.wire.origin import UNNAMED
 from backstory.wire.streams import openai_completion
-from backstory.wire.turns import BETWEEN, Call, Media, Other, Part, Result, Speaker, Text, Unit, is_blank
+from backstory.wire.turns import (
+    BETWEEN,
+    Call,
+    Media,
+    Other,
+    Part,
+    Result,
+    Speaker,
+    Text,
+    Unit,
+    is_blank,
+)
 
 ROLES = {
     "system": "system",

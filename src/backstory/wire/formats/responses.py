@@ -11,7 +11,14 @@ from typing import Any
 
 from backstory.wire.body import expect, field, items, objects, one_of, wrong
 from backstory.wire.encoder import compact
-from backstory.wire.format import PLAIN_NAME, Answered, Form, Format, concatenated, usage_with_details
+from backstory.wire.format import (
+    PLAIN_NAME,
+    Answered,
+    Form,
+    Format,
+    concatenated,
+    usage_with_details,
+)
 from backstory.wire.formats.items import (
     CALLS,
     CUSTOM,

@@ -8,7 +8,7 @@ exact where that was measured: plain text, for the models of OpenAI in `families
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from backstory.core.messages import tool_call, tool_result
+from backstory.log.messages import tool_call, tool_result
 from backstory.wire.encoder import compact
 from backstory.wire.format import arguments_of
 from backstory.wire.rows import Readable, Row, clean, rows

@@ -1,1 +1,0 @@
-"""What `Agent` and `Store` delegate to, one module for each operation. It is not public."""

@@ -1,0 +1,133 @@
+"""Words: one definition of them for every store."""
+
+import pytest
+
+from backstory import Invalid
+from backstory.log.labels import LABEL
+from backstory.log.terms import harmless, matches, query, score, searchable, snippet, words
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Hello, World!", ["hello", "world"]),
+        ("read_file src/app.py", ["read", "file", "src", "app", "py"]),
+        ("Café ÉCOLE", ["cafe", "ecole"]),
+        ("cafe\u0301", ["cafe"]),
+        ("Straße", ["strasse"]),
+        ("历史 abc搜索", ["历", "史", "abc", "搜", "索"]),
+        ("한국어 검색", ["한국어", "검색"]),
+        ("ﬁle ½", ["file", "1", "2"]),
+        ("x" * 500, ["x" * 200]),
+        ("", []),
+        ("… — !", []),
+    ],
+)
+def test_words(text, found):
+    assert words(text) == found
+
+
+@pytest.mark.parametrize(
+    ("asked", "text", "hit"),
+    [
+        ("two one", "one two", True),
+        ("one three", "one two", False),
+        ('"one two"', "one two three", True),
+        ('"two one"', "one two three", False),
+        ("read_file", "call read file now", True),
+        ("read_file", "file read", False),
+        ("beg*", "the beginning", True),
+        ("beg", "the beginning", False),
+        ('"the beg"*', "in the beginning", True),
+        ("搜索", "在搜索历史", True),
+        ("索搜", "在搜索历史", False),
+        ("CAFE", "a café", True),
+    ],
+)
+def test_what_a_query_matches(asked, text, hit):
+    assert matches(query(asked), words(text)) is hit
+
+
+@pytest.mark.parametrize("asked", ["", "  ", '""', "*", "!?"])
+def test_a_query_without_a_word_is_refused(asked):
+    with pytest.raises(Invalid, match="no word to search for"):
+        query(asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "data", "found"),
+    [
+        ("user", "said", None, "said"),
+        ("user", None, None, ""),
+        ("assistant", "said", '{"model":"gpt-x","usage":{"input":77},"native":{"wire":"said"}}', "said"),
+        ("system", "said", '{"request":{"sha256":"abc"}}', "said"),
+        (
+            "tool_call",
+            None,
+            '{"id":"c1","name":"glob","arguments":{"a":["x\\ny",1,null,true]}}',
+            "glob\nx\ny\n1",
+        ),
+        (
+            "tool_call",
+            "first",
+            '{"id":"c1","name":"f","arguments":"not JSON","native":{"wire":"x"}}',
+            "first\nf\nnot JSON",
+        ),
+        ("tool_call", None, '{"id":"c1","name":"f","arguments":"{\\"key\\":\\"value\\"}"}', "f\nvalue"),
+        ("tool_call", None, '{"id":"c1","function":{"name":"f","arguments":{"a":"older"}}}', "f\nolder"),
+        ("tool_result", "a.py", '{"id":"c1","name":"glob","error":true}', "a.py"),
+        ("tool_result", "a…", '{"id":"c1","whole":"all of it"}', "all of it"),
+        ("tool_result", "x", '{"tool_call_id":"c1","output":"older","success":true}', "older"),
+        ("mark", None, '{"label":"before"}', "before"),
+        ("rewind", None, '{"target_message_id":12}', ""),
+        ("jump", None, '{"target_message_id":12}', ""),
+        ("poem", "of a later version", '{"by":"nobody"}', "of a later version"),
+        ("tool_call", "said", "{broken", "said"),
+    ],
+)
+def test_what_was_said_called_answered_or_labelled_can_be_found_and_nothing_else(kind, content, data, found):
+    assert searchable(kind, content, data) == found
+
+
+def test_a_snippet_is_around_the_match_and_says_where_it_is():
+    text = "word " * 100 + "the Needle is here " + "word " * 100
+    found = snippet(query("needle here"), text)
+    assert [found.text[low:high] for low, high in found.spans] == ["Needle", "here"]
+    assert len(found.text) <= 160
+
+
+def test_a_snippet_without_a_match_is_the_beginning():
+    assert snippet(query("needle"), "nothing of the kind").text == "nothing of the kind"
+    assert snippet(query("needle"), "a needle").text == "a needle"
+
+
+def test_a_snippet_may_begin_within_a_word_without_gaps():
+    assert snippet(query("needle"), "x" * 300 + "-needle").text.endswith("x-needle")
+
+
+def test_more_matches_in_less_text_score_higher():
+    asked = query("one")
+    assert score(asked, ["one", "one"]) > score(asked, ["one", "two"]) > score(asked, ["two"]) == 0
+
+
+def test_invisible_characters_of_json_become_escapes():
+    assert harmless('"plain"') == '"plain"'
+    assert harmless('"\u202e\x7f é"') == '"\\u202e\\u007f é"'
+
+
+def test_the_copy_that_a_compaction_made_is_not_found_again():
+    assert searchable("user", "hello", '{"copy_of":3}') == ""
+    assert searchable("tool_result", "hello", '{"id":"c","copy_of":3}') == ""
+    assert searchable("user", "hello", '{"note":"copy_of"}') == "hello"
+
+
+def test_what_is_kept_beside_a_message_is_not_found():
+    kept = '{"item":{"of":"x","form":{"secret":"s"}},"usage":{"in":7},"request":{"sha256":"f"}}'
+    assert searchable("assistant", "hello", kept) == "hello"
+    assert searchable("tool_call", None, '{"id":"c","name":"glob",' + kept[1:]) == "glob"
+
+
+def test_of_our_own_notes_only_what_a_label_says_is_found():
+    assert searchable("note", "todo", '{"text":"x"}') == "todo"
+    assert searchable("note", LABEL, '{"label":"the good plan","at":3}') == "the good plan"
+    assert searchable("note", "backstory.settings", '{"model":"m"}') == ""

@@ -1,0 +1,413 @@
+"""Export and import: without loss between any two stores, all or nothing, and nothing twice."""
+
+import io
+import itertools
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import backstory
+from backstory.maintenance.export_loader import PAGE
+from tests.conftest import BACKENDS
+
+IDS = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(1, 5)]
+
+
+def exported(store, **options):
+    file = io.StringIO()
+    store.export_to(file, **options)
+    return file.getvalue()
+
+
+def lines(text):
+    return text.splitlines(keepends=True)
+
+
+def fill(store):
+    agent = store.start("main", system="Be careful.")
+    agent.user("Which files? \u202e \x9b \x7f \x1b[31m é 日本")
+    agent.tool_call("glob", {"pattern": "*.py", "nul": "a\0b"}, id="c1")
+    agent.mark("x")
+    agent.append("rewind", None, {"target_message_id": 99})  # inert
+    agent.rewind("x")
+    child = agent.fork("child", at=3)
+    child.extend([("user", f"n{n}", None) for n in range(PAGE + 7)])
+    grandchild = child.fork("grandchild", at=5)
+    grandchild.clear()
+    agent.spawn("sub").user("hello")
+    agent.fork("at nothing", at=0)
+    store.start("other").user("another session")
+    return agent
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(BACKENDS, repeat=2)))
+def test_exported_imported_and_exported_again_is_the_same(new_url, first, second):
+    with backstory.open(new_url(first)) as one, backstory.open(new_url(second)) as other:
+        fill(one)
+        text = exported(one)
+        assert other.import_from(lines(text)) == (2, 6, PAGE + 16)
+        assert exported(other) == text
+        assert other.verify() == []
+        for agent in one.agents():
+            there = other.agent(agent.id)
+            assert there.context() == agent.context()
+            assert there.events() == agent.events()
+            assert there.snapshot._replace(pk=0) == one.agent(agent.id).snapshot._replace(pk=0)
+
+
+def test_what_is_here_already_is_passed_over_and_the_rest_added(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        agent = fill(one)
+        other.import_from(lines(exported(one)))
+        assert other.import_from(lines(exported(one))) == (0, 0, 0)
+        agent.user("later")
+        agent.fork("newer").user("still later")
+        assert other.import_from(lines(exported(one))) == (0, 1, 2)
+        assert exported(other) == exported(one)
+        assert other.verify() == []
+        other.agent(agent.id).user("goes on here")
+        assert other.import_from(lines(exported(one))) == (0, 0, 0)
+        assert other.agent(agent.id).head == agent.head + 1
+
+
+def test_a_name_that_was_changed_here_stays(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        agent = one.start("main")
+        other.import_from(lines(exported(one)))
+        other.agent("main").rename("mine")
+        other.import_from(lines(exported(one)))
+        assert other.agent(agent.id).name == "mine"
+
+
+def test_histories_that_parted_are_refused_and_nothing_is_written(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        agent = one.start("main")
+        agent.user("one")
+        other.import_from(lines(exported(one)))
+        other.agent("main").user("here")
+        agent.user("there")
+        one.start("second").user("never arrives")
+        before = exported(other)
+        with pytest.raises(backstory.Conflict, match="has another event at 2, so the two histories"):
+            other.import_from(lines(exported(one)))
+        assert exported(other) == before
+
+
+def test_only_some_sessions(store):
+    agent = fill(store)
+    text = exported(store, sessions=[agent.session])
+    assert '"name":"other"' not in text
+    assert '"name":"grandchild"' in text
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_what_a_deleted_agent_left_to_its_forks_keeps_its_keys(new_url, backend):
+    with backstory.open(":memory:") as store:
+        root = store.start("main")
+        root.append("user", "one", key="a")
+        fork = root.fork("fork")
+        fork.append("user", "two", key="b")
+        last = fork.fork("last")
+        last.append("user", "three", key="c")
+        store.delete(root)
+        store.delete(fork)
+        text = exported(store)
+    with backstory.open(new_url(backend)) as other:
+        other.import_from(io.StringIO(text))
+        assert exported(other) == text
+        assert {key: other.agent("last").find(key).seq for key in "abc"} == {"a": 1, "b": 2, "c": 3}
+
+
+def test_an_export_is_of_the_moment_it_began(store):
+    agent = store.start("main")
+    agent.user("before")
+    text = exported(store)
+
+    class Slow(io.StringIO):
+        def write(self, text):
+            agent.user("meanwhile")
+            agent.fork()
+            return super().write(text)
+
+    file = Slow()
+    assert store.export_to(file) == (1, 1, 1)
+    assert file.getvalue() == text
+
+
+class DeletingFile(io.StringIO):
+    """Someone deletes an agent as soon as an export writes its first line."""
+
+    def __init__(self, agent, store):
+        super().__init__()
+        self.delete = [lambda: store.delete(agent)]
+
+    def write(self, text):
+        if self.delete:
+            self.delete.pop()()
+        return super().write(text)
+
+
+def test_an_export_does_not_leave_out_silently_what_is_deleted_meanwhile(store):
+    agent = store.start("main", system="Be careful.")
+    with pytest.raises(backstory.Busy, match="agent 'main' was deleted while it was exported"):
+        store.export_to(DeletingFile(agent, store))
+
+
+def test_a_backup_begins_again_if_an_agent_is_deleted_meanwhile(store, tmp_path, monkeypatch):
+    gone, kept = store.start("gone", system="a"), store.start("kept", system="b")
+    gone.fork("child").user("c")
+    stored, delete = store._backend.stored, [lambda: store.delete(gone, below=True)]
+
+    def stored_while_another_deletes(*arguments):
+        if delete:
+            delete.pop()()
+        return stored(*arguments)
+
+    monkeypatch.setattr(store._backend, "stored", stored_while_another_deletes)
+    store.backup(tmp_path / "copy.db")
+    with backstory.open(tmp_path / "copy.db") as copy:
+        assert copy.verify() == []
+        assert copy.agent(kept.id).head == 1
+
+
+def test_an_export_cannot_drive_a_terminal(store):
+    fill(store)
+    text = exported(store)
+    assert "é 日本" in text
+    for character in "\u202e\x9b\x7f\x1b\0":
+        assert character not in text
+
+
+def without_digests(text):
+    """An export as the first version of the format wrote it."""
+    return re.sub(r',"digest":"[0-9a-f]{32}"', "", text)
+
+
+def test_an_event_that_was_changed_on_the_way_does_not_fit_its_digest(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        one.start("main").user("Which files are here?")
+        with pytest.raises(backstory.Invalid, match="position 1 does not fit its digest"):
+            other.import_from(lines(exported(one).replace("Which", "What")))
+        assert other.agents() == []
+
+
+def test_data_that_is_not_written_as_we_write_it_comes_back_as_it_was(tmp_path):
+    with backstory.open(tmp_path / "one.db") as one, backstory.open(":memory:") as other:
+        one.start("main").user("x")
+        [db] = one._backend._free
+        db.execute("""UPDATE events SET data = '{ "a" : 1 }'""")
+        other.import_from(lines(without_digests(exported(one))))
+        assert other.agent("main").events()[0].data_json == '{ "a" : 1 }'
+        assert without_digests(exported(other)) == without_digests(exported(one))
+
+
+def test_what_todays_door_refuses_is_imported_as_it_was(tmp_path):
+    with backstory.open(tmp_path / "one.db") as one, backstory.open(":memory:") as other:
+        one.start("main").user("x")
+        [db] = one._backend._free
+        db.execute("UPDATE events SET kind = 'poem'")
+        other.import_from(lines(without_digests(exported(one))))
+        assert other.agent("main").events()[0].kind == "poem"
+
+
+HEADER = {"format": "backstory-export", "version": 1}
+AGENT = {
+    "id": IDS[0],
+    "session": IDS[0],
+    "name": "main",
+    "parent": None,
+    "fork_seq": 0,
+    "born_seq": 0,
+    "spawned": False,
+    "created_us": 10,
+}
+EVENT = {"seq": 1, "kind": "user", "content": "x", "data": None, "created_us": 10, "base": None}
+CHILD = {**AGENT, "id": IDS[1], "name": "child", "parent": IDS[0]}
+REWIND = {**EVENT, "kind": "rewind", "content": None, "data": {"target_message_id": 0}}
+
+
+def a(**changes):
+    return {"agent": {**AGENT, **changes}}
+
+
+def e(**changes):
+    return {"event": {**EVENT, **changes}}
+
+
+REFUSED = {
+    "nothing at all": ([], "not an export of backstory"),
+    "another file": ([{"messages": []}], "not an export of backstory"),
+    "a newer format": ([{**HEADER, "version": 3}], "upgrade backstory"),
+    "an event without an agent": ([HEADER, e()], "line 2 of the export: the event comes before its agent"),
+    "something else": ([HEADER, {"poem": {}}], "line 2 .* not an object with an agent or an event"),
+    "two in one": ([HEADER, {**a(), **e()}], "not an object with an agent or an event"),
+    "a field is missing": ([HEADER, {"agent": {"id": IDS[0]}}], "line 2 .*'session' is missing"),
+    "an id that is none": ([HEADER, a(id="x", session="x")], "'x' is not an id"),
+    "a root of another session": ([HEADER, a(session=IDS[1])], "the root of a session"),
+    "an impossible name": ([HEADER, a(name="a/b")], "cannot be a name"),
+    "a parent that is not there": (
+        [HEADER, a(), a(**{**CHILD, "parent": IDS[2]})],
+        "does not come before it",
+    ),
+    "a fork beyond its parent": ([HEADER, a(), a(**{**CHILD, "fork_seq": 1})], "forked at 1"),
+    "a gap": ([HEADER, a(), e(seq=2)], "position 2 comes after 0"),
+    "twice the same position": ([HEADER, a(), e(), e()], "position 1 comes after 1"),
+    "time runs backwards": ([HEADER, a(), e(created_us=9)], "time of position 1 is before"),
+    "a base that the law does not give": ([HEADER, a(), e(base=0)], "base of position 1 is 0, but .* None"),
+    "a clear without its base": (
+        [HEADER, a(), e(kind="clear", content=None)],
+        "is None, but the rules make it 0",
+    ),
+    "a rewind to no mark": ([HEADER, a(), {"event": {**REWIND, "base": 0}}], "base of position 1 is 0"),
+    "a message without content": ([HEADER, a(), e(content=None)], "the message has no content"),
+    "content that is no text": ([HEADER, a(), e(content=5)], "must be text"),
+    "a NUL character": ([HEADER, a(), e(content="a\0b")], "without a NUL"),
+    "a lone surrogate": ([HEADER, a(), e(content="\ud800")], "half of a surrogate pair"),
+    "data that is no object": ([HEADER, a(), e(data=[1])], "data is not a JSON object"),
+    "no end": ([HEADER, a(), e()], "cut off"),
+    "an end that counts more": (
+        [HEADER, a(), {"end": {"sessions": 1, "agents": 1, "events": 1}}],
+        "line 3 .* lines are missing",
+    ),
+    "something behind the end": (
+        [HEADER, {"end": {"sessions": 0, "agents": 0, "events": 0}}, a()],
+        "line 3 .* more after the end",
+    ),
+    "a position that is no number": ([HEADER, a(), e(seq="1")], "whole numbers"),
+    "a time that is no number": ([HEADER, a(created_us=1.5)], "whole numbers"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_says_where_and_writes_nothing(url, case):
+    values, says = REFUSED[case]
+    with backstory.open(url) as store:
+        with pytest.raises(backstory.Invalid, match=says):
+            store.import_from([json.dumps(value) + "\n" for value in values])
+        assert store.agents() == []
+
+
+def test_a_broken_line_is_refused_with_its_number(store):
+    with pytest.raises(backstory.Invalid, match="nothing was imported: line 2 of the export: "):
+        store.import_from([json.dumps(HEADER), "{broken"])
+
+
+def test_a_file_that_ends_early_is_noticed_by_its_broken_line_and_writes_nothing(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        fill(one)
+        text = exported(one)
+        with pytest.raises(backstory.Invalid, match="nothing was imported"):
+            other.import_from(lines(text[: len(text) * 2 // 3]))
+        assert other.agents() == []
+
+
+def test_a_file_that_is_cut_at_the_end_of_a_line_is_refused(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        fill(one)
+        whole = lines(exported(one))
+        for length in (1, 2, 5, len(whole) - 1):
+            with pytest.raises(backstory.Invalid, match="cut off"):
+                other.import_from(whole[:length])
+        assert other.agents() == []
+
+
+def test_a_name_that_another_agent_has_here_is_refused(url):
+    with backstory.open(":memory:") as one, backstory.open(url) as other:
+        agent = one.start("main")
+        other.import_from(lines(exported(one)))
+        agent.fork("idea")
+        other.agent("main").fork("idea")
+        with pytest.raises(backstory.NameTaken):
+            other.import_from(lines(exported(one)))
+        assert len(other.agents()) == 2
+
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["user", "mark", "rewind", "clear", "jump", "undo", "fork", "spawn"]),
+        st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20),
+        st.integers(0, 30),
+    ),
+    max_size=25,
+)
+
+
+@given(steps)
+@settings(max_examples=60)
+def test_any_history_survives_the_way_there_and_back(moves):
+    with backstory.open(":memory:") as one, backstory.open(":memory:") as other:
+        agents = [one.start("main")]
+        for move, text, number in moves:
+            agent = agents[number % len(agents)]
+            try:
+                match move:
+                    case "user":
+                        agent.append("user", text)  # user() would refuse an empty one
+                    case "mark":
+                        agent.mark(text)
+                    case "jump":
+                        agent.jump(min(number, agent.head))
+                    case "fork":
+                        agents.append(agent.fork(at=min(number, agent.head)))
+                    case "spawn":
+                        agents.append(agent.spawn())
+                    case _:
+                        getattr(agent, move)()
+            except backstory.NotFound:
+                continue
+        text = exported(one)
+        other.import_from(lines(text))
+        assert exported(other) == text
+        assert other.verify() == []
+
+
+# --- backups ---
+
+
+def test_a_backup_is_a_store_like_any_other(url, tmp_path):
+    with backstory.open(url) as store:
+        agent = fill(store)
+        store.backup(tmp_path / "copy.db")
+        agent.user("after the backup")
+        with backstory.open(tmp_path / "copy.db") as copy:
+            assert copy.verify() == []
+            assert copy.agent(agent.id).events() == agent.events()[:-1]
+            copy.agent(agent.id).user("it goes on")
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_backup_replaces_nothing(store, tmp_path):
+    (tmp_path / "copy.db").write_text("mine")
+    with pytest.raises(backstory.CannotOpen, match="already exists"):
+        store.backup(tmp_path / "copy.db")
+    assert (tmp_path / "copy.db").read_text() == "mine"
+    with pytest.raises(backstory.CannotOpen, match="does not exist: create it first"):
+        store.backup(tmp_path / "missing" / "copy.db")
+
+
+def test_a_backup_while_others_write_is_of_one_moment(durable_url, tmp_path):
+    import threading
+
+    with backstory.open(durable_url) as store:
+        agent = store.start("main")
+        agent.extend([("user", "x" * 500, None)] * 2_000)
+        stop = threading.Event()
+
+        def write():
+            while not stop.is_set():
+                agent.extend([("user", "one", None), ("user", "two", None)])
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for number in range(3):
+            store.backup(tmp_path / f"{number}.db")
+        stop.set()
+        writer.join()
+        for number in range(3):
+            with backstory.open(tmp_path / f"{number}.db") as copy:
+                assert copy.verify() == []
+                assert copy.agent("main").head % 2 == 0  # batches are whole
+                assert copy.agent("main").head >= 2_000

@@ -1,0 +1,422 @@
+"""verify() finds what is damaged on purpose, says where, and nothing else."""
+
+import threading
+from contextlib import closing
+from weakref import WeakSet
+
+import apsw
+import psycopg
+import pytest
+
+import backstory
+from backstory.maintenance import verify
+from tests import databases
+
+
+class Damage:
+    """A store with a session of some shape, and a way to damage it behind its back."""
+
+    def __init__(self, url):
+        self.store = backstory.open(url)
+        self.url = url
+        self.main = self.store.start("main")
+        self.main.extend([("user", str(n), {"n": n}) for n in range(1, 5)])
+        self.main.mark("x")
+        self.main.user("dead")
+        self.main.rewind("x")
+        self.child = self.main.fork("child", at=5)
+        self.child.extend(
+            [("user", "a", None), ("rewind", None, {"target_message_id": 5}), ("user", "b", None)]
+        )
+        self.grandchild = self.child.fork("grandchild")
+        self.grandchild.jump(2)
+        assert self.store.verify() == []
+
+    def run(self, sql):
+        if self.url.endswith(".db"):
+            db = apsw.Connection(self.url)
+            db.execute("PRAGMA foreign_keys = OFF")
+            db.execute(sql)
+            db.close()
+        else:
+            with psycopg.connect(self.url, autocommit=True, options="-c search_path=backstory") as db:
+                with db.transaction():
+                    if databases.CITUS:  # the workers have the foreign keys
+                        db.execute("SET LOCAL citus.propagate_set_commands TO 'local'")
+                    db.execute("SET LOCAL session_replication_role = replica")  # foreign keys look away
+                    db.execute(sql)
+
+    def place(self, agent, seq):
+        """The column that says where an event is, as a condition and as an assignment."""
+        no = {"main": 1, "child": 2, "grandchild": 3}[agent]
+        if self.url.endswith(".db"):
+            return f"id = {(no << 32) + seq}"
+        return f"seq = {seq}"
+
+    def digest(self, seq):
+        """The digest of one of main's events, as SQL."""
+        hexadecimal = self.main.digest(seq)
+        return f"x'{hexadecimal}'" if self.url.endswith(".db") else f"'\\x{hexadecimal}'"
+
+    def event(self, agent, seq):
+        """A condition that finds one event on either backend."""
+        no = {"main": 1, "child": 2, "grandchild": 3}[agent]
+        return f"agent = {no} AND seq = {seq}"
+
+
+@pytest.fixture
+def damage(durable_url):
+    damage = Damage(durable_url)
+    yield damage
+    damage.store.close()
+
+
+@pytest.mark.parametrize(
+    ("sql", "agent", "position", "severity", "words"),
+    [
+        (
+            "UPDATE events SET base = 1 WHERE {main 7}",
+            "main",
+            7,
+            "error",
+            "its base is 1, but the rules make it 5",
+        ),
+        ("UPDATE events SET base = NULL WHERE {main 7}", "main", 7, "error", "its base is None, but"),
+        (
+            "UPDATE events SET base = 1 WHERE {main 3}",
+            "main",
+            3,
+            "error",
+            "its base is 1, but the rules make it None",
+        ),
+        (
+            "UPDATE events SET base = 4 WHERE {child 7}",
+            "child",
+            7,
+            "error",
+            "its base is 4, but the rules make it 5",
+        ),
+        ("DELETE FROM events WHERE {main 3}", "main", 4, "error", "positions 3 to 3 before it are missing"),
+        (
+            "UPDATE events SET data = '{broken' WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "its data is not a JSON object",
+        ),
+        (
+            "UPDATE events SET data = '[1]' WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "its data is not a JSON object",
+        ),
+        (
+            "UPDATE events SET kind = 'telepathy' WHERE {main 2}",
+            "main",
+            2,
+            "warning",
+            "unknown kind 'telepathy'",
+        ),
+        (
+            "UPDATE events SET kind = 'user' WHERE {main 5}",
+            "main",
+            7,
+            "error",
+            "its base is 5, but the rules make it None",
+        ),
+        (
+            "UPDATE events SET created_at = 5 WHERE {main 2}",
+            "main",
+            2,
+            "error",
+            "microseconds before that of the previous event",
+        ),
+        (
+            "UPDATE agents SET spawned = {true}, born_seq = 4 WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "its birth is recorded at 4",
+        ),
+        ("UPDATE agents SET born_seq = -77 WHERE no = 2", "child", None, "error", "birth is recorded at -77"),
+        (
+            "UPDATE agents SET created_at = 5 WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "recorded before the event",
+        ),
+        ("UPDATE agents SET parent = 9 WHERE no = 2", "child", None, "error", "parent"),
+        ("UPDATE agents SET parent = 3 WHERE no = 2", "child", None, "error", "runs in a circle"),
+        ("UPDATE agents SET parent = 1 WHERE no = 3", "grandchild", None, "error", "its parent does not own"),
+        (
+            "UPDATE agents SET parent = NULL WHERE no = 2",
+            "child",
+            None,
+            "error",
+            "it has no parent, but inherits",
+        ),
+        (
+            "UPDATE agents SET fork_seq = 6 WHERE no = 2",
+            "child",
+            6,
+            "error",
+            "at or below the fork position 6",
+        ),
+    ],
+)
+def test_damage_is_found_where_it_is(damage, sql, agent, position, severity, words):
+    for place in ("main 2", "main 3", "main 5", "main 7", "child 7"):
+        sql = sql.replace(f"{{{place}}}", damage.event(*place.split()))
+    damage.run(sql.replace("{true}", "1" if damage.url.endswith(".db") else "true"))
+    found = damage.store.verify()
+    where = getattr(damage, agent).id
+    fits = [f for f in found if (f.agent, f.position, f.severity) == (where, position, severity)]
+    assert any(words in f.problem for f in fits), found
+    assert all(f.remedy for f in found)
+
+
+def test_a_time_that_runs_backwards_by_a_microsecond_is_found(damage):
+    damage.run("UPDATE events SET created_at = created_at - 1 WHERE agent = 1 AND seq = 4")
+    found = [f for f in damage.store.verify() if f.agent == damage.main.id]
+    assert {finding.position for finding in found} == {4}
+    assert "its time is 1 microseconds before" in found[0].problem
+    assert "does not fit its digest" in found[1].problem
+
+
+def test_a_store_that_is_being_written_is_sound(damage):
+    stop = threading.Event()
+
+    def write():
+        while not stop.is_set():
+            damage.main.user("more")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            assert damage.store.verify() == []
+    finally:
+        stop.set()
+        writer.join()
+
+
+def test_an_ancestry_deeper_than_python_recurses_is_verified():
+    with backstory.open(":memory:") as store:
+        agent = store.start()
+        agent.mark("x")
+        for _ in range(1_100):
+            agent.user("a")
+            agent = agent.fork()
+        agent.rewind("x")
+        assert store.verify() == []
+        assert len(agent.context().messages) == 2
+
+
+def test_a_damaged_file_is_a_finding(tmp_path):
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        store.start("main").extend([("user", "x" * 500, None)] * 200)
+    data = bytearray(path.read_bytes())
+    data[8192 * 5 : 8192 * 9] = b"\xff" * 8192 * 4
+    path.write_bytes(data)
+    with backstory.open(path) as store:
+        found = store.verify()
+    assert found
+    assert all(f.severity == "error" for f in found)
+
+
+def test_the_tail_of_a_log_that_is_gone_is_found(damage):
+    damage.run(f"DELETE FROM events WHERE {damage.event('child', 8)}")
+    found = {(f.agent, f.position) for f in damage.store.verify()}
+    assert (damage.grandchild.id, None) in found or (damage.child.id, 7) in found
+
+
+def test_events_of_nobody_are_found(damage):
+    if damage.url.endswith(".db"):
+        damage.run("INSERT INTO events (id, kind, created_at) VALUES (77 << 32 | 1, 'user', 1)")
+    else:
+        columns = "place, created_at, seq, base, kind, digest"
+        damage.run(f"INSERT INTO events (agent, {columns}) SELECT 77, {columns} FROM events LIMIT 1")
+    [finding] = damage.store.verify()
+    assert "1 events belong to agents that do not exist" in finding.problem
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "UPDATE agents SET parent = 9 WHERE no = 2",
+        "UPDATE agents SET parent = 3 WHERE no = 2",
+        "UPDATE agents SET parent = 2 WHERE no = 2",
+        "UPDATE events SET base = 7 WHERE {child 7}",
+        "UPDATE events SET base = 9 WHERE {grandchild 9}",
+    ],
+)
+def test_a_missing_parent_or_a_circle_is_corrupt_and_never_an_endless_loop(damage, sql):
+    for place in ("child 7", "grandchild 9"):
+        sql = sql.replace(f"{{{place}}}", damage.event(*place.split()))
+    damage.run(sql)
+    agent = damage.store.agent(damage.grandchild.id)
+    with pytest.raises(backstory.Corrupt, match=rf"'grandchild' \({agent.id}\) breaks off"):
+        agent.context(at=9 if "base = 9" in sql else 8)
+    if "agents" in sql:
+        with pytest.raises(backstory.Corrupt):
+            agent.events()
+
+
+@pytest.mark.parametrize("read", [backstory.Agent.context, backstory.Agent.conversation])
+def test_a_context_with_a_hole_is_corrupt(damage, read):
+    damage.run(f"DELETE FROM events WHERE {damage.event('main', 3)}")
+    with pytest.raises(backstory.Corrupt, match="events are missing from the log of agent 'main'"):
+        read(damage.main)
+
+
+def test_an_old_log_with_broken_and_unknown_events_is_restored_around_them(damage, caplog):
+    damage.run(f"UPDATE events SET kind = 'telepathy' WHERE {damage.event('main', 2)}")
+    damage.run(f"UPDATE events SET data = '{{broken' WHERE {damage.event('main', 3)}")
+    messages = damage.main.context().messages
+    assert [(e.seq, e.data) for e in messages[:2]] == [(1, {"n": 1}), (3, None)]
+    damage.main.context()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert damage.main.id in line
+    assert "position 2: unknown kind 'telepathy'" in line
+
+
+CHANGES = {
+    "a byte of content": "UPDATE events SET content = '2!' WHERE {main2}",
+    "content that is gone": "UPDATE events SET content = NULL WHERE {main2}",
+    "data": "UPDATE events SET data = '{{\"n\":3}}' WHERE {main2}",
+    "the spelling of data": "UPDATE events SET data = '{{\"n\": 2}}' WHERE {main2}",
+    "a kind": "UPDATE events SET kind = 'assistant' WHERE {main2}",
+    "a time": "UPDATE events SET created_at = created_at + 1 WHERE {main2}",
+    "a key": "UPDATE events SET key = 'k' WHERE {main2}",
+    "a base": "UPDATE events SET base = 4 WHERE {jump}",
+    "a digest": "UPDATE events SET digest = {digest3} WHERE {main2}",
+    "the first row removed": "DELETE FROM events WHERE {main1}",
+    "a row in the middle removed": "DELETE FROM events WHERE {main2}",
+    "a fork position": "UPDATE agents SET fork_seq = 4, born_seq = 4 WHERE no = 2",
+    "an agent removed": "DELETE FROM agents WHERE no = 2",
+    "a circle": "UPDATE agents SET parent = 3 WHERE no = 2",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_whatever_is_changed_behind_its_back_is_found(damage, change):
+    places = {
+        "main1": damage.event("main", 1),
+        "main2": damage.event("main", 2),
+        "digest3": damage.digest(3),
+        "jump": damage.event("grandchild", 9),
+    }
+    damage.run(CHANGES[change].format(**places))
+    assert damage.store.verify() != []
+
+
+def test_two_rows_exchanged_are_found(damage):
+    """Whole rows, each with its digest, as if they had been written the other way round."""
+    two, three, aside = (damage.place("main", seq) for seq in (2, 3, 900))
+    for before, after in ((two, aside), (three, two), (aside, three)):
+        damage.run(f"UPDATE events SET {after} WHERE agent = 1 AND {before}")
+    assert [event.content for event in damage.main.read([2, 3])] == ["3", "2"]
+    found = {finding.position for finding in damage.store.verify() if finding.agent == damage.main.id}
+    assert {2, 3} <= found
+
+
+def test_with_a_seal_an_agent_cannot_go_without_a_trace(damage):
+    seal = damage.store.seal()
+    damage.run("DELETE FROM events WHERE agent = 3")
+    damage.run("DELETE FROM agents WHERE no = 3")
+    assert damage.store.verify() == []  # nothing in the store knows of it any more
+    [finding] = damage.store.verify(seal=seal)
+    assert finding.agent == damage.grandchild.id
+
+
+def test_a_fork_without_events_of_its_own_cannot_be_moved(damage):
+    idle = damage.main.fork("idle", at=5)
+    seal = damage.store.seal()
+    damage.run("UPDATE agents SET fork_seq = 4 WHERE name = 'idle'")
+    assert {finding.agent for finding in damage.store.verify()} == {idle.id}
+    assert {finding.agent for finding in damage.store.verify(seal=seal)} == {idle.id}
+
+
+def test_a_row_that_was_added_is_found(damage):
+    columns = "kind, content, data, created_at, key, base, digest"
+    if damage.url.endswith(".db"):
+        added = f"INSERT INTO events (id, {columns}) SELECT id + 1, {columns} FROM events WHERE "
+    else:
+        copied = f"SELECT place, agent, seq + 1, {columns} FROM events WHERE "
+        added = f"INSERT INTO events (place, agent, seq, {columns}) {copied}"
+    damage.run(added + damage.event("main", 7))
+    assert damage.store.verify() != []
+
+
+def test_with_a_seal_the_newest_rows_cannot_go_unnoticed(damage):
+    seal = damage.store.seal()
+    assert damage.store.verify(seal=seal) == []
+    damage.main.user("later")
+    assert damage.store.verify(seal=seal) == []
+    for seq in (8, 7):
+        damage.run(f"DELETE FROM events WHERE {damage.event('main', seq)}")
+    if not damage.url.endswith(".db"):
+        damage.run("UPDATE agents SET head = 6 WHERE no = 1")
+    [finding] = [f for f in damage.store.verify(seal=seal) if "the seal was made at position 7" in f.problem]
+    assert finding.agent == damage.main.id
+
+
+def test_a_seal_of_another_store_or_a_changed_one_is_refused(damage):
+    seal = damage.store.seal()
+    with backstory.open(":memory:") as other:
+        other.start("main").user("hi")
+        with pytest.raises(backstory.Invalid, match="seal of another store"):
+            other.verify(seal=seal)
+    changed = {**seal, "agents": {damage.main.id: {"head": 1, "digest": "00" * 16}}}
+    for bad in (changed, {}, {"format": "poem"}, {**seal, "version": 2}):
+        with pytest.raises(backstory.Invalid, match="seal"):
+            damage.store.verify(seal=bad)
+
+
+def test_what_someone_deletes_while_it_is_verified_is_not_called_damaged(store, monkeypatch):
+    for name in ("first", "second", "third"):
+        store.start(name).extend([("user", str(n), None) for n in range(3)])
+    backend, read = store._backend, store._backend.stored
+
+    def stored(agent, after, limit):
+        if any(one.name == "third" for one in store.agents()):
+            store.delete("third")
+        return read(agent, after, limit)
+
+    monkeypatch.setattr(backend, "stored", stored)
+    assert store.verify() == []
+
+
+def test_an_index_that_another_process_has_merged_is_not_called_damaged(tmp_path):
+    """FTS5's own check believes what its connection has read before: "corruption found reading blob"."""
+    path = tmp_path / "history.db"
+    with backstory.open(path) as store:
+        agent = store.start("main")
+        for number in range(20):
+            agent.user(f"word {number}")
+            store.search("word", wait=True)
+        with closing(apsw.Connection(str(path))) as other:
+            other.execute("INSERT INTO search_3 (search_3) VALUES ('optimize')")
+        assert store.verify() == []
+
+
+def test_of_all_events_only_those_of_one_session_are_kept_in_memory(store, monkeypatch):
+    kept, most = WeakSet(), []
+
+    class Counted(verify.Fold):
+        def __init__(self, **given):
+            super().__init__(**given)
+            kept.add(self)
+            most.append(len(kept))
+
+    monkeypatch.setattr(verify, "Fold", Counted)
+    for _ in range(20):
+        root = store.start()
+        root.user("x")
+        root.fork().fork()
+    assert store.verify() == []
+    assert len(most) == 60
+    assert max(most) <= 4

@@ -1,0 +1,63 @@
+"""Where the head is after an import: where the tool is, unless only a person went somewhere."""
+
+import json
+
+import backstory
+from backstory.transcripts.exporting import exported
+from tests.transcripts.reading import write_lines
+from tests.transcripts.test_growth import TASK, finish
+from tests.transcripts.test_import import user
+from tests.transcripts.wild_claude import SESSION
+
+TWO_WAYS = [*TASK, user("x1", "one way", "a1", 3), user("y1", "another", "a1", 4)]
+
+
+def leaf(uuid):
+    return {"type": "last-prompt", "leafUuid": uuid}
+
+
+def test_the_head_follows_the_tool_back_to_the_last_branch(tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    with backstory.open(":memory:") as grown:
+        grown.import_transcripts(write_lines(path, [*TWO_WAYS, leaf("x1")]), settle=0)
+        grown.import_transcripts(write_lines(path, [*TWO_WAYS, leaf("x1"), leaf("y1")]), settle=0)
+        assert list(grown.agents()[0].conversation())[-1].content == "another"
+        finish(grown, path)
+
+
+def test_the_head_stays_where_a_person_went_if_the_tool_went_nowhere(tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    with backstory.open(":memory:") as grown:
+        grown.import_transcripts(write_lines(path, [*TWO_WAYS, leaf("x1")]), settle=0)
+        [agent] = grown.agents()
+        agent.user("mine")
+        head = agent.head
+        write_lines(path, [*TWO_WAYS, leaf("x1"), {"type": "custom-title", "customTitle": "A title"}])
+        grown.import_transcripts(path, settle=0)
+        assert (agent.head, list(agent.conversation())[-1].content) == (head, "mine")
+        write_lines(path, [*TWO_WAYS, leaf("x1"), user("x2", "on", "x1", 5)])
+        grown.import_transcripts(path, settle=0)
+        assert [message.content for message in agent.conversation()][-2:] == ["one way", "on"]
+
+
+def test_a_tool_that_goes_on_twice_after_an_export_goes_on_from_what_it_said(tmp_path):
+    path = tmp_path / f"{SESSION}.jsonl"
+    with backstory.open(":memory:") as store:
+        store.import_transcripts(write_lines(path, TASK), settle=0)
+        [agent] = store.agents()
+        out = exported(store, store.resolve(agent.id), "claude-code").text
+        records = list(map(json.loads, out.splitlines()))
+        last = [record for record in records if "uuid" in record][-1]
+        new = [
+            user("n1", "a prompt", last["uuid"], 9, sessionId=last["sessionId"]),
+            user("n2", "another", "n1", 10, sessionId=last["sessionId"]),
+        ]
+        path = tmp_path / "out" / f"{last['sessionId']}.jsonl"
+        store.import_transcripts(write_lines(path, [*records, new[0]]), settle=0)
+        agent.user("mine")
+        store.import_transcripts(write_lines(path, [*records, *new]), settle=0)
+        assert [event.content for event in agent.context().messages if event.kind == "user"] == [
+            "go",
+            "a prompt",
+            "another",
+        ]
